@@ -46,25 +46,27 @@ def batch_infos(infos: list[tuple[int, dict[str, Any]]], num_envs: int) -> dict[
 
 def _batch(key: str, numbers: list[int], values: list[Any], num_envs: int) -> Any:
     kinds = {value.__class__ for value in values}
-    if len(kinds) == 1 and key != "final_obs":
-        kind = kinds.pop()
-        if kind is dict:
+    if key != "final_obs":
+        if kinds == {dict}:
             return batch_infos(list(zip(numbers, values, strict=True)), num_envs)
-        dtype: Any = _PLAIN.get(kind)
-        if dtype is None and issubclass(kind, np.number):
-            dtype = kind
-        if dtype is not None:
+        dtypes = set(map(_dtype, kinds))  # an int and a numpy.int64 go together
+        if len(dtypes) == 1 and (dtype := dtypes.pop()) is not None:
             try:
                 return _filled(np.zeros(num_envs, dtype=dtype), numbers, values)
             except OverflowError:  # an int beyond 64 bits
                 pass
-        elif kind is np.ndarray and len({(value.shape, value.dtype) for value in values}) == 1:
+        elif kinds == {np.ndarray} and len({(value.shape, value.dtype) for value in values}) == 1:
             first = values[0]
             return _filled(np.zeros((num_envs, *first.shape), dtype=first.dtype), numbers, values)
     array = np.full(num_envs, None, dtype=object)
     for number, value in zip(numbers, values, strict=True):
         array[number] = value
     return array
+
+
+def _dtype(kind: type) -> Any:
+    """The array type for values of a class, None if there is none but object."""
+    return kind if issubclass(kind, np.number) else _PLAIN.get(kind)
 
 
 def _filled(array: npt.NDArray[Any], numbers: list[int], values: list[Any]) -> npt.NDArray[Any]:

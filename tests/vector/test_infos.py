@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gym_llm.vector.infos import batch_infos
 
 NUM_ENVS = 4
-ARRAYS = st.sampled_from([np.arange(2), np.zeros(3), np.array(["a", "b"]), np.zeros((2, 1), np.float32), np.array(1)])
+ARRAYS = st.sampled_from([np.arange(2), np.zeros(3), np.array(["a", "b"]), np.zeros((2, 1), np.float32), np.array([1])])
 PLAIN = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False),
@@ -49,11 +49,13 @@ def value(batched, key, number):
 
 
 def same(one, other):
-    """Equal, and of one kind: 1, 1.0 and True are different values."""
+    """Equal, and of one type as numpy sees it: 1, 1.0, True, a float32 and [1] are different values."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    kinds = [np.asarray(each).dtype.kind for each in (one, other)]
-    return kinds[0] == kinds[1] and bool(np.array_equal(one, other))
+    containers = [each.__class__ for each in (one, other) if isinstance(each, (list, tuple, np.ndarray))]
+    if containers and containers != [one.__class__, one.__class__]:
+        return False
+    return np.asarray(one).dtype == np.asarray(other).dtype and bool(np.array_equal(one, other))
 
 
 def identical(ours, theirs):
@@ -79,6 +81,18 @@ def test_every_value_is_kept_and_the_batch_is_gymnasiums_where_that_keeps_them_t
     theirs = gymnasiums(numbered)
     if theirs is not None and all(same(value(theirs, key, n), info[key]) for n, info in numbered for key in info):
         assert identical(ours, theirs)
+
+
+def test_arrays_without_dimensions_become_one_array_as_in_gymnasium():
+    infos = [(n, {"x": np.array(n)}) for n in range(NUM_ENVS)]
+    assert identical(batch_infos(infos, NUM_ENVS), gymnasiums(infos))
+
+
+@pytest.mark.parametrize(("values", "kind"), [([0, np.int64(3)], np.int64), ([0.5, np.float64(1)], np.float64)])
+def test_numbers_of_python_and_of_numpy_share_an_array_as_in_gymnasium(values, kind):
+    infos = [(n, {"x": value}) for n, value in enumerate(values)]
+    assert identical(batch_infos(infos, NUM_ENVS), gymnasiums(infos))
+    assert batch_infos(infos, NUM_ENVS)["x"].dtype == kind
 
 
 @pytest.mark.parametrize(
