@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import uuid
-from typing import Any
+from typing import Any, cast
 
 from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
 from gym_llm.types import Request, ResponseDict
@@ -84,7 +84,7 @@ class ActorEngine(Engine):
         actor, self._actor = self._actor, None
         if actor is None:
             return
-        for exchange in self._exchanges:
+        for exchange in list(self._exchanges):
             exchange.cancel()
         self._fail("The engine's client was closed.")
         try:
@@ -115,7 +115,6 @@ class ActorEngine(Engine):
         self._new, self._dropped = [], []
         exchange = asyncio.create_task(self._exchange(batch))
         self._exchanges.add(exchange)
-        exchange.add_done_callback(self._exchanges.discard)
 
     async def _exchange(self, batch: bytes) -> None:
         import ray
@@ -125,6 +124,10 @@ class ActorEngine(Engine):
         except ray.exceptions.RayError as error:
             self._fail(_ended(error))
             return
+        finally:
+            # Now, not in a callback of the task: that comes a turn of the event loop later, in which another exchange
+            # may come back, too, and each would leave it to the other to ask again.
+            self._exchanges.discard(cast("asyncio.Task[None]", asyncio.current_task()))
         for number, answer in finished:
             future = self._futures.get(number)
             if future is None or future.done():
@@ -134,7 +137,7 @@ class ActorEngine(Engine):
             else:
                 future.set_result(answer)
         # Whoever waits is served by the newest exchange; the last to come back asks again.
-        if len(self._exchanges) == 1 and any(not future.done() for future in self._futures.values()):
+        if not self._exchanges and any(not future.done() for future in self._futures.values()):
             self._flush_soon()
 
     def _fail(self, reason: str) -> None:

@@ -1,10 +1,13 @@
 """An engine in a Ray actor, with a real Ray and the pocket model."""
 
 import asyncio
+import json
+import pickle
 
 import pytest
 
 from gym_llm import make_engine, rollout
+from gym_llm.engines.actor import ActorEngine
 from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
 from gym_llm.vector import shared_engine
 from gym_llm.vector.ray_session import connect
@@ -79,3 +82,55 @@ def test_what_is_wrong_with_the_engine_or_its_name_is_raised_here():
         asyncio.run(start("pockets"))
     with pytest.raises(EngineUnavailable, match="nobody"):
         asyncio.run(find())
+
+
+def test_the_command_line_loads_no_model_that_its_workers_load(monkeypatch, tmp_path):
+    from gym_llm.cli import main
+    from gym_llm.engines.pocket import PocketEngine
+
+    async def start(self):
+        raise MemoryError("loaded here, too")
+
+    connect()
+    monkeypatch.setattr(PocketEngine, "start", start)
+    output = tmp_path / "a.jsonl"
+    argv = ["rollout", "gym_llm/Arithmetic-v0", "--limit", "2", "--workers", "1", "--quiet", "--output", str(output)]
+    assert main(argv) == 0
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(record["error"], record["response"]["model"]) for record in records] == [(None, "pocket")] * 2
+
+
+def test_exchanges_that_come_back_at_the_same_time_leave_no_request_waiting():
+    """Seen once in a few thousand requests to vLLM: each left it to the other to ask again, and nobody did."""
+
+    class Actor:
+        """The engine's actor as its client sees it: what was sent, and replies given by hand."""
+
+        def __init__(self):
+            self.replies = []
+
+        @property
+        def exchange(self):
+            return self
+
+        def remote(self, client, batch):
+            self.replies.append(asyncio.get_running_loop().create_future())
+            return self.replies[-1]
+
+    async def main():
+        client = ActorEngine("somewhere")
+        client._loop, client._actor = asyncio.get_running_loop(), Actor()
+        replies = client._actor.replies
+        answers = []
+        for _ in range(2):
+            answers.append(asyncio.ensure_future(client.respond(REQUEST)))
+            await asyncio.sleep(0.01)
+        assert len(replies) == 2
+        for reply in replies:
+            reply.set_result(pickle.dumps([]))
+        await asyncio.sleep(0.01)
+        assert len(replies) == 3, "nobody asks for the answers"
+        replies[2].set_result(pickle.dumps([(1, {"id": "one"}), (2, {"id": "two"})]))
+        return await asyncio.wait_for(asyncio.gather(*answers), 5)
+
+    assert [answer["id"] for answer in asyncio.run(main())] == ["one", "two"]
