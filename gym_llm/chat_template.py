@@ -9,6 +9,11 @@ from gym_llm.chat_completions import request_to_chat
 from gym_llm.engines.base import EngineError
 from gym_llm.types import Request
 
+_NO_VARIABLES = frozenset(
+    {"add_generation_prompt", "chat_template", "continue_final_message", "conversation", "messages"}
+    | {"tokenize", "tools"}
+)  # arguments of `apply_chat_template`, and what it gives a template itself
+
 
 def chat_prompt(request: Request, tokenizer: Any) -> str:
     """The prompt for a request, with the start of the model's turn at its end.
@@ -18,29 +23,57 @@ def chat_prompt(request: Request, tokenizer: Any) -> str:
         tokenizer: A `transformers` tokenizer that has a chat template.
 
     Raises:
-        EngineError: If the request has something that no chat can say, or an image or a file.
+        EngineError: If the request has something that no chat can say, or an image or a file, or its
+            `chat_template_kwargs` are no variables of a template.
         jinja2.TemplateError: If the template objects to the conversation.
     """
     chat = request_to_chat(request)
-    return render(chat["messages"], chat.get("tools"), tokenizer)
+    return render(chat["messages"], template_variables(chat), tokenizer)
 
 
-def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, tokenizer: Any) -> str:
-    """The prompt for chat messages; see `chat_prompt`."""
+def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
+    """What a chat template is given besides the messages.
+
+    These are the tools, what is in `chat_template_kwargs`, and `reasoning_effort`, which also sets `enable_thinking` if
+    `chat_template_kwargs` do not: a server of vLLM's shows the same request the same way
+    (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`).
+
+    Args:
+        chat: A request as `request_to_chat` gives it.
+
+    Raises:
+        EngineError: If `chat_template_kwargs` is no object, or names what is not the template's.
+
+    >>> template_variables({"reasoning_effort": "none"})
+    {'tools': None, 'enable_thinking': False, 'reasoning_effort': 'none'}
+    """
+    given = chat.get("chat_template_kwargs") or {}
+    if not isinstance(given, dict):
+        raise EngineError(f'chat_template_kwargs is an object such as {{"enable_thinking": false}}, got {given!r:.80}.')
+    if wrong := _NO_VARIABLES & given.keys():
+        raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
+    effort = chat.get("reasoning_effort")
+    if effort is not None:
+        given = {"enable_thinking": effort != "none", **given, "reasoning_effort": effort}
+    return {"tools": chat.get("tools"), **given}
+
+
+def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:
+    """The prompt for chat messages, given `template_variables`; see `chat_prompt`."""
     shown = [_for_template(message) for message in messages]
     try:
-        return _apply(shown, tools, tokenizer)
+        return _apply(shown, variables, tokenizer)
     except Exception:
         # Some templates (GLM's, Qwen3-Coder's) go through a call's arguments and fail if these are no JSON object.
         # What the model wrote is not to end the episode: it is shown as an argument.
         objects = [_with_objects_only(message) for message in shown]
         if objects == shown:
             raise
-        return _apply(objects, tools, tokenizer)
+        return _apply(objects, variables, tokenizer)
 
 
-def _apply(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, tokenizer: Any) -> str:
-    text: str = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
+def _apply(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:
+    text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **variables)
     return text
 
 

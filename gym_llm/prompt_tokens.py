@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Any, Literal, cast, get_args
 
 from gym_llm.chat_completions import request_to_chat
-from gym_llm.chat_template import render
+from gym_llm.chat_template import render, template_variables
 from gym_llm.engines.base import EngineError
 from gym_llm.types import Item, Request
 
@@ -42,6 +42,9 @@ class PromptTokens:
     - `history="append"` goes on from the ids all the same, and the model sees what was really said. What closes the
       turn and comes after it is what the template shows after another text in that turn's place. Nothing but the last
       model turn and what follows it is looked at: a caller that changes earlier items goes unnoticed.
+
+    A request's `reasoning.effort` and `chat_template_kwargs` are variables of the template, for all that is shown for
+    that request; see `gym_llm.chat_template.template_variables`.
 
     A turn that was cut in its thinking or in a call may be shown complete (`</think>`, the rest of a call's JSON). With
     `"template"` that is part of what the template puts after it, with `"append"` it is left out.
@@ -81,8 +84,8 @@ class PromptTokens:
             jinja2.TemplateError: If the template objects to the conversation.
         """
         chat = request_to_chat(request)
-        tools = chat.get("tools")
-        text = render(chat["messages"], tools, self._tokenizer)
+        variables = template_variables(chat)
+        text = render(chat["messages"], variables, self._tokenizer)
         items = request["input"]
         last = _last_sampled(items)
         if last is None:
@@ -90,11 +93,11 @@ class PromptTokens:
         else:
             prompt: list[int] = items[last]["prompt_token_ids"]
             sampled: list[int] = items[last]["generation_token_ids"]
-            said = self._text_said(request, last, text, tools, conversation)
+            said = self._text_said(request, last, text, variables, conversation)
             if text.startswith(said) and (self.history == "template" or self._stopped(items[last])):
                 ids = prompt + sampled + self._encode(text[len(said) :], after=sampled)
             elif self.history == "append":
-                rest = self._rest(request, last, tools)
+                rest = self._rest(request, last, variables)
                 ids = prompt + sampled + self._encode(rest, after=sampled)
                 text = said + rest
             else:
@@ -103,9 +106,7 @@ class PromptTokens:
             self._remember(conversation, ids, text)
         return ids
 
-    def _text_said(
-        self, request: Request, last: int, text: str, tools: list[dict[str, Any]] | None, conversation: str
-    ) -> str:
+    def _text_said(self, request: Request, last: int, text: str, variables: dict[str, Any], conversation: str) -> str:
         """The text of the last model turn's prompt and of what was sampled, as the template showed and would show it.
 
         What the tokenizer makes of a text may decode to another text (normalised, spaces around special tokens gone);
@@ -126,11 +127,11 @@ class PromptTokens:
         if text.startswith(decoded + answer) or self.history == "append":
             return decoded + answer
         before: Request = {**request, "input": request["input"][: _turn_start(request["input"], last)]}
-        shown = render(request_to_chat(before)["messages"], tools, self._tokenizer)
+        shown = render(request_to_chat(before)["messages"], variables, self._tokenizer)
         same = shown == decoded or self._decode(self._encode(shown)) == self._decode(self._encode(decoded))
         return (shown if same else decoded) + answer
 
-    def _rest(self, request: Request, last: int, tools: list[dict[str, Any]] | None) -> str:
+    def _rest(self, request: Request, last: int, variables: dict[str, Any]) -> str:
         """What the template shows after the last model turn, whatever it makes of the turn itself.
 
         The turn is replaced by a text that occurs nowhere else; a turn that called a tool keeps its calls, with that
@@ -143,17 +144,17 @@ class PromptTokens:
         after = request_to_chat({"input": items[last + 1 :]})["messages"]
         turn = messages.pop() if messages and messages[-1]["role"] == "assistant" else {}
         mark = "gymllmturn"
-        while mark in str(messages) or mark in str(after) or mark in str(tools):
+        while mark in str(messages) or mark in str(after) or mark in str(variables):
             mark += "x"
         if calls := turn.get("tool_calls"):
             call = {**calls[-1], "function": {**calls[-1]["function"], "arguments": f'{{"text": "{mark}"}}'}}
             turn = {"role": "assistant", "content": None, "tool_calls": [*calls[:-1], call]}
-            rest = self._after_mark([*messages, turn, *after], mark, tools)
+            rest = self._after_mark([*messages, turn, *after], mark, variables)
             # The end of the call's JSON is still to be cut off, and only an end-of-turn token says where that is.
             if rest is not None and (end := self._find_stop(rest)) is not None:
                 start, length = end
                 return rest[start + length if self._stopped(items[last]) else start :]
-        rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, tools)
+        rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, variables)
         if rest is None:
             raise EngineError(
                 "The chat template does not show the last model turn, so that history='append' cannot tell what comes "
@@ -165,8 +166,8 @@ class PromptTokens:
                 return rest[start + length :]
         return rest
 
-    def _after_mark(self, messages: list[dict[str, Any]], mark: str, tools: list[dict[str, Any]] | None) -> str | None:
-        before, found, after = render(messages, tools, self._tokenizer).rpartition(mark)
+    def _after_mark(self, messages: list[dict[str, Any]], mark: str, variables: dict[str, Any]) -> str | None:
+        before, found, after = render(messages, variables, self._tokenizer).rpartition(mark)
         return after if found and mark not in before else None
 
     def _find_stop(self, text: str) -> tuple[int, int] | None:

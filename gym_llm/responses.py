@@ -335,6 +335,8 @@ Tool: TypeAlias = Annotated[
 class ResponseCreateParams(ResponsesModel):
     """The body of `POST /v1/responses`: what a task's `responses_create_params` must be.
 
+    `chat_template_kwargs` is vLLM's addition to it.
+
     >>> ResponseCreateParams.model_validate({"input": "2+2?", "temperature": 1}).to_dict()
     {'input': '2+2?', 'temperature': 1.0}
     """
@@ -359,6 +361,7 @@ class ResponseCreateParams(ResponsesModel):
     reasoning: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class InputTokensDetails(_Tagged):

@@ -37,6 +37,8 @@ class Request(TypedDict, total=False):
     reasoning: dict[str, Any]
     text: dict[str, Any]
     metadata: dict[str, str]
+    chat_template_kwargs: dict[str, Any]
+    """Not OpenAI's: variables for the chat template, e.g. `{"enable_thinking": False}`, as vLLM's server takes them."""
 
 
 class Usage(TypedDict):

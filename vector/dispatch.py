@@ -46,7 +46,8 @@ class AnyPlayer(Protocol):
 async def dispatch(players: Sequence[AnyPlayer], jobs: Iterable[Job]) -> AsyncGenerator[Rollout, None]:
     """Play jobs on several shards.
 
-    Every shard is given twice as many jobs as it has slots, so that a finished slot always has the next one at hand.
+    Every shard is given as many jobs as it has slots, so that a short run is spread over all of them, and from then on
+    holds twice as many, so that a finished slot always has the next one at hand.
     What a dead shard was playing is played again. Jobs that were under way in several deaths are suspected: they come
     last, in groups of their own, a quarter the size with each further death, until the one that is to blame is alone.
     If its shard then dies again it gets a record with an `error`.
@@ -101,9 +102,10 @@ class _Run:
 
     async def _serve(self, player: AnyPlayer) -> None:
         mine: set[Job] = set()
+        capacity = player.num_envs
         while True:
             await self._room.wait()
-            new = await self._next(2 * player.num_envs, mine)
+            new = await self._next(capacity, mine)
             if not new and not mine:
                 return
             mine.update(new)
@@ -114,6 +116,7 @@ class _Run:
                 mine.clear()
                 await player.restart()
                 continue
+            capacity = 2 * player.num_envs
             for job, record in finished:
                 mine.discard(job)
                 self.records.put_nowait(record)

@@ -63,13 +63,15 @@ async def play(
     try:
         request, info = await drive(env.reset, seed=job.env_seed(seed), options={"task_index": job.task_index})
         while not (terminated or truncated):
-            asked = perf_counter()
             if sampling:
                 request = {**request, **sampling}
+            asked = perf_counter()
             waiting.on_engine = True
-            response = await engine.respond(request, episode_id=job.episode_id)
-            waiting.on_engine = False
-            waited += perf_counter() - asked
+            try:
+                response = await engine.respond(request, episode_id=job.episode_id)
+            finally:  # a request that failed was waited for, too
+                waiting.on_engine = False
+                waited += perf_counter() - asked
             request, reward, terminated, truncated, info = await drive(env.step, response)
             reward_sum += float(reward)
     except EngineError as failure:
@@ -80,7 +82,6 @@ async def play(
         if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
             raise  # the run ends; otherwise a hook or the engine had something of its own cancelled
         error = f"CancelledError: {failure}"
-    waiting.on_engine = False
     return make_record(
         env,
         rollout_id={"task_index": job.task_index, "repeat_index": job.repeat_index},

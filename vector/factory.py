@@ -23,6 +23,9 @@ class EnvFactory:
         tasks: See `VerifierEnv`.
         env_kwargs: Its further arguments.
 
+    Attributes:
+        arguments: The three, to make another one from in another process.
+
     Raises:
         gymnasium.error.Error: If the id is unknown.
         TypeError: If the environment is not a `VerifierEnv`.
@@ -31,6 +34,7 @@ class EnvFactory:
     def __init__(
         self, env_id: str | EnvSpec, *, tasks: str | list[Row] | None = None, env_kwargs: dict[str, Any] | None = None
     ) -> None:
+        self.arguments: dict[str, Any] = {"env_id": env_id, "tasks": tasks, "env_kwargs": env_kwargs}
         self.env_id = env_id.id if isinstance(env_id, EnvSpec) else env_id
         self._spec = env_id
         self._kwargs = dict(env_kwargs or {})

@@ -12,7 +12,7 @@ from gym_llm.engines.base import Engine
 from gym_llm.types import Rollout, Row
 from gym_llm.vector.factory import Wrap
 from gym_llm.vector.local import LocalVectorEnv
-from gym_llm.vector.plan import open_plan
+from gym_llm.vector.plan import Plan, open_plan
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 
@@ -75,21 +75,69 @@ async def rollout(
     plan = open_plan(
         env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=seed
     )
+    played = play_plan(
+        plan,
+        engine,
+        wrappers=wrappers,
+        concurrency=concurrency,
+        sampling=sampling,
+        skip=skip,
+        engine_options=engine_options,
+        workers=workers,
+        ray_address=ray_address,
+        on_waiting=on_waiting,
+    )
+    async with aclosing(played) as records:
+        async for record in records:
+            yield record
+
+
+async def play_plan(
+    plan: Plan,
+    engine: str | Engine = "pocket",
+    *,
+    wrappers: Sequence[Wrap] | None = None,
+    concurrency: int = 64,
+    sampling: dict[str, Any] | None = None,
+    skip: Container[tuple[int, int]] = frozenset(),
+    engine_options: dict[str, Any] | None = None,
+    workers: int = 0,
+    ray_address: str | None = None,
+    on_waiting: Callable[[dict[str, int]], None] | None = None,
+) -> AsyncGenerator[Rollout, None]:
+    """`rollout` of a plan that is open already.
+
+    Args:
+        plan: Which episodes, of which environment.
+        engine: See `rollout`, as for all else.
+        wrappers: What each environment is wrapped with.
+        concurrency: Episodes at once.
+        sampling: Request fields to set over the tasks' own.
+        skip: Pairs (task index, repeat index) that are not to be played.
+        engine_options: Arguments of the engine that the spec names.
+        workers: Processes to play in.
+        ray_address: A cluster's address.
+        on_waiting: Called once a second with how many episodes wait for what.
+
+    Yields:
+        Records in the order of finishing.
+
+    Raises:
+        Exception: As `rollout`, but for what is wrong with the environment and its tasks.
+    """
     if concurrency < 1:
         raise ValueError(f"concurrency is 1 or more, got {concurrency}.")
     num_envs = min(concurrency, len(plan))
     env_wrappers = DEFAULT_WRAPPERS if wrappers is None else wrappers
     jobs = (job for job in plan.jobs() if job not in skip)
-    playing: dict[str, Any] = {"seed": seed, "sampling": sampling, "on_waiting": on_waiting}
+    playing: dict[str, Any] = {"seed": plan.seed, "sampling": sampling, "on_waiting": on_waiting}
     if workers:
         if not isinstance(engine, str):
             raise ValueError("With workers the engine is a spec such as 'http://host:port/v1', made in every process.")
         spread = RayVectorEnv(
-            env_id,
-            num_envs,
+            **plan.factory.arguments,
+            num_envs=num_envs,
             num_shards=min(workers, num_envs),
-            tasks=tasks,
-            env_kwargs=env_kwargs,
             env_wrappers=env_wrappers,
             ray_address=ray_address,
         )

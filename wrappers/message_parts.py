@@ -46,6 +46,23 @@ def with_text(message: Item, text: str, *, number: int = 0) -> Item:
     return piece
 
 
+def reasoning_item(name: str | int, number: int, text: str, *, closed: bool = True) -> Item:
+    """A reasoning item that is taken out of a message.
+
+    Args:
+        name: The message's id, or its place in the turn.
+        number: How many were taken out of this message before.
+        text: What was thought.
+        closed: Whether the model came to the end of it.
+    """
+    return {
+        "type": "reasoning",
+        "id": f"rs_{name}_{number}" if number else f"rs_{name}",
+        "summary": [{"type": "summary_text", "text": text}],
+        "status": "completed" if closed else "incomplete",
+    }
+
+
 def hand_over_tokens(message: Item, pieces: list[Item]) -> None:
     """Put the tokens of a message on the last of the (new) items that take its place."""
     pieces[-1].update((field, message[field]) for field in TOKEN_FIELDS if field in message)

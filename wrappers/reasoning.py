@@ -9,7 +9,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from gym_llm.actions import output_items, with_output
 from gym_llm.types import Item
-from gym_llm.wrappers.message_parts import hand_over_tokens, is_message, is_text, joined_text, with_text
+from gym_llm.wrappers.message_parts import hand_over_tokens, is_message, is_text, joined_text, reasoning_item, with_text
 
 
 class ReasoningParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -108,14 +108,7 @@ class ReasoningParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         for number, (gap, thought, closed) in enumerate(blocks):
             if gap:
                 pieces.append(with_text(message, gap, number=number + 1))
-            pieces.append(
-                {
-                    "type": "reasoning",
-                    "id": f"rs_{name}_{number}" if number else f"rs_{name}",
-                    "summary": [{"type": "summary_text", "text": thought}],
-                    "status": "completed" if closed else "incomplete",
-                }
-            )
+            pieces.append(reasoning_item(name, number, thought, closed=closed))
         rest = content[position:] if isinstance(content, str) else _parts_from(content, position)
         if rest:
             pieces.append({**with_text(message, ""), "content": rest})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal
 
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
@@ -11,6 +11,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gym_llm.actions import output_items, with_output
 from gym_llm.types import Item
 from gym_llm.wrappers import tool_call_formats
+from gym_llm.wrappers.call_parser import CallParser
 from gym_llm.wrappers.message_parts import hand_over_tokens, is_message, is_text, joined_text, with_text
 from gym_llm.wrappers.reasoning import ReasoningParser
 from gym_llm.wrappers.tool_call_formats import WrittenCall
@@ -19,7 +20,7 @@ _FORMATS = ("auto", "hermes", "llama")
 _MAYBE_LLAMA = re.compile(r"\s*(?:\{|<\|python_tag\|>)")
 
 
-class ToolCallParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
+class ToolCallParser(CallParser, RecordConstructorArgs):
     """Turns tool calls written as text into `function_call` items.
 
     - `"hermes"`: `<tool_call>{"name": …, "arguments": …}</tool_call>`, any number in a message, as Nous Hermes and
@@ -68,25 +69,10 @@ class ToolCallParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
                 )
             layer = layer.env
         RecordConstructorArgs.__init__(self, format=format)
-        gym.ActionWrapper.__init__(self, env)
+        CallParser.__init__(self, env)
         self.format = format
         self._hermes = format != "llama"
         self._llama = format != "hermes"
-        self._observation: Any = None
-        self._calls = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; call ids count from `call_1` again."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._observation = observation
-        self._calls = 0
-        return observation, info
-
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Take a turn with the parsed action."""
-        result = self.env.step(self.action(action))
-        self._observation = result[0]  # its tools decide whether JSON is a call
-        return result
 
     def action(self, action: Any) -> Any:
         """The action with its calls in `function_call` items; the same object if there are none."""
@@ -99,7 +85,7 @@ class ToolCallParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
             return action
         parsed: list[Item] = []
         found = False
-        taken = {item["call_id"] for item in [*self._history(), *items] if item.get("type") == "function_call"}
+        taken = self._taken(items)
         for item in items:
             written = self._read(item) if is_message(item) else []
             if any(isinstance(piece, WrittenCall) for piece in written):
@@ -121,24 +107,20 @@ class ToolCallParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
     def _may_call_in(self, text: str) -> bool:
         # One character is found ten times as fast as a tag, and most texts do not even have that.
         return (self._hermes and "<" in text and tool_call_formats.OPEN in text) or (
-            self._llama and _MAYBE_LLAMA.match(text) is not None and bool(self._tools())
+            self._llama and _MAYBE_LLAMA.match(text) is not None and bool(self._names())
         )
 
-    def _tools(self) -> set[str]:
+    def _names(self) -> set[str]:
         """Names of the tools that the request offered."""
-        offered = self._observation.get("tools") if isinstance(self._observation, dict) else None
-        return {tool["name"] for tool in offered or () if isinstance(tool.get("name"), str)}
-
-    def _history(self) -> list[Item]:
-        return self._observation["input"] if isinstance(self._observation, dict) else []
+        return {tool["name"] for tool in self._tools() if isinstance(tool.get("name"), str)}
 
     def _read(self, message: Item) -> list[Any]:
         """The texts and calls that a message consists of."""
         text = joined_text(message["content"])
         if self._hermes and tool_call_formats.OPEN in text:
             return tool_call_formats.hermes(text)
-        if self._llama and _MAYBE_LLAMA.match(text) and (tools := self._tools()):
-            return list(tool_call_formats.llama(text, tools) or ())
+        if self._llama and _MAYBE_LLAMA.match(text) and (names := self._names()):
+            return list(tool_call_formats.llama(text, names) or ())
         return []
 
     def _items(self, message: Item, written: list[Any], taken: set[str]) -> list[Item]:
@@ -147,7 +129,7 @@ class ToolCallParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         number = 0
         for piece in written:
             if isinstance(piece, WrittenCall):
-                items.append(self._function_call(piece, taken))
+                items.append(self._function_call(piece.name, piece.arguments, taken))
             elif not piece.isspace():
                 items.append(with_text(message, piece, number=number))
                 number += 1
@@ -155,16 +137,3 @@ class ToolCallParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
             items.append({**with_text(message, "", number=number), "content": rest})
         hand_over_tokens(message, items)
         return items
-
-    def _function_call(self, call: WrittenCall, taken: set[str]) -> Item:
-        self._calls += 1
-        while f"call_{self._calls}" in taken:
-            self._calls += 1
-        return {
-            "type": "function_call",
-            "id": f"fc_{self._calls}",
-            "call_id": f"call_{self._calls}",
-            "name": call.name,
-            "arguments": call.arguments,
-            "status": "completed",
-        }

@@ -49,16 +49,17 @@ def parts_of(args: argparse.Namespace) -> list[Part]:
         UsageError: If the arguments do not fit together, or the configuration cannot be used.
     """
     from gym_llm.config.compose import names_files
+    from gym_llm.config.secrets import mask
 
     if args.config or any(map(names_files, args.settings)):
         return _from_config(args)
     if len(args.settings) != 1:
         given = f", got {' '.join(args.settings)}" if args.settings else ""
         raise UsageError(f"Give one ENV_ID, or --config FILE{given}. `gym-llm list` names the environments.")
-    options = {} if args.model is None else {"model": args.model}
+    options = _engine_options(args)
     engine = args.engine or DEFAULT_ENGINE
     kwargs = _read_env_kwargs(args.env_kwargs)
-    shown = {"env_kwargs": kwargs, "engine": engine}
+    shown = {"env_kwargs": kwargs, "engine": engine, "engine_options": mask(options)}
     return [Part(args.settings[0], args.tasks, kwargs, engine, options, args.repeats or 1, shown=shown)]
 
 
@@ -87,8 +88,12 @@ def _engine(args: argparse.Namespace, config: Config, name: str) -> EngineSectio
     from gym_llm.config import EngineSection
 
     engine = EngineSection(engine=args.engine) if args.engine else config.engine_of(name)
+    return engine.model_copy(update={"kwargs": {**engine.kwargs, **_engine_options(args)}})
+
+
+def _engine_options(args: argparse.Namespace) -> dict[str, Any]:
     model = {} if args.model is None else {"model": args.model}
-    return engine.model_copy(update={"kwargs": {**engine.kwargs, **model}})
+    return {**model, **dict(args.engine_options)}
 
 
 def _part(config: Config, name: str, dataset: str, tasks: str | None, engine: EngineSection, repeats: int) -> Part:

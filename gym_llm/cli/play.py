@@ -7,7 +7,7 @@ import hashlib
 import shlex
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.console import Console
 
 from gym_llm import __version__
 from gym_llm.cli.interrupts import run_until_interrupted
+from gym_llm.cli.parsers import parser_wrappers
 from gym_llm.cli.parts import Part, parts_of
 from gym_llm.cli.progress import Show, show_progress
 from gym_llm.cli.report import print_parts, print_summary, print_transcript
@@ -28,10 +29,12 @@ from gym_llm.summary import Summary
 from gym_llm.types import Rollout
 from gym_llm.vector.plan import Plan, open_plan
 from gym_llm.vector.ray_session import RayUnavailable
-from gym_llm.vector.rollout import rollout
+from gym_llm.vector.rollout import play_plan
 
 _SEEDED_ENGINES = {"pocket", "transformers"}
-_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs", "sampling", "seed", "datasets")
+_LOADED_ENGINES = {*_SEEDED_ENGINES, "vllm"}
+_PARSERS = ("reasoning_parser", "tool_call_parser")
+_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs", "sampling", "seed", "datasets", *_PARSERS)
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
 
 _DATASET_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs")
@@ -45,7 +48,8 @@ class _Run:
         file: Its records.
         settings: What it was asked to do.
         summary: Of all records, earlier runs' too.
-        datasets: The same of each dataset of a configuration; its key is "" where there is none.
+        plans: The episodes of each dataset of a configuration; its key is "" where there is none.
+        datasets: What `summary` is, of each dataset.
         environments: The same of each environment; several where rows name their verifiers (`Mixed`).
         models: Who plays which dataset, as far as known: the engine's own name for it.
         finished: By dataset, (task index, repeat index) of the records that were there before.
@@ -59,6 +63,7 @@ class _Run:
     file: RolloutFile
     settings: dict[str, Any]
     summary: Summary
+    plans: dict[str, Plan]
     datasets: dict[str, Summary]
     environments: dict[str, Summary] = field(default_factory=dict)
     models: dict[str, str] = field(default_factory=dict)
@@ -109,6 +114,8 @@ def play_and_report(args: argparse.Namespace) -> int:
     """Run the command; see `gym_llm.cli.main` for what is raised and returned."""
     _check(args)
     parts = parts_of(args)
+    for part in parts:
+        parser_wrappers(args, part)  # what is wrong with them is told before anything starts
     plans = [_open_plan(args, part) for part in parts]
     verifiers: list[Any] = [plan.factory.make().unwrapped for plan in plans]
     env_ids = [verifier.spec.id for verifier in verifiers]  # what was given may be "module:id", or lack the version
@@ -116,7 +123,8 @@ def play_and_report(args: argparse.Namespace) -> int:
     with RolloutFile(path, resume=args.resume) as file:
         summaries = {part.dataset: Summary(repeats=part.repeats) for part in parts}
         most = max(part.repeats for part in parts)
-        run = _Run(file, _settings(args, parts, env_ids), Summary(repeats=most), summaries)
+        opened = {part.dataset: plan for part, plan in zip(parts, plans, strict=True)}
+        run = _Run(file, _settings(args, parts, env_ids), Summary(repeats=most), opened, summaries)
         run.finished = {part.dataset: set() for part in parts}
         _read_finished(run, dict(zip(run.finished, verifiers, strict=True)), retry_failed=args.retry_failed)
         remaining = [
@@ -147,7 +155,9 @@ async def _play(
     args: argparse.Namespace, engines: Sequence[tuple[Engine, Sequence[Part]]], run: _Run, show: Show
 ) -> None:
     for engine, parts in engines:
-        async with engine:
+        # Where workers load a model, it is not loaded here, too: there may be no room for it twice.
+        elsewhere = args.workers and _kind(parts[0].engine) in _LOADED_ENGINES
+        async with nullcontext() if elsewhere else engine:
             for part in parts:
                 if run.models.get(part.dataset) not in (None, engine.model):
                     raise UsageError(
@@ -165,16 +175,11 @@ async def _play_part(args: argparse.Namespace, part: Part, engine: Engine, run: 
     def watch(waiting: dict[str, int]) -> None:
         show(run.summary, run.played, time.monotonic() - run.started, waiting)
 
-    records = rollout(
-        part.env_id,
+    records = play_plan(
+        run.plans[part.dataset],
         part.engine if args.workers else engine,
-        tasks=part.tasks,
-        env_kwargs=part.env_kwargs,
-        episodes=args.episodes,
-        limit=args.limit,
-        repeats=part.repeats,
+        wrappers=parser_wrappers(args, part),
         concurrency=args.concurrency,
-        seed=args.seed,
         sampling=run.settings["sampling"],
         skip=run.finished[part.dataset],
         engine_options=_engine_options(args, part) if args.workers else None,
@@ -263,8 +268,12 @@ def _make_engine(args: argparse.Namespace, part: Part) -> Engine:
 
 
 def _engine_options(args: argparse.Namespace, part: Part) -> dict[str, Any]:
-    seeded = part.engine.strip().partition(":")[0] in _SEEDED_ENGINES
+    seeded = _kind(part.engine) in _SEEDED_ENGINES
     return {"seed": args.seed, **part.engine_options} if seeded else part.engine_options
+
+
+def _kind(engine: str) -> str:
+    return engine.strip().partition(":")[0]
 
 
 def _settings(args: argparse.Namespace, parts: list[Part], env_ids: list[str]) -> dict[str, Any]:
@@ -282,6 +291,8 @@ def _settings(args: argparse.Namespace, parts: list[Part], env_ids: list[str]) -
     return {
         **played,
         "sampling": {name: value for name, value in sampling.items() if value is not None},
+        "reasoning_parser": args.reasoning_parser,
+        "tool_call_parser": args.tool_call_parser,
         "episodes": args.episodes,
         "limit": args.limit,
         "repeats": args.repeats,

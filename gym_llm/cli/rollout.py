@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
+
+from gym_llm.cli.parsers import add_parser_options
 
 _EXAMPLES = """\
 examples:
@@ -12,6 +15,8 @@ examples:
   gym-llm rollout gym_llm/Arithmetic-v0 --episodes 500 --env-kwargs '{"digits": 3}'
   gym-llm rollout gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 \\
       --engine http://localhost:8000/v1 --model Qwen/Qwen3-4B --output runs/mcqa.jsonl
+  gym-llm rollout gym_llm/Weather-v0 --engine vllm:Qwen/Qwen3-4B \\
+      --engine-option max_model_len=4096 --engine-option history=append
   gym-llm rollout --config envs/weather/config.yaml --config envs/arithmetic/config.yaml arithmetic.kwargs.digits=1
   gym-llm rollout ... --concurrency 16384 --workers 8            in 8 processes, over Ray
   gym-llm rollout ... --workers 64 --ray-address head:6379       on a cluster
@@ -62,9 +67,20 @@ def add_rollout_command(commands: Any) -> None:
         "OpenAI-compatible server, http://host:port/v1 (several, separated by commas, share the load)",
     )
     engine.add_argument("--model", metavar="NAME", help="the model to ask an http engine for")
+    engine.add_argument(
+        "--engine-option",
+        metavar="NAME=VALUE",
+        dest="engine_options",
+        action="append",
+        default=[],
+        type=_engine_option,
+        help="a further argument of the engine, e.g. timeout=60 or history=append; VALUE is JSON, or else a text "
+        "(several: give it again)",
+    )
     engine.add_argument("--temperature", metavar="T", type=_temperature, help="instead of the tasks' own")
     engine.add_argument("--top-p", metavar="P", type=_probability, help="instead of the tasks' own")
     engine.add_argument("--max-output-tokens", metavar="M", type=_positive, help="per turn, instead of the tasks' own")
+    add_parser_options(engine)
 
     size = parser.add_argument_group("episodes")
     size.add_argument("--episodes", metavar="N", type=_positive, help="play N episodes, going round the tasks")
@@ -93,6 +109,17 @@ def run(args: argparse.Namespace) -> int:
     from gym_llm.cli.play import play_and_report
 
     return play_and_report(args)
+
+
+def _engine_option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (equals and name.isidentifier()):
+        # What was given may be a secret.
+        raise argparse.ArgumentTypeError("expected NAME=VALUE such as max_model_len=4096")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _natural(text: str) -> int:

@@ -42,7 +42,30 @@ _MODEL_KEYS = {
     "extra_body": "extra_body",
     "chat_template_kwargs": "chat_template_kwargs",
 }
-_MEANINGLESS = {"entrypoint", "host", "port", "num_workers", "description", "value", "verified", "verified_url"}
+_LOCAL = "local_vllm_model"
+_ONLY_SERVED = {
+    *("api_server_count", "chat_template", "chat_template_content_format", "default_chat_template_kwargs"),
+    *("disable_uvicorn_access_log", "enable_log_outputs", "enable_prompt_tokens_details"),
+    *("enable_server_load_tracking", "exclude_tools_when_tool_choice_none", "headless", "max_log_len", "middleware"),
+    *("response_role", "return_tokens_as_token_ids", "root_path", "tool_call_parser", "tool_parser_plugin"),
+    *("tool_server", "uvicorn_log_level"),
+}
+"""Arguments of `vllm serve` that are its HTTP server's, not its engine's (`vllm.entrypoints`, `FrontendArgs`)."""
+
+_ALWAYS = {"uses_reasoning_parser", "replace_developer_role_with_system", "enable_auto_tool_choice"}
+"""What is always done here: nothing is lost with these either."""
+
+_MEANINGLESS = {
+    "entrypoint",
+    "host",
+    "port",
+    "num_workers",
+    "description",
+    "value",
+    "verified",
+    "verified_url",
+    "debug",
+}
 """Keys that say where a server runs or what a catalogue shows of it: nothing is lost with them."""
 
 _GLOBALS = {"head_server"}
@@ -114,17 +137,20 @@ def _servers(name: str, value: dict[str, Any], composed: Composed, mapping: Mapp
 
 
 def _map_model(server: _Server, mapping: Mapping, composed: Composed) -> None:
+    if server.implementation == _LOCAL:
+        _map_local_model(server, mapping, composed)
+        return
     if server.implementation not in _APIS:
         mapping.unmapped.append(
             f"{composed.place(server.key)}: there is no engine for a {server.implementation}; "
-            "a vllm_model's URL can be played"
+            f"a vllm_model's URL and a {_LOCAL} can be played"
         )
         return
     given: dict[str, Any] = {}
     for key, value in server.values.items():
         if key in _MODEL_KEYS:
             given[_MODEL_KEYS[key]] = value
-        elif key != "uses_reasoning_parser" and value:  # reasoning is always parsed
+        elif key not in _ALWAYS and value:
             _leave_out(server, key, mapping, composed)
     url = given.pop("url", None)
     if not url:
@@ -134,6 +160,39 @@ def _map_model(server: _Server, mapping: Mapping, composed: Composed) -> None:
         given["extra_body"] = {**(given.get("extra_body") or {}), "chat_template_kwargs": template}
     kwargs = {"api": _APIS[server.implementation], **{key: value for key, value in given.items() if value}}
     mapping.sections[server.name] = {"engine": ",".join(url) if isinstance(url, list) else url, "kwargs": kwargs}
+
+
+def _map_local_model(server: _Server, mapping: Mapping, composed: Composed) -> None:
+    """Map a model that vLLM computes in this process: its engine takes the arguments of `vllm serve`."""
+    values = dict(server.values)
+    model, served = values.pop("model", None), values.pop("vllm_serve_kwargs", None) or {}
+    if not model or not isinstance(served, dict):
+        needed = "`model: NAME`, and `vllm_serve_kwargs` that are keys and values"
+        mapping.problems.append(f"{composed.place(server.key)}: a {_LOCAL} has {needed}.")
+        return
+
+    def leave_out(key: str, why: str) -> None:
+        mapping.unmapped.append(f"{composed.place(f'{server.key}.{key}')}: {why}; here it changes nothing")
+
+    kwargs: dict[str, Any] = {}
+    if home := values.pop("hf_home", None):
+        kwargs["download_dir"] = f"{home}/hub"  # where Hugging Face keeps models below HF_HOME
+    for key, value in served.items():
+        if key in _ONLY_SERVED and value:
+            parser = key == "tool_call_parser"
+            why = f"give --tool-call-parser {value} to the command" if parser else "it is for vLLM's HTTP server"
+            leave_out(f"vllm_serve_kwargs.{key}", why)
+        elif value is not None and key not in {"model", *_ONLY_SERVED, *_ALWAYS, *_MEANINGLESS}:
+            kwargs[key] = value
+    for key in values.pop("vllm_serve_env_vars", None) or {}:
+        leave_out(f"vllm_serve_env_vars.{key}", "set it in the environment of the command")
+    for key in ("extra_body", "chat_template_kwargs"):
+        if any(value is not None for value in (values.pop(key, None) or {}).values()):
+            leave_out(key, "give it in the tasks' `responses_create_params`")
+    for key, value in values.items():
+        if key not in {"return_token_id_information", *_ALWAYS} and value:  # token ids are always there
+            _leave_out(server, key, mapping, composed)
+    mapping.sections[server.name] = {"engine": f"vllm:{model}", "kwargs": kwargs}
 
 
 def _map_resources(server: _Server, mapping: Mapping, composed: Composed) -> dict[str, Any] | None:

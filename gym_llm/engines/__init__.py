@@ -60,12 +60,12 @@ def make_engine(spec: str, **options: Any) -> Engine:
             raise
         raise EngineUnavailable(f"{kind} needs {error.name}: pip install 'gym-llm[local]'.") from error
     parameters = inspect.signature(engine_class).parameters.values()
-    accepted = [parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY]
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY]
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     arguments = [] if kind == "pocket" else [spec.strip() if kind.startswith("http") else argument]
-    accepted = accepted[len(arguments) :]
+    taken, accepted = names[: len(arguments)], names[len(arguments) :]
     for option in options:
-        if option not in accepted and not takes_any:
+        if option in taken or (option not in accepted and not takes_any):
             raise TypeError(f"{kind} has no option {option!r}; its options are {', '.join(accepted) or 'none'}.")
     engine: Engine = engine_class(*arguments, **options)
     return engine

@@ -9,7 +9,10 @@ from gym_llm.engines.base import EngineError
 from gym_llm.engines.token_response import token_response
 from gym_llm.types import Request, ResponseDict
 
-_CHAT_ONLY = ("messages", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "reasoning_effort")
+_CHAT_ONLY = (
+    *("messages", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "reasoning_effort"),
+    "chat_template_kwargs",
+)
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter", "abort": "abort"}
 
 

@@ -106,8 +106,14 @@ class HTTPEngine(Engine):
             raise ValueError(
                 f"tokenizer and history are for api='completions', where prompts are made here; not {api!r}."
             )
-        if timeout <= 0 or max_retries < 0:
-            raise ValueError(f"timeout is > 0 and max_retries >= 0, got {timeout} and {max_retries}.")
+        numbers = isinstance(timeout, (int, float)) and isinstance(max_retries, int)
+        if not numbers or timeout <= 0 or max_retries < 0:
+            raise ValueError(f"timeout is > 0 and max_retries >= 0, got {timeout!r} and {max_retries!r}.")
+        for name, text in {"model": model, "api_key": api_key, "tokenizer": tokenizer}.items():
+            if not isinstance(text, str | None):
+                raise ValueError(f"{name} is a text, got {type(text).__name__}.")  # the value may be a secret
+        if not isinstance(token_ids, bool) or not isinstance(extra_body, Mapping | None):
+            raise ValueError("token_ids is true or false, and extra_body a mapping of fields to their values.")
         urls = base_urls.split(",") if isinstance(base_urls, str) else base_urls
         bases = [_base_url(url) for url in urls]
         if not bases:

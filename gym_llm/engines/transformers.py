@@ -17,6 +17,8 @@ from gym_llm.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from gym_llm.engines.decoding import Decoder, Sequence
 
 INSTALL = "pip install 'gym-llm[local]'"
@@ -46,10 +48,12 @@ class TransformersEngine(Engine):
     recomputes and what vLLM calls raw log probabilities. The prompt of a later turn begins with the ids of the turn
     before, as `gym_llm.prompt_tokens.PromptTokens` describes.
 
-    The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count. A response
-    that reaches `max_output_tokens` or the end of the context is `incomplete` with the reason `max_output_tokens`; a
-    prompt that fills the context gets an empty one. Sampling draws from a generator seeded by (`seed`, `episode_id`,
-    turn), so it does not depend on what else is in the batch, except for the rounding of floats.
+    The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and its
+    `reasoning.effort` and `chat_template_kwargs` as the chat template's variables; a `text.format` other than text is
+    an error, since nothing here constrains what is sampled. A response that reaches `max_output_tokens` or the end of
+    the context is `incomplete` with the reason `max_output_tokens`; a prompt that fills the context gets an empty one.
+    Sampling draws from a generator seeded by (`seed`, `episode_id`, turn), so it does not depend on what else is in the
+    batch, except for the rounding of floats.
 
     Args:
         model: A Hugging Face model name or a local folder, with a chat template. Every layer has to be an attention
@@ -94,6 +98,7 @@ class TransformersEngine(Engine):
         self.seed = seed
         self.history = history
         self._path = model
+        self._given: tuple[Any, Any] | None = None
         self._threads = threads
         self._device = device
         self._dtype = dtype
@@ -111,11 +116,27 @@ class TransformersEngine(Engine):
         self._stop_tokens: set[int] = set()
         self._loop: asyncio.AbstractEventLoop
 
+    @classmethod
+    def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> TransformersEngine:
+        """An engine for a model that is in memory already, and stays the caller's: a trainer samples what it trains.
+
+        The weights are read when a request is answered, so they may change between two of them, not meanwhile; before
+        the first one the caller puts the model into evaluation mode.
+
+        Args:
+            model: Loaded with SDPA attention.
+            tokenizer: The model's, with a chat template.
+            **options: See the class.
+        """
+        engine = cls(model.config.name_or_path or type(model).__name__, **options)
+        engine._given = (model, tokenizer)
+        return engine
+
     async def start(self) -> None:
         """Load the model and start the worker thread.
 
         Raises:
-            EngineUnavailable: If torch or transformers is missing, or the model cannot be loaded.
+            EngineUnavailable: If torch or transformers is missing, or the model cannot be loaded or used.
         """
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._load)
@@ -128,6 +149,7 @@ class TransformersEngine(Engine):
         limit, temperature, top_p = request.get("max_output_tokens"), request.get("temperature"), request.get("top_p")
         if self._failure is not None:
             raise self._failure
+        _check_format(request)
         conversation = episode_id
         if not episode_id:
             self._anonymous += 1
@@ -164,13 +186,39 @@ class TransformersEngine(Engine):
             from gym_llm.engines.decoding import Decoder
         except ImportError as error:
             raise EngineUnavailable(f"The {self.model} engine needs {error.name}: run `{INSTALL}`.") from None
+        if self._given is None:
+            model, self._tokenizer = self._read(torch, transformers)
+        else:
+            model, self._tokenizer = self._given
+        if self._tokenizer.chat_template is None:
+            raise EngineUnavailable(f"The model {self.model} has no chat template: use an instruction-tuned one.")
+        config = model.config.get_text_config()
+        if config._attn_implementation != "sdpa":
+            raise EngineUnavailable(
+                f"The model {self.model} was loaded with {config._attn_implementation} attention: load it with "
+                "attn_implementation='sdpa'."
+            )
+        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+        if kinds - {"full_attention", "sliding_attention"}:
+            raise EngineUnavailable(
+                f"The model {self.model} has layers without attention ({', '.join(sorted(kinds))}): serve it with vLLM."
+            )
+        window = getattr(config, "sliding_window", None)
+        self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
+        ends = model.generation_config.eos_token_id
+        self._stop_tokens = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+        self._decoder = Decoder(model, self._stop_tokens)
+        self._prompts = PromptTokens(self._tokenizer, stop_token_ids=self._stop_tokens, history=self.history)
+
+    def _read(self, torch: Any, transformers: Any) -> tuple[Any, Any]:
+        """Model and tokenizer from their folder or the hub."""
         bars = transformers.logging.is_progress_bar_enabled()
         transformers.logging.disable_progress_bar()  # the caller draws its own
         try:
             automatic = "cuda" if torch.cuda.is_available() else "cpu"
             device = torch.device(automatic if self._device == "auto" else self._device)
             dtype = ("float32" if device.type == "cpu" else "auto") if self._dtype == "auto" else self._dtype
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._path)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self._path)
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 self._path, dtype=dtype, attn_implementation="sdpa"
             )
@@ -181,20 +229,7 @@ class TransformersEngine(Engine):
         finally:
             if bars:
                 transformers.logging.enable_progress_bar()
-        if self._tokenizer.chat_template is None:
-            raise EngineUnavailable(f"The model {self.model} has no chat template: use an instruction-tuned one.")
-        config = model.config.get_text_config()
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-        if kinds - {"full_attention", "sliding_attention"}:
-            raise EngineUnavailable(
-                f"The model {self.model} has layers without attention ({', '.join(sorted(kinds))}): serve it with vLLM."
-            )
-        window = getattr(config, "sliding_window", None)
-        self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
-        ends = model.generation_config.eos_token_id
-        self._stop_tokens = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-        self._decoder = Decoder(model.eval(), self._stop_tokens)
-        self._prompts = PromptTokens(self._tokenizer, stop_token_ids=self._stop_tokens, history=self.history)
+        return model.eval(), tokenizer
 
     # -- in the worker thread ------------------------------------------------------------------------------------------
 
@@ -276,6 +311,15 @@ class TransformersEngine(Engine):
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, results)
+
+
+def _check_format(request: Request) -> None:
+    text_format = (request.get("text") or {}).get("format") or {"type": "text"}
+    if text_format.get("type") != "text":
+        raise EngineError(
+            f"text.format is {text_format.get('type')!r:.80}, but this engine cannot constrain its output: use "
+            "vllm:MODEL, or a server's URL."
+        )
 
 
 def _resolve(results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:

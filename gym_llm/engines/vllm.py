@@ -47,9 +47,10 @@ class VLLMEngine(Engine):
     model's own, before temperature and `top_p` (the engine argument `logprobs_mode` changes that).
 
     Of a request count `temperature` (1.0 if it has none), `top_p`, `max_output_tokens`, `top_logprobs`, `text.format`,
-    and the further names that `vllm serve` knows (`gym_llm.engines.vllm_sampling.PASSED_ON`: `stop`, `top_k`,
-    `presence_penalty`, …). A model that thinks before it writes JSON needs the engine argument `reasoning_parser`:
-    the format then holds for what comes after the thinking.
+    `reasoning.effort` and `chat_template_kwargs` (the chat template's variables), and the further names that
+    `vllm serve` knows (`gym_llm.engines.vllm_sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that
+    thinks before it writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes
+    after the thinking.
 
     A response is `incomplete` with the reason `max_output_tokens` (that limit or the end of the context was reached),
     `context_length_exceeded` (the prompt does not fit: no output), or `abort` (the engine was put to sleep).
@@ -114,8 +115,7 @@ class VLLMEngine(Engine):
         """Start vLLM; takes from half a minute (the pocket model) to many minutes.
 
         Raises:
-            EngineUnavailable: If vLLM cannot start or cannot load the model.
-            TypeError: If vLLM has no such engine argument.
+            EngineUnavailable: If vLLM has no such engine argument, cannot start, or cannot load the model.
         """
         # Handed over in the attribute: the thread keeps what it returned, and vLLM's finalizer then runs too late.
         await asyncio.to_thread(self._start)
@@ -250,7 +250,7 @@ class VLLMEngine(Engine):
                 if name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
                     hint = f" did you mean {near[0]}?" if near else " `vllm serve --help` names all."
-                    raise TypeError(f"vLLM has no engine argument {name!r}:{hint}")
+                    raise EngineUnavailable(f"vLLM has no engine argument {name!r}:{hint}")
             defaults: dict[str, Any] = {"disable_log_stats": True, "use_tqdm_on_load": False}
             if current_platform.is_cpu():
                 # A prompt read in pieces, by a request with a seed, ends vLLM on a CPU (seen in 0.32).

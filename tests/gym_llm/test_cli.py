@@ -266,6 +266,42 @@ def test_model_and_sampling_reach_the_server_and_the_records(server):
     assert (params["temperature"], params["top_p"], params["max_output_tokens"]) == (0.5, 0.9, 64)
 
 
+def test_engine_options_reach_the_engine_and_secrets_no_file(server, capsys):
+    argv = ["--engine", server.url, "--limit", 1, "--output", "a.jsonl", "--model", "first"]
+    options = ["model=mine", "api_key=sk-0123456789", 'extra_body={"top_k": 5, "token": "t-0123456789"}', "timeout=9"]
+    for option in options:
+        argv += ["--engine-option", option]
+    assert play(*argv) == 0
+    body = server.bodies[0]
+    assert (body["model"], body["top_k"], body["token"]) == ("mine", 5, "t-0123456789")
+    settings = json.loads(Path("a.summary.json").read_text())["settings"]
+    masked = {"model": "mine", "api_key": "***", "extra_body": {"top_k": 5, "token": "***"}, "timeout": 9}
+    assert settings["engine_options"] == masked
+    written = capsys.readouterr().out + "".join(path.read_text() for path in Path().iterdir())
+    assert "0123456789" not in written
+
+
+def test_engine_options_go_over_a_configurations(server):
+    text = (
+        f"{{m: {{engine: '{server.url}', kwargs: {{model: theirs, timeout: 5}}}}, e: {{env: gym_llm/Arithmetic-v0}}}}"
+    )
+    Path("c.yaml").write_text(text)
+    argv = ["rollout", "--config", "c.yaml", "e.kwargs.digits=1", "--limit", "1", "--output", "a.jsonl"]
+    assert main([*argv, "--engine-option", "model=mine", "e.engine=m"]) == 0
+    assert server.bodies[0]["model"] == "mine"
+    settings = json.loads(Path("a.summary.json").read_text())["settings"]
+    assert settings["datasets"]["e"]["engine_options"] == {"model": "mine", "timeout": 5}
+
+
+@pytest.mark.parametrize("option", ["max_model_len", "=3", "max-model-len=3", "sk-0123456789", ""])
+def test_an_engine_option_without_a_name_is_an_error_that_does_not_repeat_it(option, capsys):
+    with pytest.raises(SystemExit) as end:
+        play("--engine-option", option)
+    assert end.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("argument --engine-option: expected NAME=VALUE such as max_model_len=4096")
+
+
 def test_env_kwargs_reach_the_environment(server):
     server.answer = lambda body: "no"
     argv = ["--engine", server.url, "--output", "a.jsonl", "--env-kwargs", '{"max_turns": 1}']
@@ -421,6 +457,10 @@ NOWHERE = "http://127.0.0.1:9/v1"
         ([ENV, "--engine", "pokcet"], "did you mean pocket"),
         ([ENV, "--engine", "replay:missing.jsonl"], r"missing\.jsonl.*No such file"),
         ([ENV, "--engine", "replay:x", "--model", "m"], "replay has no option 'model'"),
+        ([ENV, "--engine-option", "treads=1"], "pocket has no option 'treads'; its options are max_batch_size"),
+        ([ENV, "--engine-option", "history=keep"], "history is 'template' or 'append'; got 'keep'"),
+        ([ENV, "--engine", "transformers:m", "--engine-option", "model=n"], "transformers has no option 'model'"),
+        ([ENV, "--engine", NOWHERE, "--engine-option", "api_key=12345678"], r"api_key is a text, got int\."),
         ([ENV, "--env-kwargs", "{"], "--env-kwargs is not JSON"),
         ([ENV, "--env-kwargs", "[]"], "--env-kwargs is a JSON object"),
         ([ENV, "--env-kwargs", '{"max_turns": 0}'], "max_turns is the number of model turns"),

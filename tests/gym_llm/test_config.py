@@ -416,6 +416,78 @@ policy_model:
     ]
 
 
+LOCAL = """
+Qwen3-30B-A3B-Thinking-2507:
+  responses_api_models:
+    local_vllm_model:
+      entrypoint: app.py
+      model: Qwen/Qwen3-30B-A3B-Thinking-2507
+      return_token_id_information: false
+      uses_reasoning_parser: true
+      replace_developer_role_with_system: true
+      is_responses_native: false
+      sequential_reasoning_allowed: true
+      debug: true
+      extra_body: {temperature: 0.6, max_output_tokens: null}
+      chat_template_kwargs: {enable_thinking: true}
+      hf_home: /models
+      vllm_serve_env_vars: {VLLM_RAY_DP_PACK_STRATEGY: strict, HF_TOKEN: hf-0123456789}
+      vllm_serve_kwargs:
+        model: other
+        port: 8000
+        data_parallel_size: 1
+        tensor_parallel_size: 8
+        enable_auto_tool_choice: true
+        tool_call_parser: pythonic
+        chat_template: theirs.jinja
+        reasoning_parser: deepseek_r1
+        max_log_len: null
+        model_loader_extra_config: {enable_multithread_load: true, num_threads: 16}
+mcqa:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {type: resources_servers, name: mcqa_resources}
+      model_server: {type: responses_api_models, name: Qwen3-30B-A3B-Thinking-2507}
+mcqa_resources: {resources_servers: {mcqa: {entrypoint: app.py}}}
+"""
+
+
+def test_a_local_vllm_model_is_vllm_in_this_process():
+    config = load(LOCAL)
+    assert config.engine_of("mcqa") == EngineSection(
+        engine="vllm:Qwen/Qwen3-30B-A3B-Thinking-2507",
+        kwargs={
+            "download_dir": "/models/hub",
+            "data_parallel_size": 1,
+            "tensor_parallel_size": 8,
+            "reasoning_parser": "deepseek_r1",
+            "model_loader_extra_config": {"enable_multithread_load": True, "num_threads": 16},
+        },
+    )
+    section = "Qwen3-30B-A3B-Thinking-2507.responses_api_models.local_vllm_model"
+    assert [sentence.removeprefix(f"{section}.").replace(" (a.yaml)", "") for sentence in config.unmapped] == [
+        "vllm_serve_kwargs.tool_call_parser: give --tool-call-parser pythonic to the command; here it changes nothing",
+        "vllm_serve_kwargs.chat_template: it is for vLLM's HTTP server; here it changes nothing",
+        "vllm_serve_env_vars.VLLM_RAY_DP_PACK_STRATEGY: set it in the environment of the command; "
+        "here it changes nothing",
+        "vllm_serve_env_vars.HF_TOKEN: set it in the environment of the command; here it changes nothing",
+        "extra_body: give it in the tasks' `responses_create_params`; here it changes nothing",
+        "chat_template_kwargs: give it in the tasks' `responses_create_params`; here it changes nothing",
+        "sequential_reasoning_allowed: it has no counterpart and changes nothing",
+    ]
+
+
+def test_a_short_local_vllm_model_needs_a_model():
+    config = load(
+        "m: {responses_api_models: {local_vllm_model: {model: '${name}', hf_home: null, extra_body: {top_k: null}}}}",
+        settings=("+name=Qwen/Qwen3-4B",),
+    )
+    assert (config.engines["m"], config.unmapped) == (EngineSection(engine="vllm:Qwen/Qwen3-4B"), [])
+    for wrong in ("{entrypoint: app.py}", "{model: m, vllm_serve_kwargs: [1]}"):
+        said = problem(f"m: {{responses_api_models: {{local_vllm_model: {wrong}}}}}")
+        assert "m.responses_api_models.local_vllm_model (a.yaml): a local_vllm_model has `model: NAME`" in said
+
+
 def test_a_reference_to_a_server_that_is_not_there_gets_a_hint():
     said = problem(
         NEMO_MODEL,
@@ -445,7 +517,10 @@ def test_the_name_of_a_resources_server_may_be_given_as_a_setting():
             "there is no environment for google_search",
         ),
         (NEMO_MATH.replace("    simple_agent:\n", "    deep_agent:\n"), "there is no deep_agent"),
-        ("m: {responses_api_models: {local_vllm_model: {model: m}}}", "there is no engine for a local_vllm_model"),
+        (
+            "m: {responses_api_models: {genrm_model: {model: m}}}",
+            "there is no engine for a genrm_model",
+        ),
         ("a: {responses_api_agents: {simple_agent: {entrypoint: app.py}}}", "it has no resources_server"),
     ],
 )

@@ -258,6 +258,64 @@ def test_an_unknown_history_is_an_error(make):
         make("keep")
 
 
+NO_THINKING = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "thinks"),
+    [
+        ({}, True),
+        ({"chat_template_kwargs": None}, True),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, True),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
+        ({"reasoning": {"effort": "none"}}, False),
+        ({"reasoning": {"effort": "low"}}, True),
+        ({"reasoning": {"effort": "low"}, "chat_template_kwargs": {"enable_thinking": False}}, False),
+    ],
+)
+def test_effort_and_chat_template_kwargs_are_the_templates_variables(fields, thinks):
+    tokenizer = tokenizer_for("pocket")
+    request = {"input": "Hi", **fields}
+    shown = tokenizer.decode(prompts_for(tokenizer).build(request))
+    assert shown.endswith("<|im_start|>assistant\n" if thinks else NO_THINKING)
+    assert shown == chat_prompt(request, tokenizer)
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_variables_hold_for_all_that_is_shown_for_a_request(history):
+    tokenizer = tokenizer_for.__wrapped__("pocket")
+    tokenizer.chat_template = (
+        "<|im_start|>system\neffort {{ reasoning_effort }}, {{ style }}<|im_end|>\n"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{{ '<|im_start|>assistant\n' }}{{ style }}: "
+    )
+    variables = {"reasoning": {"effort": "high"}, "chat_template_kwargs": {"style": "short"}}
+    prompts = prompts_for(tokenizer, history)
+    first = prompts.build({"input": "Hi", **variables})
+    assert tokenizer.decode(first).startswith("<|im_start|>system\neffort high, short<|im_end|>")
+    said = turn(tokenizer, first, "Hello.")
+    request = {"input": [user("Hi"), *said, user("Bye")], **variables}
+    second = tokenizer.decode(prompts.build(request))
+    if history == "append":
+        after = "\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\nshort: "
+        assert second == tokenizer.decode(first) + "Hello.<|im_end|>" + after
+    else:  # "short: " is not shown again
+        assert second == chat_prompt(request, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["enable_thinking"], r"is an object such as \{\"enable_thinking\": false\}, got \['enable"),
+        ({"chat_template": "{{ messages }}"}, "chat_template is none"),
+        ({"tokenize": True}, "tokenize is none"),
+    ],
+)
+def test_what_is_no_variable_of_a_template_is_an_error(given, said):
+    with pytest.raises(EngineError, match=said):
+        prompts_for(tokenizer_for("pocket")).build({"input": "Hi", "chat_template_kwargs": given})
+
+
 def long_conversation(prompts, tokenizer, turns):
     """Seconds of each prompt of an episode with many tool calls, and the last prompt."""
     items = [user("Look around. " * 50)]

@@ -95,13 +95,21 @@ def test_a_job_that_kills_is_found_and_everything_else_is_played(num_envs):
 
 def test_suspects_are_played_in_ever_smaller_groups_of_their_own():
     poison = Job(0, 0)
-    player = FakePlayer(32, dies=lambda player: poison in player.under_way)
-    run([player], jobs(64))
-    deaths = []
-    for before, after in zip(player.groups, [*player.groups[1:], 0], strict=True):
-        if after >= before or before == 1:
-            deaths.append(before)
-    assert player.groups[:4] == [64, 64, 64, 16] and 4 in player.groups and 1 in player.groups
+    deadly = []
+
+    def dies(player):
+        if poison in player.under_way:
+            deadly.append(len(player.under_way))
+        return poison in player.under_way
+
+    run([FakePlayer(32, dies)], jobs(64))
+    assert deadly == [32, 32, 32, 8, 2, 1, 1]
+
+
+def test_a_run_of_no_more_episodes_than_slots_is_spread_over_all_shards():
+    players = [FakePlayer(num_envs=8) for _ in range(3)]
+    run(players, jobs(24))
+    assert [player.groups[0] for player in players] == [8, 8, 8]
 
 
 def test_a_shard_that_cannot_be_restarted_leaves_its_episodes_to_the_others():

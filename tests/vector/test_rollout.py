@@ -133,6 +133,16 @@ def test_a_record_holds_the_whole_conversation() -> None:
     assert record["info"]["turn"] == 2
 
 
+def test_waiting_for_an_engine_that_fails_is_timed_too() -> None:
+    def fail(episode: str, request: Any) -> dict[str, Any]:
+        raise EngineError("the server said 500") if episode == "0-0" else KeyError("a bug")
+
+    records = gym_llm.collect(ID, FakeEngine(fail, seconds=lambda episode: 0.05), tasks=rows(2))
+    assert [record["error"] for record in records] == ["the server said 500", "KeyError: 'a bug'"]
+    for record in records:
+        assert 0.05 <= record["timing"]["engine"] <= record["timing"]["total"] < 5
+
+
 def test_no_episode_waits_for_the_slowest() -> None:
     # One episode in ten takes 0.5 s, the others 10 ms: in lockstep every batch of 20 would take 0.5 s, 5 s in all.
     engine = FakeEngine(seconds=lambda episode: 0.5 if int(episode.split("-")[0]) % 10 == 0 else 0.01)

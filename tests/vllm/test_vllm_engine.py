@@ -63,6 +63,15 @@ def test_a_later_turn_goes_on_from_the_sampled_ids(vllm):
     assert last(second)["prompt_token_ids"][: len(before)] == before
 
 
+def test_effort_and_chat_template_kwargs_reach_the_chat_template(vllm, tokenizer):
+    for fields in ({"reasoning": {"effort": "none"}}, {"chat_template_kwargs": {"enable_thinking": False}}):
+        response = vllm.ask(QUESTION, max_output_tokens=4, **fields)
+        prompt = tokenizer.decode(last(response)["prompt_token_ids"])
+        assert prompt.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    with pytest.raises(EngineError, match="chat_template_kwargs is an object"):
+        vllm.ask(QUESTION, chat_template_kwargs=[1])
+
+
 def test_a_limit_and_the_end_of_the_context_leave_the_response_incomplete(vllm):
     cut = vllm.ask(QUESTION, max_output_tokens=3)
     assert cut["incomplete_details"] == {"reason": "max_output_tokens"} and len(sampled(cut)) == 3

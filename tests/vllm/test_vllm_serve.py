@@ -27,8 +27,17 @@ def ask(server, api, *requests, **options):
     return asyncio.run(main())
 
 
-def test_the_apis_agree_on_tokens_where_they_have_them(server):
-    request = {"input": QUESTION, "temperature": 0, "max_output_tokens": 100}
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {},
+        {"reasoning": {"effort": "low"}},
+        {"reasoning": {"effort": "none"}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ],
+)
+def test_the_apis_agree_on_tokens_where_they_have_them(server, shown):
+    request = {"input": QUESTION, "temperature": 0, "max_output_tokens": 100, **shown}
     (chat,), (completion,) = ask(server, "chat", request), ask(server, "completions", request)
     for field in ("prompt_token_ids", "generation_token_ids"):
         assert chat["output"][-1][field] == completion["output"][-1][field]

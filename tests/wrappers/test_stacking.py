@@ -15,7 +15,7 @@ from gymnasium.wrappers import Autoreset, OrderEnforcing, RecordEpisodeStatistic
 
 import gym_llm  # noqa: F401 - registers the environments
 from gym_llm import wrappers
-from gym_llm.wrappers import ReasoningParser, RecordRollouts, TextAction, TextObservation, ToolCallParser
+from gym_llm.wrappers import HarmonyParser, ReasoningParser, RecordRollouts, TextAction, TextObservation, ToolCallParser
 
 WRAPPERS: list[tuple[Any, dict[str, Any]]] = [
     (ReasoningParser, {"start": "<think>", "end": "</think>"}),
@@ -23,6 +23,7 @@ WRAPPERS: list[tuple[Any, dict[str, Any]]] = [
     (TextAction, {}),
     (TextObservation, {"format": "plain", "tokenizer": None}),
     (RecordRollouts, {"path": "rollouts.jsonl"}),
+    (HarmonyParser, {}),
 ]
 EACH = pytest.mark.parametrize(("wrapper", "kwargs"), WRAPPERS, ids=[wrapper.__name__ for wrapper, _ in WRAPPERS])
 STACK = (ToolCallParser, ReasoningParser, TextAction, TextObservation)
@@ -132,6 +133,10 @@ def test_actions_can_be_vectorized():
 
 
 def test_everything_public_is_exported_and_cheap():
-    assert set(wrappers.__all__) == {wrapper.__name__ for wrapper, _ in WRAPPERS} | {"AnyText", "TokenIdTracking"}
+    assert set(wrappers.__all__) == {wrapper.__name__ for wrapper, _ in WRAPPERS} | {
+        "AnyText",
+        "TokenIdTracking",
+        "VLLMParser",
+    }
     code = "import sys, gym_llm.wrappers; print({'torch', 'transformers'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

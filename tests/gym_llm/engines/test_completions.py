@@ -10,10 +10,11 @@ def test_a_prompt_takes_the_requests_sampling_along_and_nothing_of_the_chat():
     tool = {"type": "function", "name": "f", "parameters": {}}
     text = {"format": {"type": "json_schema", "name": "x", "schema": {}}}
     request = {"input": "Hi", "tools": [tool], "tool_choice": "auto", "top_p": 0.5, "stop": ["!"], "text": text}
+    request |= {"reasoning": {"effort": "low"}, "chat_template_kwargs": {"enable_thinking": False}}
     body = completion_body(request, [5, 6], context=100)
     assert body["prompt"] == [5, 6] and body["top_p"] == 0.5 and body["stop"] == ["!"] and body["max_tokens"] == 98
     assert body["response_format"]["json_schema"] == {"name": "x", "schema": {}}
-    assert not {"messages", "tools", "tool_choice"} & body.keys()
+    assert not {"messages", "tools", "tool_choice", "reasoning_effort", "chat_template_kwargs"} & body.keys()
 
 
 def test_a_limit_wins_over_the_context():

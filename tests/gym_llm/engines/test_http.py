@@ -118,7 +118,7 @@ def ask(server: Server, request: Request = REQUEST, **options: Any) -> Any:
 
 def test_chat_request_and_answer() -> None:
     server = Server(good)
-    request: Request = {**REQUEST, "temperature": 0.5, "max_output_tokens": 9}
+    request: Request = {**REQUEST, "temperature": 0.5, "max_output_tokens": 9, "chat_template_kwargs": {"x": 1}}
     response = ask(server, request, extra_body={"top_k": 3, "temperature": 0.7})
     assert server.paths == ["/v1/chat/completions"]
     assert server.bodies == [
@@ -126,6 +126,7 @@ def test_chat_request_and_answer() -> None:
             "messages": [{"role": "user", "content": "2+2?"}],
             "temperature": 0.7,
             "max_completion_tokens": 9,
+            "chat_template_kwargs": {"x": 1},
             "model": "m",
             "top_k": 3,
         }
@@ -146,10 +147,10 @@ def test_responses_api_sends_the_request_as_it_is_but_for_token_fields() -> None
     server = Server(answering(lambda: web.json_response(answer)))
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]}
     tokens = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.1]}
-    request: Request = {"input": [*REQUEST["input"], {**said, **tokens}], "top_p": 0.9}
+    request: Request = {"input": [*REQUEST["input"], {**said, **tokens}], "chat_template_kwargs": {"x": 1}}
     response = ask(server, request, api="responses", model="chosen")
     assert server.paths == ["/v1/responses"]
-    assert server.bodies == [{"input": [*REQUEST["input"], said], "top_p": 0.9, "model": "chosen"}]
+    assert server.bodies == [{"input": [*REQUEST["input"], said], "chat_template_kwargs": {"x": 1}, "model": "chosen"}]
     assert response == answer
     assert "prompt_token_ids" in request["input"][1]
 
@@ -502,6 +503,10 @@ def test_an_engine_that_was_not_started_says_so() -> None:
         ("http://h/v1", {"tokenizer": "x"}, "api='completions'"),
         ("http://h/v1", {"timeout": 0}, "timeout is > 0"),
         ("http://h/v1", {"max_retries": -1}, "max_retries >= 0"),
+        ("http://h/v1", {"timeout": "long"}, "got 'long' and 10"),
+        ("http://h/v1", {"api_key": 12345678}, "api_key is a text, got int.$"),
+        ("http://h/v1", {"token_ids": "no"}, "token_ids is true or false"),
+        ("http://h/v1", {"extra_body": [1]}, "extra_body a mapping"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(url: str, options: dict[str, Any], expected: str) -> None:

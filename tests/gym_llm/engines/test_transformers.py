@@ -270,3 +270,22 @@ def test_a_missing_package_says_what_to_install(monkeypatch):
 def test_bad_arguments_are_one_sentence(options):
     with pytest.raises(ValueError, match=rf"^{next(iter(options))} is a whole number"):
         TransformersEngine(POCKET, **options)
+
+
+@pytest.mark.parametrize("kind", ["json_schema", "json_object"])
+def test_a_format_that_cannot_be_kept_to_is_an_error(kind):
+    formats = ({"type": "text"}, {"type": kind, "schema": {}})
+    free, forced = run([{**request("2?"), "text": {"format": text_format}} for text_format in formats])
+    assert free["output"] and isinstance(forced, EngineError)
+    assert str(forced) == (
+        f"text.format is '{kind}', but this engine cannot constrain its output: use vllm:MODEL, or a server's URL."
+    )
+
+
+def test_thinking_is_switched_off_in_the_chat_template(tokenizer):
+    off = [{"reasoning": {"effort": "none"}}, {"chat_template_kwargs": {"enable_thinking": False}}]
+    for response in run([request("2?", **fields) for fields in off]):
+        prompt = tokenizer.decode(last(response)["prompt_token_ids"])
+        assert prompt.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    (wrong,) = run([request("2?", chat_template_kwargs=[1])])
+    assert isinstance(wrong, EngineError) and "chat_template_kwargs is an object" in str(wrong)

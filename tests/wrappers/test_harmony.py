@@ -1,0 +1,165 @@
+import pickle
+import time
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from hostile import HostileActions
+
+import gym_llm  # noqa: F401 - registers the environments
+from gym_llm.envs.weather import Weather
+from gym_llm.types import Item, message_text
+from gym_llm.wrappers import HarmonyParser
+
+openai_harmony = pytest.importorskip("openai_harmony")
+TOKENS = {"prompt_token_ids": [1, 2], "generation_log_probs": [-0.5]}
+THINKING = "<|channel|>analysis<|message|>The user asks for Oslo.<|end|>"
+PREAMBLE = "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+CALL = '<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}'
+FINAL = "<|start|>assistant<|channel|>final<|message|>It rains."
+
+
+@pytest.fixture(scope="module")
+def encoding() -> Any:
+    try:
+        return openai_harmony.load_harmony_encoding("HarmonyGptOss")
+    except openai_harmony.HarmonyError as error:
+        pytest.skip(f"openai_harmony has no vocabulary: {error}")
+
+
+@pytest.fixture
+def env(encoding: Any) -> HarmonyParser:
+    env = HarmonyParser(gym.make("gym_llm/Weather-v0"))
+    env.reset(seed=0)
+    return env
+
+
+def turn(text: str, **fields: Any) -> list[Item]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return [{"type": "message", "id": "msg_1", "role": "assistant", "content": [part], **fields}]
+
+
+def tokens(encoding: Any, text: str) -> dict[str, Any]:
+    return {**TOKENS, "generation_token_ids": encoding.encode(text, allowed_special="all")}
+
+
+def said(items: list[Item]) -> list[tuple[str, str]]:
+    """Each item's kind and text, a call's name and arguments."""
+    return [
+        (item["name"], item["arguments"])
+        if item["type"] == "function_call"
+        else (item["type"], item["summary"][0]["text"] if item["type"] == "reasoning" else message_text([item]))
+        for item in items
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (THINKING + FINAL + "<|return|>", [("reasoning", "The user asks for Oslo."), ("message", "It rains.")]),
+        (
+            THINKING + PREAMBLE + CALL + "<|call|>",
+            [
+                ("reasoning", "The user asks for Oslo."),
+                ("message", "I look."),
+                ("get_weather", '{"city": "Oslo"}'),
+            ],
+        ),
+        (
+            " to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+            [("get_weather", "{}")],
+        ),
+        ("<|channel|>analysis to=functions.a.b code<|message|><|call|>", [("a.b", "{}")]),
+        ("<|channel|>analysis to=python code<|message|>print(1)<|call|>", [("python", "print(1)")]),
+        ("<|start|>assistant<|channel|>final<|message|>4<|return|>", [("message", "4")]),
+        ("<|channel|>final <|constrain|>json<|message|>[4]<|return|>", [("message", "[4]")]),
+        ("<|message|>4<|return|>", [("message", "4")]),
+        ("<|channel|>other<|message|>4<|end|>", [("message", "4")]),
+        (
+            "<|channel|>final<|message|>4<|end|><|start|>user<|message|>And 5?<|end|>",
+            [("message", "4"), ("message", "And 5?")],
+        ),
+    ],
+)
+def test_ids_and_text_are_read_alike(env: HarmonyParser, encoding: Any, text: str, expected: list[Any]) -> None:
+    from_text = env.action(turn(text))
+    from_ids = env.action(turn("", **tokens(encoding, text)))
+    assert said(from_text) == said(from_ids) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<|channel|>analysis<|message|>Hm", [("reasoning", "Hm")]),
+        (CALL[:-4], [("get_weather", '{"city": "Os')]),
+        ("<|channel|>final<|message|>It", [("message", "It")]),
+        (THINKING + CALL.partition("<|message|>")[0], None),
+        (THINKING + "<|start|>assistant<|channel|>com ment ary x<|message|>4", None),
+        (THINKING + "and then" + FINAL, None),
+        ("Sure thing. <|channel|>final<|message|>4<|return|>", [("message", "Sure thing."), ("message", "4")]),
+        ("<|message|>a<|channel|>b<|message|>c", [("message", "a<|channel|>b<|message|>c")]),
+    ],
+)
+def test_what_broke_off_or_is_not_the_format_is_kept(env: HarmonyParser, text: str, expected: list[Any] | None) -> None:
+    if expected is None:  # from there on it is text
+        expected = [("reasoning", "The user asks for Oslo."), ("message", text.removeprefix(THINKING))]
+    assert said(env.action(turn(text))) == expected
+
+
+def test_a_call_runs_the_tool_and_carries_the_turns_tokens(env: HarmonyParser, encoding: Any) -> None:
+    fields = tokens(encoding, THINKING + CALL + "<|call|>")
+    observation, _, terminated, _, info = env.step(turn("", **fields))
+    reasoning, call, answer = observation["input"][-3:]
+    assert [item["type"] for item in (reasoning, call, answer)] == [
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
+    assert (terminated, info["tool_errors"], call["call_id"]) == (False, 0, "call_1")
+    assert {key: call[key] for key in fields} == fields and not fields.keys() & reasoning.keys()
+    assert [item["call_id"] for item in env.action(turn(CALL + CALL))] == ["call_2"]
+    assert [item["call_id"] for item in env.action(turn(CALL + "<|end|>" + CALL))] == ["call_3", "call_4"]
+    env.reset(seed=1)
+    assert env.action(turn(CALL))[0]["call_id"] == "call_1"
+
+
+def test_an_unfinished_thought_is_incomplete(env: HarmonyParser) -> None:
+    (cut,) = env.action(turn(THINKING.removesuffix("<|end|>")))
+    assert cut["status"] == "incomplete"
+    assert env.action(turn(THINKING + FINAL))[0]["status"] == "completed"
+
+
+def test_what_is_structured_already_stays(env: HarmonyParser, encoding: Any) -> None:
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
+    for action in (turn("It rains."), [reasoning, *turn("It rains.", **tokens(encoding, THINKING + FINAL))], []):
+        assert env.action(action) is action
+    refusal = {"type": "refusal", "refusal": "No."}
+    message = {"role": "assistant", "content": [{"type": "output_text", "text": FINAL}, refusal]}
+    assert env.action([message])[-1]["content"] == [refusal]
+
+
+def test_a_pickled_parser_goes_on(env: HarmonyParser) -> None:
+    env.step(turn(CALL))
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.action(turn(CALL)) == env.action(turn(CALL))
+
+
+def test_nothing_that_a_model_writes_raises(env: HarmonyParser, encoding: Any) -> None:
+    hostile = HostileActions(Weather, seed=5)
+    pieces = [THINKING, PREAMBLE, CALL, FINAL, "\ud800", *sorted(encoding.special_tokens_set)[:30]]
+    for _ in range(300):
+        text = "".join(hostile.rng.choices([*pieces, hostile.text()], k=hostile.rng.randrange(12)))
+        ids = [hostile.rng.randrange(220_000) for _ in range(20)] + encoding.encode(
+            "<|message|>", allowed_special="all"
+        )
+        hostile.rng.shuffle(ids)
+        for fields in ({}, {**TOKENS, "generation_token_ids": ids}):
+            items = env.action(turn(text, **fields))
+            assert {key: items[-1][key] for key in fields} == fields
+            assert not any(fields.keys() & item.keys() for item in items[:-1])
+
+
+def test_many_messages_take_linear_time(env: HarmonyParser) -> None:
+    started = time.perf_counter()
+    assert len(env.action(turn(THINKING + (FINAL + "<|end|>") * 3000))) == 3001
+    assert time.perf_counter() - started < 5
