@@ -73,6 +73,16 @@ def test_collect_plays_the_pocket_model() -> None:
     assert 0.0 < float(run(example("collect"))) <= 1.0
 
 
+def test_the_trainer_of_the_readme_trains(tmp_path: Path) -> None:
+    code = example("trl")
+    small = "per_device_train_batch_size=8, max_steps=1, use_cpu=True, bf16=False, report_to='none', save_strategy='no'"
+    model = README.parent / "gym_llm" / "engines" / "pocket" / "model"
+    code = code.replace('"Qwen/Qwen3-0.6B"', repr(str(model))).replace('"runs/weather"', repr(str(tmp_path)))
+    code = code.replace("max_completion_length=1024", f"max_completion_length=1024, {small}")
+    printed = run("import os\nos.environ['TRL_EXPERIMENTAL_SILENCE'] = '1'\n" + code)
+    assert "'rewards/Weather/mean'" in printed and "'episodes/turns'" in printed
+
+
 def test_the_verifier_of_the_readme_works_and_passes_check_env() -> None:
     code = example("verifier")
     play = """

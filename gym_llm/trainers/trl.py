@@ -1,0 +1,17 @@
+"""Environments inside TRL's GRPOTrainer (https://huggingface.co/docs/trl/grpo_trainer), in the three ways it has.
+
+- `RolloutFunc`, its `rollout_func`: we play the episodes, on the weights being trained, and hand over the token ids.
+  Everything an environment can do works: tools, users who answer, any number of turns.
+- `EnvironmentFactory`, its `environment_factory`: TRL generates and calls our tools.
+- `RewardFunc`, one of its `reward_funcs`: TRL generates, we only score.
+
+Each has a `dataset` of its environment's tasks, made for `train_dataset`.
+"""
+
+from __future__ import annotations
+
+from gym_llm.trainers.trl_environment import EnvironmentFactory
+from gym_llm.trainers.trl_reward import RewardFunc
+from gym_llm.trainers.trl_rollout import RolloutFunc
+
+__all__ = ["EnvironmentFactory", "RewardFunc", "RolloutFunc"]

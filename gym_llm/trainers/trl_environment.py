@@ -1,0 +1,185 @@
+"""EnvironmentFactory: our tools for TRL's own generation loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import json
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import gymnasium as gym
+
+from gym_llm.concurrency import drive, wait
+from gym_llm.env import VerifierEnv
+from gym_llm.tools import error_output
+from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
+from gym_llm.types import Row
+from gym_llm.vector.rollout import DEFAULT_WRAPPERS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": list}
+
+
+class EnvironmentFactory(TrainedEnv):
+    """TRL's `environment_factory`: TRL samples the turns, and calls the environment's tools.
+
+    ```python
+    weather = EnvironmentFactory("gym_llm/Weather-v0")
+    trainer = GRPOTrainer(
+        model, train_dataset=weather.dataset(), environment_factory=weather, reward_funcs=weather.reward
+    )
+    ```
+
+    Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL tells an environment of
+    calls alone, so the verifier does not see what the model wrote before its answer, and every call counts as a turn.
+    The answer reaches it with `reward`, which has to be among `reward_funcs`.
+
+    Args:
+        env_id: A registered id whose environment has tools.
+        tasks: See `VerifierEnv`; None for the environment's own.
+        env_kwargs: Further arguments of the environment.
+
+    Attributes:
+        reward: The reward function that shows the verifiers the answers.
+
+    Raises:
+        ValueError: If the environment has no tools, or answers as the user, which TRL has no place for; by `dataset`,
+            if a task brings tools of its own.
+    """
+
+    def __init__(
+        self, env_id: str, *, tasks: str | list[Row] | None = None, env_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self._schemas = self.verifier.tool_schemas()
+        if not self._schemas:
+            raise ValueError(f"{env_id} has no tools for TRL to call: use RewardFunc or RolloutFunc.")
+        if self.verifier.respond is not VerifierEnv.respond:
+            raise ValueError(f"{env_id} answers as the user, which TRL's own loop cannot do: use RolloutFunc.")
+        methods = {schema["name"]: _method(schema) for schema in self._schemas}
+        self._class: type[_Environment] = type(self.name, (_Environment,), methods)
+        self.reward = _reward_function(self.name)
+
+    def __call__(self) -> _Environment:
+        """Make one environment."""
+        return self._class(self.factory.make(DEFAULT_WRAPPERS))
+
+    def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
+        """The tasks; see `TrainedEnv.dataset`."""
+        tasks = super().dataset(limit, seed=seed)
+        names = {schema["name"] for schema in self._schemas}
+        for index in tasks[TASK_INDEX]:
+            own = {tool.get("name") for tool in self.factory.tasks[index].request.get("tools", ())}  # type: ignore[index]
+            if own != names:
+                raise ValueError(
+                    f"Task {index} of {self.env_id} has the tools {sorted(map(str, own))}, but TRL can only show every "
+                    f"task the class's: {sorted(names)}. Use RolloutFunc."
+                )
+        return tasks
+
+
+class _Environment:
+    """One environment as TRL drives it. TRL takes every public method but `reset` for a tool."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self._env = env
+        self._reward: float | None = None
+        self._numbers = itertools.count(1)
+
+    def reset(self, **columns: Any) -> None:
+        """Begin the episode of a dataset's row."""
+        if TASK_INDEX not in columns:
+            raise ValueError("These rows do not say which tasks they are: make them with EnvironmentFactory.dataset.")
+        self._reward = None
+        self._numbers = itertools.count(1)
+        self._env.reset(options={"task_index": columns[TASK_INDEX]})
+
+    def _call(self, name: str, arguments: dict[str, Any]) -> str:
+        if self._reward is not None:
+            return error_output("The episode is over.")
+        number = next(self._numbers)
+        call = {"type": "function_call", "call_id": f"call_{number}", "name": name, "arguments": json.dumps(arguments)}
+        observation, reward, terminated, truncated, _ = self._env.step([call])
+        if terminated or truncated:
+            self._reward = float(reward)
+        output: str = observation["input"][-1]["output"]
+        return output
+
+    async def _answer(self, messages: Sequence[dict[str, Any]]) -> float:
+        """Show the verifier how the conversation ended."""
+        if self._reward is None:
+            last = messages[-1] if messages else {}
+            finished = last.get("role") == "assistant" and not last.get("tool_calls")
+            said = {name: value for name, value in last.items() if name != "tool_calls"}
+            items = turn_items(said) if last.get("role") == "assistant" else []
+            answer = {"output": items, "status": "completed" if finished else "incomplete"}
+            _, reward, terminated, truncated, _ = await drive(self._env.step, answer)
+            # A call that only our parsers could read is a turn more, for which TRL has sampled nothing.
+            while not (terminated or truncated):
+                nothing = {"output": [], "status": "incomplete"}
+                _, reward, terminated, truncated, _ = await drive(self._env.step, nothing)
+            self._reward = float(reward)
+        return self._reward
+
+
+def _reward_function(name: str) -> Callable[..., list[float]]:
+    def reward(completions: list[Any], environments: list[_Environment] | None = None, **_: Any) -> list[float]:
+        """The verifiers' rewards for finished conversations; TRL calls it."""
+        if environments is None:
+            raise ValueError(f"The reward of {name}'s EnvironmentFactory works with environment_factory= that factory.")
+
+        async def answer_all() -> list[float]:
+            pairs = zip(environments, completions, strict=True)
+            return list(await asyncio.gather(*(environment._answer(messages) for environment, messages in pairs)))
+
+        return wait(answer_all())
+
+    reward.__name__ = name
+    return reward
+
+
+def _method(schema: dict[str, Any]) -> Callable[..., str]:
+    """A method from whose signature and docstring transformers makes the tool's schema again."""
+    name, properties = schema["name"], schema["parameters"]["properties"]
+
+    def call(self: _Environment, **arguments: Any) -> str:
+        return self._call(name, arguments)
+
+    required = schema["parameters"].get("required", ())
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for argument, described in properties.items():
+        default = inspect.Parameter.empty if argument in required else described.get("default")
+        parameters.append(
+            inspect.Parameter(argument, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_hint(described))
+        )
+    call.__name__ = name
+    call.__qualname__ = name
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters[1:]}
+    call.__doc__ = schema["description"] or name
+    if properties:
+        lines = [
+            f"    {argument}: {described.get('description') or argument}" for argument, described in properties.items()
+        ]
+        call.__doc__ += "\n\nArgs:\n" + "\n".join(lines)
+    return call
+
+
+def _hint(schema: dict[str, Any]) -> Any:
+    """The type that transformers writes as this JSON schema; `dict` for what it has no type for."""
+    if "enum" in schema:
+        return Literal[tuple(schema["enum"])]
+    if "anyOf" in schema:
+        return functools.reduce(operator.or_, (_hint(one) for one in schema["anyOf"]))
+    kind = schema.get("type", "object")
+    if kind == "null":
+        return type(None)
+    if kind == "array" and "items" in schema:
+        return list[_hint(schema["items"])]  # type: ignore[misc]
+    return _TYPES[kind]

@@ -1,0 +1,124 @@
+"""RewardFunc: verifiers for completions that TRL generated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_llm.chat_messages import items_of
+from gym_llm.engines.base import Engine
+from gym_llm.trainers.batches import BatchPlayer
+from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
+from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
+from gym_llm.vector.factory import EnvFactory
+from gym_llm.vector.plan import Job
+from gym_llm.vector.rollout import DEFAULT_WRAPPERS
+
+_NOT_THE_ROWS = {TASK_INDEX, "trainer_state", "log_extra", "log_metric", "environments", "completion_ids"}
+
+
+class RewardFunc(TrainedEnv):
+    """One of TRL's `reward_funcs`: what an environment's verifier thinks of completions that TRL generated.
+
+    ```python
+    arithmetic = RewardFunc("gym_llm/Arithmetic-v0")
+    trainer = GRPOTrainer(model, train_dataset=arithmetic.dataset(2048), reward_funcs=arithmetic)
+    ```
+
+    A completion is played as an episode: each of its assistant messages is a turn, thinking and calls in its text are
+    found by `DEFAULT_WRAPPERS`, and an episode that wants more turns than there are is truncated and scored.
+
+    Rows of another dataset work too, if their columns are what the verifier needs: `prompt` and, say,
+    `expected_answer`.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/MathVerify-v0"`.
+        tasks: See `VerifierEnv`; None for the environment's own.
+        env_kwargs: Further arguments of the environment.
+        concurrency: Verifications at once, at most.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        tasks: str | list[Row] | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        concurrency: int = 1024,
+    ) -> None:
+        super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self.__name__ = self.name
+        self._concurrency = concurrency
+        self._player = BatchPlayer(self.factory, env_wrappers=DEFAULT_WRAPPERS, concurrency=concurrency)
+
+    def __call__(self, prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
+        """Score completions; see TRL's `RewardFunc`.
+
+        Args:
+            prompts: The rows' prompts, chat messages or texts.
+            completions: Chat messages (`[{"role": "assistant", "content": …}]`) or texts, one per prompt.
+            **columns: The rows' other columns, one value per prompt, and what else TRL hands over.
+
+        Returns:
+            One reward per completion; None where an episode failed, which TRL leaves out.
+
+        Raises:
+            DataError: If the columns are not what the verifier needs.
+            RuntimeError: If every episode failed.
+        """
+        engine = _Completions([_turns(completion) for completion in completions])
+        if TASK_INDEX in columns:
+            jobs = [Job(int(task), number) for number, task in enumerate(columns[TASK_INDEX])]
+            records = self._player.play(jobs, engine)
+        else:
+            records = self._play_rows(_rows(prompts, columns), engine)
+        failures = [record["error"] for record in records if record["error"] is not None]
+        if len(failures) == len(records):
+            raise RuntimeError(f"Every completion of this batch failed, the first one so: {failures[0]}")
+        return [None if record["error"] is not None else record["reward"] for record in records]
+
+    def _play_rows(self, rows: list[Row], engine: Engine) -> list[Rollout]:
+        factory = EnvFactory(self.env_id, tasks=rows, env_kwargs=self._env_kwargs)
+        player = BatchPlayer(factory, env_wrappers=DEFAULT_WRAPPERS, concurrency=min(len(rows), self._concurrency))
+        try:
+            return player.play([Job(number, number) for number in range(len(rows))], engine)
+        finally:
+            player.close()
+
+
+class _Completions(Engine):
+    """Says what was said: the turns of completion n to the episode whose repeat index is n."""
+
+    model = "completions"
+
+    def __init__(self, completions: list[list[list[Item]]]) -> None:
+        self._left = [iter(turns) for turns in completions]
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """The episode's next turn; a cut-off one after the last."""
+        items = next(self._left[int(episode_id.rpartition("-")[2])], None)
+        return {
+            "id": f"resp_{episode_id}",
+            "object": "response",
+            "created_at": 0.0,
+            "model": self.model,
+            "status": "incomplete" if items is None else "completed",
+            "output": items or [],
+        }
+
+
+def _turns(completion: Any) -> list[list[Item]]:
+    """The items of each assistant message."""
+    if isinstance(completion, str):
+        return [[{"type": "message", "role": "assistant", "content": completion}]]
+    return [turn_items(message) for message in completion if message["role"] == "assistant"]
+
+
+def _rows(prompts: list[Any], columns: dict[str, Any]) -> list[Row]:
+    """Tasks made of a dataset's columns."""
+    given = {name: values for name, values in columns.items() if name not in _NOT_THE_ROWS}
+    rows = []
+    for number, prompt in enumerate(prompts):
+        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else items_of(prompt)
+        fields = {name: values[number] for name, values in given.items()}
+        rows.append({"responses_create_params": {"input": said}, **fields})
+    return rows

@@ -1,0 +1,119 @@
+"""An environment's tasks as the dataset that TRL trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gym_llm.chat_completions import request_to_chat
+from gym_llm.chat_messages import items_of
+from gym_llm.env import VerifierEnv
+from gym_llm.types import Item, Row
+from gym_llm.vector.factory import EnvFactory
+from gym_llm.vector.plan import Plan, open_plan
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+TASK_INDEX = "task_index"
+"""The column that says which task a row is, and the key in a prompt's first message that says so to `rollout_func`."""
+INSTALL = "pip install 'gym-llm[trl]'"
+
+
+class TrainedEnv:
+    """The environment that a trainer's hook is for.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
+        tasks: See `VerifierEnv`; None for the environment's own.
+        env_kwargs: Further arguments of the environment.
+
+    Attributes:
+        env_id: The id.
+        factory: Makes the environments; they share their tasks.
+        name: The verifier's class, under which TRL logs its rewards.
+
+    Raises:
+        gymnasium.error.Error: If the id is unknown.
+        DataError: If the tasks are wrong.
+    """
+
+    def __init__(
+        self, env_id: str, *, tasks: str | list[Row] | None = None, env_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        self.env_id = env_id
+        self._tasks = tasks
+        self._env_kwargs = env_kwargs
+        self.factory: EnvFactory = self._plan().factory
+        first = self.factory.make()
+        assert isinstance(first.unwrapped, VerifierEnv)  # EnvFactory refuses anything else
+        self.verifier: type[VerifierEnv] = type(first.unwrapped)
+        self.name = self.verifier.__name__
+
+    def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
+        """The tasks, one row each: `prompt` (chat messages) and `task_index`.
+
+        The prompt's first message also has its `task_index`, because TRL hands a `rollout_func` nothing but prompts.
+        Chat templates ignore it.
+
+        Args:
+            limit: Only the first tasks, this many; where tasks are generated without end, 64 if it is None.
+            seed: Where tasks are generated, another seed gives others: train on one and evaluate on another.
+
+        Raises:
+            ImportError: If datasets is not installed.
+            ValueError: If a task shows images or files, or a number makes no sense.
+        """
+        try:
+            from datasets import Dataset
+        except ImportError:
+            raise ImportError(f"Training with TRL needs datasets: run `{INSTALL}`.") from None
+
+        plan = self._plan(limit=limit, seed=seed)
+        source = self.factory.tasks
+        rows = []
+        for index in range(plan.first_task, plan.first_task + plan.num_tasks):
+            messages = [_plain(message) for message in request_to_chat(source[index].request)["messages"]]  # type: ignore[index]
+            messages[0][TASK_INDEX] = index
+            rows.append({"prompt": messages, TASK_INDEX: index})
+        return Dataset.from_list(rows)
+
+    def _plan(self, **numbers: Any) -> Plan:
+        return open_plan(self.env_id, tasks=self._tasks, env_kwargs=self._env_kwargs, **numbers)
+
+
+def task_indices(prompts: Sequence[Any]) -> list[int]:
+    """Which tasks these prompts of a `dataset` are.
+
+    Raises:
+        ValueError: If they come from another dataset.
+    """
+    try:
+        return [int(prompt[0][TASK_INDEX]) for prompt in prompts]
+    except (LookupError, TypeError):
+        raise ValueError(
+            "These prompts do not say which tasks they are: make train_dataset and eval_dataset with the `dataset` "
+            "method of the hook that the trainer uses."
+        ) from None
+
+
+def turn_items(message: dict[str, Any]) -> list[Item]:
+    """The items of an assistant message that TRL made of what was sampled.
+
+    TRL's calls have no ids. A message that is nothing a chat may have in it, because the model wrote that, is the text.
+    """
+    calls = [{"id": f"call_{number}", **call} for number, call in enumerate(message.get("tool_calls") or (), 1)]
+    try:
+        return items_of([{**message, "tool_calls": calls}])
+    except ValueError:
+        return [{"type": "message", "role": "assistant", "content": str(message.get("content", ""))}]
+
+
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    """A chat message whose content is a string."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return dict(message)
+    if any(part.get("type") != "text" for part in content or ()):
+        raise ValueError("A task's input has images or files, which cannot be trained on with TRL from here.")
+    return {**message, "content": "".join(part["text"] for part in content or ())}
