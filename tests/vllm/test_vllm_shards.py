@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import gym_llm
@@ -19,12 +20,12 @@ POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
 
 
 def vllm_processes():
-    """How many engine cores run on this machine."""
+    """How many engine cores have been started by this process, or by Ray for it."""
     found = 0
-    for command in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in psutil.Process().children(recursive=True):
         try:
-            found += command.read_bytes().startswith(b"VLLM::EngineCore")
-        except OSError:
+            found += "".join(process.cmdline()).startswith("VLLM::EngineCore")
+        except psutil.Error:
             pass  # ended meanwhile
     return found
 
@@ -71,5 +72,5 @@ def test_a_model_that_does_not_exist_is_one_sentence():
 
 
 def test_an_engine_argument_that_vllm_does_not_have_is_named():
-    with pytest.raises(TypeError, match=r"tensor_paralel_size.*did you mean tensor_parallel_size"):
+    with pytest.raises(EngineUnavailable, match=r"tensor_paralel_size.*did you mean tensor_parallel_size"):
         asyncio.run(make_engine("vllm:pocket", tensor_paralel_size=2).start())
