@@ -35,7 +35,7 @@ def run(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any) -> t
                 waiting.append((index, result.awaitable))
             else:
                 text = tool_output(result)
-        except Exception as error:  # a tool's failure is the model's to read
+        except (Exception, SystemExit) as error:  # a tool's failure is the model's to read
             text, failed = error_output(_describe(error)), True
         texts.append(text)
         errors += failed
@@ -73,13 +73,21 @@ def _call(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> Any:
 
 
 async def _gather(awaitables: list[Awaitable[Any]]) -> list[Any]:
-    return await asyncio.gather(*awaitables, return_exceptions=True)
+    return await asyncio.gather(*map(_staying, awaitables), return_exceptions=True)
+
+
+async def _staying(awaitable: Awaitable[Any]) -> Any:
+    """What a task raises `gather` catches, but for `SystemExit`, which ends the event loop."""
+    try:
+        return await awaitable
+    except SystemExit as error:
+        return error
 
 
 def _finish(result: Any) -> tuple[str, bool]:
     if isinstance(result, BaseException):
         # A cancelled episode never gets here: a CancelledError among the results is of the tool's own making.
-        if not isinstance(result, (Exception, asyncio.CancelledError)):
+        if not isinstance(result, (Exception, SystemExit, asyncio.CancelledError)):
             raise result
         return error_output(_describe(result)), True
     try:

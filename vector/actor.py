@@ -15,9 +15,11 @@ from gymnasium.envs.registration import EnvSpec
 from gym_llm.concurrency import drive
 from gym_llm.engines import make_engine
 from gym_llm.engines.base import Engine
-from gym_llm.types import Row
+from gym_llm.types import Rollout, Row
+from gym_llm.vector.dispatch import failed_record
 from gym_llm.vector.factory import EnvFactory, Wrap
 from gym_llm.vector.garbage import collect_rarely
+from gym_llm.vector.plan import Job
 from gym_llm.vector.player import Player
 from gym_llm.vector.shard import Outcome, Shard
 from gym_llm.vector.step_timeout import StepTimeout
@@ -92,8 +94,7 @@ class ShardActor:
         slots, orders = pickle.loads(batch)
         shard = self._shard
         shard.submit(slots, orders)
-        if shard.ready < at_least or shard.suspended:
-            await shard.wait_ready(at_least)
+        await shard.wait_ready(at_least)
         packed = [self._pack(outcome) for outcome in shard.take()]
         try:
             return pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
@@ -118,16 +119,23 @@ class ShardActor:
         shard = self._shard
         if self._watchdog is not None:
             self._watchdog.sleep()  # loading a model takes as long as it takes
-        self._engine = make_engine(engine, **engine_options)
-        await self._engine.start()
-        if self._watchdog is not None:
-            self._watchdog.wake()
+        try:
+            self._engine = make_engine(engine, **engine_options)
+            await self._engine.start()
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.wake()
         self._player = Player(shard, self._engine, seed=seed, sampling=sampling, step_timeout=self._recipe.step_timeout)
 
     async def play(self, jobs: bytes) -> bytes:
         """See `Player.exchange`; jobs and results are pickled lists."""
         assert self._player is not None, "play before start_rollout"
-        return pickle.dumps(await self._player.exchange(pickle.loads(jobs)), pickle.HIGHEST_PROTOCOL)
+        finished = await self._player.exchange(pickle.loads(jobs))
+        try:
+            return pickle.dumps(finished, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever an info's object raises; the others' records are fine
+            env_id = self._recipe.spec.id
+            return pickle.dumps([_portable_record(env_id, *each) for each in finished], pickle.HIGHEST_PROTOCOL)
 
     async def waiting(self) -> dict[str, int]:
         """See `Player.waiting`."""
@@ -166,6 +174,15 @@ def _portable(error: Exception) -> Exception:
         return error
     except Exception:  # exceptions with constructor arguments of their own commonly fail
         return RuntimeError(f"{type(error).__name__}: {error}\n{trace}")
+
+
+def _portable_record(env_id: str, job: Job, record: Rollout) -> tuple[Job, Rollout]:
+    """A record as it is, or one that says that it cannot be pickled."""
+    try:
+        pickle.dumps(record)
+        return job, record
+    except Exception as error:  # whatever an info's object raises
+        return job, failed_record(env_id, job, f"The episode's record cannot be sent to another process: {error}")
 
 
 def _picklable(outcome: tuple[Any, ...]) -> tuple[Any, ...]:

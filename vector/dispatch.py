@@ -64,7 +64,7 @@ async def dispatch(players: Sequence[AnyPlayer], jobs: Iterable[Job]) -> AsyncGe
     try:
         with rare_collection():
             while (record := await run.records.get()) is not None:
-                if isinstance(record, Exception):
+                if isinstance(record, BaseException):
                     raise record
                 run.taken()
                 yield record
@@ -76,7 +76,7 @@ async def dispatch(players: Sequence[AnyPlayer], jobs: Iterable[Job]) -> AsyncGe
 
 class _Run:
     def __init__(self, players: Sequence[AnyPlayer], jobs: Iterable[Job]) -> None:
-        self.records: asyncio.Queue[Rollout | Exception | None] = asyncio.Queue()
+        self.records: asyncio.Queue[Rollout | BaseException | None] = asyncio.Queue()
         self._limit = sum(player.num_envs for player in players)
         self._jobs = iter(jobs)
         self._again: deque[Job] = deque()
@@ -97,7 +97,7 @@ class _Run:
         try:
             await self._serve(player)
             self.records.put_nowait(None)
-        except Exception as error:  # the consumer's to raise
+        except BaseException as error:  # the consumer's to raise
             self.records.put_nowait(error)
 
     async def _serve(self, player: AnyPlayer) -> None:
@@ -161,7 +161,8 @@ class _Run:
         for job in sorted(jobs):
             self._deaths[job] += 1
             if self._deaths_alone[job] >= _DEATHS_ALONE:
-                self.records.put_nowait(_failed(env_id, job, cause))
+                sentence = f"The shard that played this episode died, again and again: {cause}"
+                self.records.put_nowait(failed_record(env_id, job, sentence))
             elif self._deaths[job] >= _DEATHS_BEFORE_SUSPICION:
                 self._company[job] = company
                 self._suspects.append(job)
@@ -170,14 +171,21 @@ class _Run:
         await self._settle(len(jobs))
 
 
-def _failed(env_id: str, job: Job, cause: str) -> Rollout:
+def failed_record(env_id: str, job: Job, error: str) -> Rollout:
+    """The record of an episode of which nothing is left but why.
+
+    Args:
+        env_id: Which environment it was of.
+        job: Which episode.
+        error: Why.
+    """
     return {
         "rollout_id": {"task_index": job.task_index, "repeat_index": job.repeat_index},
         "env_id": env_id,
         "reward": 0.0,
         "terminated": False,
         "truncated": False,
-        "error": f"The shard that played this episode died, again and again: {cause}",
+        "error": error,
         "info": {"task_index": job.task_index},
         "trajectory": None,
         "timing": {},

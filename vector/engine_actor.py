@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 from gym_llm.engines import make_engine
 from gym_llm.engines.base import Engine, EngineError
 from gym_llm.types import Request, ResponseDict
 from gym_llm.vector.garbage import collect_rarely
+
+
+@dataclass(slots=True)
+class _Client:
+    """What a client has asked for and was not given yet; `arrived` is for its newest call to wait for."""
+
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    finished: list[tuple[int, ResponseDict | str]] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class EngineActor:
@@ -26,9 +35,8 @@ class EngineActor:
         self._spec = spec
         self._options = options
         self._engine: Engine | None = None
-        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._finished: defaultdict[str, list[tuple[int, ResponseDict | str]]] = defaultdict(list)
-        self._arrived: dict[str, asyncio.Event] = {}
+        self._clients: dict[str, _Client] = {}
+        self._left: set[str] = set()
 
     async def start(self) -> str:
         """Start the engine, and say what its model is called.
@@ -58,27 +66,32 @@ class EngineActor:
             Pickled list of pairs: a request's number, and its response, or why there is none.
         """
         requests, dropped = pickle.loads(batch)
+        if client in self._left:  # a small call may overtake a large one
+            return pickle.dumps([])
+        asker = self._clients.setdefault(client, _Client())
         for number, request, episode_id in requests:
-            self._tasks[client, number] = asyncio.create_task(self._answer(client, number, request, episode_id))
+            asker.tasks[number] = asyncio.create_task(self._answer(asker, number, request, episode_id))
         for number in dropped:
-            if task := self._tasks.pop((client, number), None):
+            if task := asker.tasks.pop(number, None):
                 task.cancel()
-        if client in self._arrived:
-            self._arrived[client].set()
-        self._arrived[client] = arrived = asyncio.Event()
-        if not self._finished[client] and any(owner == client for owner, _ in self._tasks):
+        asker.arrived.set()
+        asker.arrived = arrived = asyncio.Event()
+        if asker.tasks and not asker.finished:
             await arrived.wait()
-        finished, self._finished[client] = self._finished[client], []
-        return pickle.dumps(finished, pickle.HIGHEST_PROTOCOL)
+        finished, asker.finished = asker.finished, []
+        try:
+            return pickle.dumps(finished, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever an answer's object raises; the others are fine
+            return pickle.dumps([_picklable(*each) for each in finished], pickle.HIGHEST_PROTOCOL)
 
     async def leave(self, client: str) -> None:
         """Forget a client and cancel its requests."""
-        for owner, number in list(self._tasks):
-            if owner == client:
-                self._tasks.pop((owner, number)).cancel()
-        self._finished.pop(client, None)
-        if arrived := self._arrived.pop(client, None):
-            arrived.set()
+        self._left.add(client)
+        if asker := self._clients.pop(client, None):
+            for task in asker.tasks.values():
+                task.cancel()
+            asker.tasks.clear()
+            asker.arrived.set()
 
     async def call(self, method: str, *args: Any) -> Any:
         """Call one of the engine's own methods, e.g. `update_weights`."""
@@ -89,15 +102,23 @@ class EngineActor:
         if self._engine is not None:
             await self._engine.aclose()
 
-    async def _answer(self, client: str, number: int, request: Request, episode_id: str) -> None:
+    async def _answer(self, asker: _Client, number: int, request: Request, episode_id: str) -> None:
         assert self._engine is not None, "exchange before start"
         answer: ResponseDict | str
         try:
             answer = await self._engine.respond(request, episode_id=episode_id)
         except EngineError as error:
             answer = str(error)
-        except Exception as error:  # an engine's bug fails the episode, not the run
+        except (Exception, asyncio.CancelledError) as error:  # an engine's bug fails the episode, not the run
             answer = f"{type(error).__name__}: {error}"
-        if self._tasks.pop((client, number), None) is not None:
-            self._finished[client].append((number, answer))
-            self._arrived[client].set()
+        if asker.tasks.pop(number, None) is not None:  # else nobody waits for it any more
+            asker.finished.append((number, answer))
+            asker.arrived.set()
+
+
+def _picklable(number: int, answer: ResponseDict | str) -> tuple[int, ResponseDict | str]:
+    try:
+        pickle.dumps(answer)
+        return number, answer
+    except Exception as error:  # whatever its object raises
+        return number, f"The engine's answer cannot be sent to another process: {error}"

@@ -76,7 +76,7 @@ async def play(
             reward_sum += float(reward)
     except EngineError as failure:
         error = str(failure)
-    except Exception as failure:  # one episode's bug is that episode's record
+    except (Exception, SystemExit) as failure:  # one episode's bug is that episode's record
         error = f"{type(failure).__name__}: {failure}"
     except asyncio.CancelledError as failure:
         if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():

@@ -51,6 +51,7 @@ class Player:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[int, Waiting] = {}
         self._failure: BaseException | None = None
+        self._closed = False
 
     async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
         """Take on jobs and wait until at least one, of these or earlier ones, is finished.
@@ -91,6 +92,8 @@ class Player:
 
     async def aclose(self) -> None:
         """Cancel what is under way."""
+        self._closed = True
+        self._jobs.clear()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -107,6 +110,10 @@ class Player:
                 record = await play(env, self._engine, job, seed=self._seed, sampling=self._sampling, waiting=waiting)
                 self._finished.append((job, record))
                 self._changed.set()
+        except asyncio.CancelledError:
+            if not self._closed:  # the job is lost, and whoever waits for it would wait for ever
+                self._failure = RuntimeError(f"A hook has cancelled the task of its episode, {job.episode_id}.")
+            raise
         finally:
             self._waiting.pop(slot, None)
             self._free.append(slot)

@@ -294,12 +294,20 @@ class RayVectorEnv(BatchedVectorEnv):
             self._alive(shard, shard.actor.assign.remote(local, name, given), "assign", local, name, given)
 
     def _alive(self, shard: RemoteShard, ref: Any, method: str, *args: Any) -> Any:
-        """The result of a call; once more in a new process if the shard has died."""
-        try:
-            return shard.get(ref)
-        except ShardDied as death:
-            self._bury(shard, str(death))
-            return shard.get(getattr(shard.actor, method).remote(*args))
+        """The result of a call; once more in a new process whenever the shard has died, which a dying machine repeats.
+
+        Raises:
+            RuntimeError: If it dies again and again.
+        """
+        while True:
+            try:
+                result = shard.get(ref)
+            except ShardDied as death:
+                self._bury(shard, str(death))
+                ref = getattr(shard.actor, method).remote(*args)
+            else:
+                shard.died = 0
+                return result
 
     def _by_shard(self, slots: Sequence[int], values: Sequence[Any]) -> dict[RemoteShard, tuple[list[int], list[Any]]]:
         """Slots, numbered as in their shard, and values."""

@@ -111,11 +111,6 @@ class Shard:
         return [self._ready.popleft() for _ in range(most)]
 
     @property
-    def suspended(self) -> bool:
-        """Whether steps wait for something and no event loop works for them yet; `wait_ready` sees to that."""
-        return bool(self._suspended)
-
-    @property
     def ready(self) -> int:
         """How many outcomes wait to be taken."""
         return len(self._ready)

@@ -86,11 +86,13 @@ class ActorEngine(Engine):
             return
         for exchange in list(self._exchanges):
             exchange.cancel()
+        self._exchanges.clear()
         self._fail("The engine's client was closed.")
         try:
             await actor.leave.remote(self._client)
         except ray.exceptions.RayError:
             pass  # the actor has ended, and so has whatever was under way
+        self._client = uuid.uuid4().hex  # should it be started again: the actor does not listen to who has left
 
     async def _call(self, method: str, *args: Any) -> None:
         import ray
@@ -100,7 +102,7 @@ class ActorEngine(Engine):
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as error:
-            raise EngineError(_ended(error)) from None
+            raise EngineError(_failed(error)) from None
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -111,18 +113,30 @@ class ActorEngine(Engine):
         self._flushing = False
         if self._actor is None:
             return
-        batch = pickle.dumps((self._new, self._dropped), pickle.HIGHEST_PROTOCOL)
+        new, dropped = self._new, self._dropped
         self._new, self._dropped = [], []
+        try:
+            batch = pickle.dumps((new, dropped), pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever a request's object raises; the others are fine
+            batch = pickle.dumps(([one for one in new if self._can_be_sent(one)], dropped), pickle.HIGHEST_PROTOCOL)
         exchange = asyncio.create_task(self._exchange(batch))
         self._exchanges.add(exchange)
 
-    async def _exchange(self, batch: bytes) -> None:
-        import ray
+    def _can_be_sent(self, numbered: tuple[int, Request, str]) -> bool:
+        try:
+            pickle.dumps(numbered)
+            return True
+        except Exception as error:  # whatever its object raises
+            future = self._futures.get(numbered[0])
+            if future is not None and not future.done():
+                future.set_exception(EngineError(f"The request cannot be sent to the engine's process: {error}"))
+            return False
 
+    async def _exchange(self, batch: bytes) -> None:
         try:
             finished = pickle.loads(await self._actor.exchange.remote(self._client, batch))
-        except ray.exceptions.RayError as error:
-            self._fail(_ended(error))
+        except Exception as error:  # an answer that cannot be read here, too: whoever waits would wait for ever
+            self._fail(_failed(error))
             return
         finally:
             # Now, not in a callback of the task: that comes a turn of the event loop later, in which another exchange
@@ -146,6 +160,11 @@ class ActorEngine(Engine):
                 future.set_exception(EngineError(reason))
 
 
-def _ended(error: Exception) -> str:
+def _failed(error: Exception) -> str:
+    from ray.exceptions import RayError, RayTaskError
+
+    if isinstance(error, RayTaskError) or not isinstance(error, RayError):
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        return f"An exchange with the engine's actor failed: {type(cause).__name__}: {cause}"
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return f"The engine's actor has ended: {line}"

@@ -126,8 +126,14 @@ class TransformersEngine(Engine):
         Args:
             model: Loaded with SDPA attention.
             tokenizer: The model's, with a chat template.
-            **options: See the class.
+            **options: See the class; `device` and `dtype` are the model's.
+
+        Raises:
+            ValueError: If an option makes no sense.
         """
+        for name in ("device", "dtype"):
+            if name in options:
+                raise ValueError(f"{name} is for a model that is to be loaded, but this one is loaded: leave it out.")
         engine = cls(model.config.name_or_path or type(model).__name__, **options)
         engine._given = (model, tokenizer)
         return engine
@@ -249,7 +255,7 @@ class TransformersEngine(Engine):
                 decoder.add(waiting[:free])
                 del waiting[:free]
                 if decoder.sequences:
-                    self._deliver([(sequence.owner, self._response(sequence)) for sequence in decoder.step()])
+                    self._deliver([(sequence.owner, self._answer(sequence)) for sequence in decoder.step()])
         except Exception as error:
             failure = EngineError(f"The engine for {self.model} stopped: {type(error).__name__}: {error}")
             failure.__cause__ = error
@@ -282,7 +288,7 @@ class TransformersEngine(Engine):
                 self._deliver([(job.future, EngineError(f"{self.model} cannot read this request: {reason}"))])
                 continue
             if sequence.max_new_tokens < 1:
-                self._deliver([(job.future, self._response(sequence))])
+                self._deliver([(job.future, self._answer(sequence))])
             else:
                 waiting.append(sequence)
         return not self._closing
@@ -293,6 +299,12 @@ class TransformersEngine(Engine):
         prompt = self._prompts.build(job.request, conversation=job.conversation)
         limit = min(job.max_output_tokens, self._context - len(prompt))
         return Sequence(prompt, limit, job.temperature, job.top_p, job.random, job.future)
+
+    def _answer(self, sequence: Sequence) -> ResponseDict | EngineError:
+        try:
+            return self._response(sequence)
+        except Exception as error:  # a tokenizer's objection to an id that only the model has
+            return EngineError(f"{self.model} sampled what cannot be decoded: {type(error).__name__}: {error}")
 
     def _response(self, sequence: Sequence) -> ResponseDict:
         ids = sequence.sampled

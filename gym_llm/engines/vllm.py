@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import dataclasses
 import difflib
 import gc
 import importlib.util
 import itertools
 import os
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from importlib import resources
@@ -169,6 +171,8 @@ class VLLMEngine(Engine):
                 async for answer in answers:
                     output = answer.outputs[0]
         except (VLLMError, ValueError, TypeError, OverflowError) as error:
+            if self.llm is None:
+                raise EngineError(f"The engine for {self.model} is closed.") from None
             raise EngineError(f"vLLM did not answer ({type(error).__name__}): {str(error)[:300]}") from error
         if output.finish_reason == "error":
             raise EngineError("vLLM failed on this request and says no more; its log does.")
@@ -231,9 +235,12 @@ class VLLMEngine(Engine):
         """Stop vLLM's processes; requests under way fail."""
         llm, self.llm = self.llm, None
         if llm is not None:
+            from vllm.v1.engine.exceptions import EngineDeadError
+
             if llm.output_handler is not None:
                 llm.output_handler.cancel()  # else it takes the end of vLLM's processes for a failure
             await asyncio.to_thread(llm.shutdown)
+            llm.output_processor.propagate_error(EngineDeadError())  # else requests under way wait for ever
             del llm
             gc.collect()  # else its finalizer runs when the interpreter has torn down what it calls
 
@@ -260,6 +267,10 @@ class VLLMEngine(Engine):
                     self._reload = "reload_weights_and_head"
             try:
                 self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**defaults, **self._engine_args}))
+                _started.add(self)
+                # Registered last, this runs first: before multiprocessing ends vLLM's processes.
+                atexit.unregister(_shut_down_forgotten)
+                atexit.register(_shut_down_forgotten)
             except Exception as error:  # whatever the model, the device or the arguments led to
                 raise EngineUnavailable(f"vLLM cannot start with {self.model}: {_first_line(error)}") from error
 
@@ -280,6 +291,26 @@ class VLLMEngine(Engine):
             token = self._decode([log_probs.token_ids[place]])
             found.append({"token": token, "logprob": log_probs.logprobs[place], "bytes": list(token.encode())})
         return {**found[0], "top_logprobs": found[1:]}
+
+
+_started: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
+
+
+def _shut_down_forgotten() -> None:
+    """Stop the engines that nobody closed. Later vLLM takes its processes' end for a failure, and its finalizer fails.
+
+    Without an event loop or a thread, because the interpreter is ending.
+    """
+    from vllm.utils.async_utils import cancel_task_threadsafe
+
+    for engine in list(_started):
+        llm, engine.llm = engine.llm, None
+        if llm is not None:
+            if llm.output_handler is not None:
+                cancel_task_threadsafe(llm.output_handler)
+            llm.shutdown()
+            del llm
+    gc.collect()
 
 
 def _own(log_probs: Any, sampled: list[int]) -> list[float]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from testing import function_call, message, outputs, row
 
 from gym_llm import VerifierEnv, tool
+from gym_llm.concurrency import drive
 from gym_llm.tools import Tool, ToolCallError, tool_output, tools_of
 
 
@@ -73,6 +74,21 @@ class Tools(VerifierEnv):
     async def cancelled(self) -> str:
         """Be cancelled."""
         raise asyncio.CancelledError
+
+    @tool
+    def leave(self) -> str:
+        """Leave the program."""
+        raise SystemExit(1)
+
+    @tool
+    async def leave_later(self) -> str:
+        """Leave the program from a task of its own."""
+        raise SystemExit(1)
+
+    @tool(blocking=True)
+    def leave_thread(self) -> str:
+        """Leave the program from a thread."""
+        raise SystemExit(1)
 
     @tool
     def unsayable(self) -> Any:
@@ -159,6 +175,14 @@ def test_a_method_that_is_no_tool_is_an_unknown_tool(env: Tools, name: str) -> N
 def test_a_tool_that_fails_tells_the_model(env: Tools, name: str) -> None:
     observation, *_, info = env.step([function_call(name)])
     assert "error" in json.loads(outputs(observation)[0]) and info["tool_errors"] == 1
+    assert env.step(message("ok"))[1] == 1.0
+
+
+@pytest.mark.parametrize("name", ["leave", "leave_later", "leave_thread"])
+def test_a_tool_that_leaves_the_program_tells_the_model(env: Tools, name: str) -> None:
+    """A tool that runs what the model wrote may come upon `exit()`."""
+    observation, *_, info = asyncio.run(drive(env.step, [function_call(name)]))
+    assert json.loads(outputs(observation)[0]) == {"error": "SystemExit: 1"} and info["tool_errors"] == 1
     assert env.step(message("ok"))[1] == 1.0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pickle
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from gym_llm import make_engine, rollout
 from gym_llm.engines.actor import ActorEngine
 from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
 from gym_llm.vector import shared_engine
+from gym_llm.vector.engine_actor import EngineActor
 from gym_llm.vector.ray_session import connect
 
 REQUEST = {"input": [{"role": "user", "content": "What is 2 + 2? Put the answer in \\boxed{}."}], "temperature": 0}
@@ -134,3 +136,104 @@ def test_exchanges_that_come_back_at_the_same_time_leave_no_request_waiting():
         return await asyncio.wait_for(asyncio.gather(*answers), 5)
 
     assert [answer["id"] for answer in asyncio.run(main())] == ["one", "two"]
+
+
+class ScriptedEngine(Engine):
+    """Does what the request says: answers, or never does, or something of its own goes wrong."""
+
+    model = "scripted"
+
+    def __init__(self):
+        self.under_way = 0
+
+    async def respond(self, request, *, episode_id=""):
+        self.under_way += 1
+        try:
+            if request["input"] == "never":
+                await asyncio.sleep(1e9)
+            if request["input"] == "cancelled":
+                raise asyncio.CancelledError("the server's")
+            return {"id": lambda: None} if request["input"] == "unpicklable" else {"id": request["input"]}
+        finally:
+            self.under_way -= 1
+
+
+class SameProcess:
+    """An `EngineActor` here, as Ray's handle of it looks to a client; `delays` are what calls take to arrive."""
+
+    def __init__(self):
+        self.actor = EngineActor("scripted", {})
+        self.actor._engine = ScriptedEngine()
+        self.delays = {}
+
+    def __getattr__(self, name):
+        return SimpleNamespace(remote=lambda *args: asyncio.shield(self._call(name, args)))  # a call goes on by itself
+
+    async def _call(self, name, args):
+        await asyncio.sleep(self.delays.pop(name, 0))
+        return await getattr(self.actor, name)(*args)
+
+    def client(self):
+        client = ActorEngine("here")
+        client._loop, client._actor = asyncio.get_running_loop(), self
+        return client
+
+
+def ask(client, *inputs):
+    async def gather():
+        requests = (client.respond({"input": each}) for each in inputs)
+        return await asyncio.wait_for(asyncio.gather(*requests, return_exceptions=True), 5)
+
+    return gather()
+
+
+@pytest.mark.parametrize(("bad", "reason"), [("cancelled", "CancelledError"), ("unpicklable", "cannot be sent")])
+def test_a_request_that_the_engine_gives_up_or_whose_answer_cannot_be_sent_fails_alone(bad, reason):
+    async def main():
+        return await ask(SameProcess().client(), bad, "good")
+
+    error, good = asyncio.run(main())
+    assert isinstance(error, EngineError) and reason in str(error)
+    assert good == {"id": "good"}
+
+
+def test_a_request_that_cannot_be_sent_fails_alone():
+    async def main():
+        client = SameProcess().client()
+        return await ask(client, lambda: None, "good"), await ask(client, "later")
+
+    (bad, good), later = asyncio.run(main())
+    assert isinstance(bad, EngineError) and "cannot be sent" in str(bad)
+    assert [good, *later] == [{"id": "good"}, {"id": "later"}]
+
+
+def test_an_answer_that_cannot_be_read_here_fails_its_exchange(monkeypatch):
+    class Surprise:
+        def __reduce__(self):
+            return (__import__, ("nowhere_to_be_found",))
+
+    async def main():
+        ray = SameProcess()
+        monkeypatch.setattr(ray.actor._engine, "respond", lambda request, episode_id: asyncio.sleep(0, Surprise()))
+        return await ask(ray.client(), "surprise")
+
+    (error,) = asyncio.run(main())
+    assert isinstance(error, EngineError) and "nowhere_to_be_found" in str(error) and "ended" not in str(error)
+
+
+def test_an_engine_works_on_for_nobody_who_has_left():
+    """Ray's async actors run calls in the order of their arrival, in which a large batch of requests may be last."""
+
+    async def main():
+        ray = SameProcess()
+        for overtaken in (False, True):
+            client = ray.client()
+            ray.delays = {"exchange": 0.05} if overtaken else {}
+            asking = asyncio.ensure_future(ask(client, "never", "never"))
+            await asyncio.sleep(0.01)
+            await client.aclose()
+            assert all(isinstance(answer, EngineError) for answer in await asking)
+            await asyncio.sleep(0.1)
+            assert ray.actor._engine.under_way == 0, f"overtaken: {overtaken}"
+
+    asyncio.run(main())

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-import threading
+import time
 
 import vector_envs
 from ray.cluster_utils import Cluster
@@ -33,10 +33,14 @@ def main(recording: str) -> None:
             async for record in envs.rollout(f"replay:{recording}", [Job(n, 0) for n in range(EPISODES)]):
                 records.append(record)
                 if len(records) == 100:
-                    threading.Thread(target=cluster.remove_node, args=(second, False)).start()
+                    await asyncio.to_thread(cluster.remove_node, second, False)
 
         asyncio.run(asyncio.wait_for(play(), 120))
         after = envs.get_attr("node")
+        deadline = time.monotonic() + 30
+        while len(set(after)) > 1 and time.monotonic() < deadline:  # processes outlive their node for a moment
+            time.sleep(0.1)
+            after = envs.get_attr("node")
     found = {
         "num_shards": envs.num_shards,
         "nodes_before": before,

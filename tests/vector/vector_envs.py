@@ -101,6 +101,18 @@ class Hostile(VerifierEnv):
             os.kill(os.getpid(), signal.SIGKILL)
         if trap == "raise":
             raise ArithmeticError("a bug in the verifier")
+        if trap == "exit":
+            raise SystemExit(3)
+        if trap == "cancel":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+        if trap == "deaf":
+            try:
+                await asyncio.sleep(0.2)
+            except asyncio.CancelledError:
+                pass
         if trap == "lambda":
             return Verdict(1.0, {"function": lambda: None})
         return float(task.number)

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gym_llm
+from gym_llm import make_engine
 from gym_llm.engines.base import EngineError
 from gym_llm.engines.pocket import engine as pocket_engine
 
@@ -230,3 +231,18 @@ def test_episodes_are_played_and_have_trajectories(vllm):
     for record in records:
         (segment,) = record["trajectory"]
         assert sum(segment["loss_mask"]) == record["response"]["usage"]["output_tokens"]
+
+
+def test_closing_fails_what_is_under_way():
+    async def main():
+        engine = make_engine("vllm:pocket")
+        await engine.start()
+        request = {"input": [{"role": "user", "content": "Hi."}], "max_output_tokens": 1800, "ignore_eos": True}
+        asked = asyncio.gather(*(engine.respond(request) for _ in range(2)), return_exceptions=True)
+        while engine.llm.get_num_unfinished_requests() < 2:
+            await asyncio.sleep(0.01)
+        await engine.aclose()
+        return await asyncio.wait_for(asked, 30)
+
+    for error in asyncio.run(main()):
+        assert isinstance(error, EngineError) and "closed" in str(error)

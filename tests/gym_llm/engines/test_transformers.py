@@ -219,6 +219,28 @@ def test_a_crash_while_generating_fails_every_request_now_and_later(monkeypatch)
         assert isinstance(error, EngineError) and "ZeroDivisionError" in str(error)
 
 
+def test_an_answer_that_the_tokenizer_cannot_decode_fails_alone(monkeypatch):
+    """Models have more ids than their tokenizers have tokens, and some tokenizers refuse such an id."""
+
+    async def main():
+        async with TransformersEngine(POCKET, device="cpu", threads=1) as engine:
+            decode = engine._tokenizer.decode
+
+            def refusing(ids, **options):
+                if len(ids) == 3:
+                    raise IndexError("piece id is out of range")
+                return decode(ids, **options)
+
+            monkeypatch.setattr(engine._tokenizer, "decode", refusing)
+            lengths = (3, 2, 4)
+            asked = (engine.respond(request("What is 12 + 34?", max_output_tokens=length)) for length in lengths)
+            return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
+
+    bad, *good = asyncio.run(main())
+    assert isinstance(bad, EngineError) and "piece id is out of range" in str(bad)
+    assert [len(sampled(response)) for response in good] == [2, 4]
+
+
 def test_closing_fails_what_is_under_way_and_may_be_repeated():
     async def main():
         engine = TransformersEngine(POCKET, device="cpu", threads=1)
