@@ -10,8 +10,8 @@ what it learned. Two CPU cores are enough:
 
 The folder it writes has `reward.png` (reward against step), `log.jsonl` (everything TRL logged, a line a step) and
 `model/`, which `gym-llm rollout gym_llm/Arithmetic-v0 --engine transformers:runs/grpo/model` plays with. Ctrl-C
-ends the training early and leaves all three. The same arguments give the same run on the same machine and library
-versions.
+ends the training early and leaves what there is by then. The same arguments give the same run on the same machine and
+library versions.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from gym_llm.concurrency import drive
 from gym_llm.engines.base import Engine
 from gym_llm.types import Rollout
 from gym_llm.vector.dispatch import dispatch
@@ -17,6 +19,10 @@ from gym_llm.vector.player import Player
 from gym_llm.vector.shard import Shard
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+LOST_BATCHES = 3
+"""Batches in a row in which every episode failed that end a training."""
 
 
 class BatchPlayer:
@@ -36,18 +42,29 @@ class BatchPlayer:
             raise ValueError(f"concurrency is the number of episodes at once, 1 or more; got {concurrency!r}.")
         self._shard = Shard(factory, concurrency, env_wrappers)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the player's event loop and wait for it; an interrupt cancels it."""
+        """Run a coroutine on the player's event loop and wait for its end; an interrupt cancels it first."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="gym_llm batches", daemon=True).start()
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._thread = threading.Thread(target=self._loop.run_forever, name="gym_llm batches", daemon=True)
+            self._thread.start()
+        loop, tasks, ended = self._loop, list[asyncio.Task[T]](), threading.Event()
+
+        def begin() -> None:
+            tasks.append(loop.create_task(work))
+            tasks[0].add_done_callback(lambda _: ended.set())
+
+        loop.call_soon_threadsafe(begin)
         try:
-            return future.result()
+            ended.wait()
         except BaseException:
-            future.cancel()
+            # What comes next may use the environments again: they have to be left alone first.
+            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            ended.wait()
             raise
+        return tasks[0].result()
 
     def play(
         self, jobs: Sequence[Job], engine: Engine, *, seed: int = 0, sampling: dict[str, Any] | None = None
@@ -67,11 +84,16 @@ class BatchPlayer:
 
     def close(self) -> None:
         """Close the environments and end the thread. Safe to call twice."""
-        loop, self._loop = self._loop, None
+        loop = self._loop
         if loop is None:
             return
-        loop.call_soon_threadsafe(self._shard.close)
-        loop.call_soon_threadsafe(loop.stop)
+        try:
+            self.run(drive(self._shard.close))
+        finally:
+            self._loop = None
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
 
     async def _play(
         self, jobs: Sequence[Job], engine: Engine, seed: int, sampling: dict[str, Any] | None
@@ -85,3 +107,38 @@ class BatchPlayer:
         finally:
             await player.aclose()
         return [found[job] for job in jobs]
+
+
+class Failures:
+    """What failed episodes mean for a training: one broken task is none of its business, a broken set-up ends it.
+
+    Args:
+        what: What a batch consists of, for the messages.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._worked = False
+        self._lost = 0
+
+    def check(self, errors: Sequence[str | None]) -> None:
+        """Look at a batch; says in the log how the first one failed.
+
+        Args:
+            errors: Of each episode, None for those that did not fail.
+
+        Raises:
+            RuntimeError: If all of it failed, and nothing ever worked or the batches before were lost, too.
+        """
+        failures = [error for error in errors if error is not None]
+        if len(failures) < len(errors):
+            self._worked, self._lost = True, 0
+        elif failures:
+            self._lost += 1
+            if not self._worked or self._lost == LOST_BATCHES:
+                self._lost = 0
+                raise RuntimeError(f"Every {self._what} of this batch failed, the first one so: {failures[0]}")
+        if failures:
+            logger.warning(
+                "%d of %d %ss failed, the first one so: %s", len(failures), len(errors), self._what, failures[0]
+            )

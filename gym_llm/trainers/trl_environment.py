@@ -16,6 +16,7 @@ import gymnasium as gym
 from gym_llm.concurrency import drive, wait
 from gym_llm.env import VerifierEnv
 from gym_llm.tools import error_output
+from gym_llm.trainers.batches import Failures
 from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
 from gym_llm.types import Row
 from gym_llm.vector.rollout import DEFAULT_WRAPPERS
@@ -23,6 +24,8 @@ from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 if TYPE_CHECKING:
     from datasets import Dataset
 
+_TAKEN = ("reset", "get_reward")
+"""Methods of an environment that TRL takes for no tools, nor any whose name begins with an underscore."""
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": list}
 
 
@@ -38,7 +41,8 @@ class EnvironmentFactory(TrainedEnv):
 
     Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL tells an environment of
     calls alone, so the verifier does not see what the model wrote before its answer, and every call counts as a turn.
-    The answer reaches it with `reward`, which has to be among `reward_funcs`.
+    The answer reaches it with `reward`, which has to be among `reward_funcs`. The reward of an episode that fails is
+    None, which TRL leaves out.
 
     Args:
         env_id: A registered id whose environment has tools.
@@ -49,8 +53,8 @@ class EnvironmentFactory(TrainedEnv):
         reward: The reward function that shows the verifiers the answers.
 
     Raises:
-        ValueError: If the environment has no tools, or answers as the user, which TRL has no place for; by `dataset`,
-            if a task brings tools of its own.
+        ValueError: If the environment has no tools, one whose name TRL takes for something else, or answers as the
+            user, which TRL has no place for; by `dataset`, if a task brings tools of its own.
     """
 
     def __init__(
@@ -62,6 +66,9 @@ class EnvironmentFactory(TrainedEnv):
             raise ValueError(f"{env_id} has no tools for TRL to call: use RewardFunc or RolloutFunc.")
         if self.verifier.respond is not VerifierEnv.respond:
             raise ValueError(f"{env_id} answers as the user, which TRL's own loop cannot do: use RolloutFunc.")
+        for schema in self._schemas:
+            if schema["name"] in _TAKEN or schema["name"].startswith("_"):
+                raise ValueError(f"{env_id} has a tool {schema['name']}, a name that is TRL's own: use RolloutFunc.")
         methods = {schema["name"]: _method(schema) for schema in self._schemas}
         self._class: type[_Environment] = type(self.name, (_Environment,), methods)
         self.reward = _reward_function(self.name)
@@ -90,55 +97,73 @@ class _Environment:
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         self._env = env
         self._reward: float | None = None
+        self._error: str | None = None
         self._numbers = itertools.count(1)
 
     def reset(self, **columns: Any) -> None:
         """Begin the episode of a dataset's row."""
         if TASK_INDEX not in columns:
             raise ValueError("These rows do not say which tasks they are: make them with EnvironmentFactory.dataset.")
-        self._reward = None
+        self._reward = self._error = None
         self._numbers = itertools.count(1)
-        self._env.reset(options={"task_index": columns[TASK_INDEX]})
+        try:
+            self._env.reset(options={"task_index": columns[TASK_INDEX]})
+        except Exception as failure:  # one episode's, as in RolloutFunc; the reward function tells
+            self._error = f"{type(failure).__name__}: {failure}"
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        if self._reward is not None:
+        if self._reward is not None or self._error is not None:
             return error_output("The episode is over.")
         number = next(self._numbers)
         call = {"type": "function_call", "call_id": f"call_{number}", "name": name, "arguments": json.dumps(arguments)}
-        observation, reward, terminated, truncated, _ = self._env.step([call])
+        try:
+            observation, reward, terminated, truncated, _ = self._env.step([call])
+        except Exception as failure:
+            self._error = f"{type(failure).__name__}: {failure}"
+            return error_output("The episode is over.")
         if terminated or truncated:
             self._reward = float(reward)
         output: str = observation["input"][-1]["output"]
         return output
 
-    async def _answer(self, messages: Sequence[dict[str, Any]]) -> float:
-        """Show the verifier how the conversation ended."""
-        if self._reward is None:
-            last = messages[-1] if messages else {}
-            finished = last.get("role") == "assistant" and not last.get("tool_calls")
-            said = {name: value for name, value in last.items() if name != "tool_calls"}
-            items = turn_items(said) if last.get("role") == "assistant" else []
-            answer = {"output": items, "status": "completed" if finished else "incomplete"}
-            _, reward, terminated, truncated, _ = await drive(self._env.step, answer)
-            # A call that only our parsers could read is a turn more, for which TRL has sampled nothing.
-            while not (terminated or truncated):
-                nothing = {"output": [], "status": "incomplete"}
-                _, reward, terminated, truncated, _ = await drive(self._env.step, nothing)
-            self._reward = float(reward)
-        return self._reward
+    async def _answer(self, messages: Sequence[dict[str, Any]]) -> tuple[float | None, str | None]:
+        """Show the verifier how the conversation ended; its reward, or how the episode failed."""
+        if self._reward is None and self._error is None:
+            try:
+                self._reward = await self._finish(messages)
+            except Exception as failure:
+                self._error = f"{type(failure).__name__}: {failure}"
+        return self._reward, self._error
+
+    async def _finish(self, messages: Sequence[dict[str, Any]]) -> float:
+        last = messages[-1] if messages else {}
+        finished = last.get("role") == "assistant" and not last.get("tool_calls")
+        said = {name: value for name, value in last.items() if name != "tool_calls"}
+        items = turn_items(said) if last.get("role") == "assistant" else []
+        answer = {"output": items, "status": "completed" if finished else "incomplete"}
+        _, reward, terminated, truncated, _ = await drive(self._env.step, answer)
+        # A call that only our parsers could read is a turn more, for which TRL has sampled nothing.
+        while not (terminated or truncated):
+            nothing = {"output": [], "status": "incomplete"}
+            _, reward, terminated, truncated, _ = await drive(self._env.step, nothing)
+        return float(reward)
 
 
-def _reward_function(name: str) -> Callable[..., list[float]]:
-    def reward(completions: list[Any], environments: list[_Environment] | None = None, **_: Any) -> list[float]:
+def _reward_function(name: str) -> Callable[..., list[float | None]]:
+    failures = Failures("episode")
+
+    def reward(completions: list[Any], environments: list[_Environment] | None = None, **_: Any) -> list[float | None]:
         """The verifiers' rewards for finished conversations; TRL calls it."""
         if environments is None:
             raise ValueError(f"The reward of {name}'s EnvironmentFactory works with environment_factory= that factory.")
 
-        async def answer_all() -> list[float]:
+        async def answer_all() -> list[tuple[float | None, str | None]]:
             pairs = zip(environments, completions, strict=True)
             return list(await asyncio.gather(*(environment._answer(messages) for environment, messages in pairs)))
 
-        return wait(answer_all())
+        answers = wait(answer_all())
+        failures.check([error for _, error in answers])
+        return [value for value, _ in answers]
 
     reward.__name__ = name
     return reward

@@ -6,7 +6,7 @@ from typing import Any
 
 from gym_llm.chat_messages import items_of
 from gym_llm.engines.base import Engine
-from gym_llm.trainers.batches import BatchPlayer
+from gym_llm.trainers.batches import BatchPlayer, Failures
 from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
 from gym_llm.vector.factory import EnvFactory
@@ -48,6 +48,7 @@ class RewardFunc(TrainedEnv):
         super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
         self.__name__ = self.name
         self._concurrency = concurrency
+        self._failures = Failures("completion")
         self._player = BatchPlayer(self.factory, env_wrappers=DEFAULT_WRAPPERS, concurrency=concurrency)
 
     def __call__(self, prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
@@ -63,7 +64,7 @@ class RewardFunc(TrainedEnv):
 
         Raises:
             DataError: If the columns are not what the verifier needs.
-            RuntimeError: If every episode failed.
+            RuntimeError: If every episode failed, in the first batch or in several one after the other.
         """
         engine = _Completions([_turns(completion) for completion in completions])
         if TASK_INDEX in columns:
@@ -71,9 +72,7 @@ class RewardFunc(TrainedEnv):
             records = self._player.play(jobs, engine)
         else:
             records = self._play_rows(_rows(prompts, columns), engine)
-        failures = [record["error"] for record in records if record["error"] is not None]
-        if len(failures) == len(records):
-            raise RuntimeError(f"Every completion of this batch failed, the first one so: {failures[0]}")
+        self._failures.check([record["error"] for record in records])
         return [None if record["error"] is not None else record["reward"] for record in records]
 
     def _play_rows(self, rows: list[Row], engine: Engine) -> list[Rollout]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gym_llm.engines import make_engine
 from gym_llm.engines.base import Engine, EngineError
-from gym_llm.engines.token_response import overflow_response
-from gym_llm.trainers.batches import BatchPlayer
+from gym_llm.engines.token_response import overflow_response, token_response
+from gym_llm.trainers.batches import BatchPlayer, Failures
 from gym_llm.trainers.trl_tasks import TrainedEnv, task_indices
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
 from gym_llm.vector.factory import Wrap
@@ -43,11 +43,13 @@ class RolloutFunc(TrainedEnv):
     results and what users and templates say) and `logprobs` (0.0 where the mask is 0).
 
     Of the trainer's arguments count `temperature`, `top_p` and `max_completion_length`, which is the length of a whole
-    episode: it ends, truncated, when no more may be sampled. `logprobs` is None at another temperature than 1, because
-    engines report the model's own and TRL compares them with those at its temperature.
+    episode: it ends, truncated, when no more may be sampled; None leaves the length of each turn to the engine.
+    `logprobs` is None at another temperature than 1, because engines report the model's own and TRL compares them with
+    those at its temperature.
 
     An episode that fails (or samples nothing) is a row without trained tokens whose reward is None, which TRL leaves
-    out of its group's mean.
+    out of its group's mean. The log says how the first one of a batch failed; a training ends if everything fails, in
+    its first batch or in several one after the other.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -55,8 +57,9 @@ class RolloutFunc(TrainedEnv):
         env_kwargs: Further arguments of the environment.
         env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
             be a `TokenIdTracking`.
-        engine: None samples the trainer's own model, in this process. `"vllm:MODEL"` starts vLLM and gives it the new
-            weights after each optimizer step.
+        engine: None samples the trainer's own model, in this process. `"vllm:MODEL"` starts vLLM and gives it the
+            weights whenever they have changed; for training in one process, by a script that does everything under
+            `if __name__ == "__main__":`.
         engine_options: Its arguments; `threads=1` is best for tiny models on a CPU.
         concurrency: Episodes at once, at most.
 
@@ -65,7 +68,8 @@ class RolloutFunc(TrainedEnv):
 
     Raises:
         ValueError: If an argument makes no sense; when it is called, if the trainer's arguments cannot be followed.
-        RuntimeError: When it is called, if every episode of a batch failed.
+        EngineUnavailable: If vLLM is not installed.
+        RuntimeError: When it is called, if nothing but failed episodes came of the first batch or of several.
     """
 
     def __init__(
@@ -94,10 +98,12 @@ class RolloutFunc(TrainedEnv):
         self._options = {"history": "append", **(engine_options or {})}
         if self._options["history"] != "append":
             raise ValueError("TRL trains on one segment per episode, which only history='append' gives.")
+        make_engine(engine or "transformers:the trainer's", **self._options)  # what is wrong with them shows now
         self._engine: Engine | None = None
         self._model: Any = None
-        self._weights_of: tuple[Any, int] | None = None
+        self._weights: Any = None
         self._numbers = itertools.count()
+        self._failures = Failures("episode")
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """Play an episode for each prompt; see the class, and TRL's `RolloutFunc`.
@@ -115,11 +121,13 @@ class RolloutFunc(TrainedEnv):
         sampling = self._sampling(trainer)
         with self._policy(trainer) as engine:
             if trainer.max_completion_length is not None:
-                engine = _WithinBudget(engine, trainer.max_completion_length)
+                engine = _WithinBudget(engine, trainer.max_completion_length, _tokenizer(trainer))
             records = self._player.play(jobs, engine, seed=seed, sampling=sampling)
-        failures = [record["error"] for record in records if record["error"] is not None]
-        if len(failures) == len(records):
-            raise RuntimeError(f"Every episode of this batch failed, the first one so: {failures[0]}")
+        try:
+            self._failures.check([record["error"] for record in records])
+        except RuntimeError:
+            self._stop_engine()  # it may be to blame: whoever tries again gets another one
+            raise
         rows = [_row(record, trainer) for record in records]
         output: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
         if trainer.temperature != 1:
@@ -140,6 +148,16 @@ class RolloutFunc(TrainedEnv):
         self.close()
 
     def _sampling(self, trainer: GRPOTrainer) -> dict[str, Any]:
+        if trainer.use_vllm:
+            raise ValueError(
+                "GRPOConfig has use_vllm=True, which is for TRL's own generation: leave it out, and use "
+                "RolloutFunc(..., engine='vllm:MODEL')."
+            )
+        if trainer.tools:
+            raise ValueError(
+                "tools= and environment_factory= are for TRL's own generation: leave them out, the environment has "
+                "its tools."
+            )
         sampling: dict[str, Any] = {"temperature": trainer.temperature, "top_p": trainer.top_p}
         for name, nothing in _ONLY_VLLM.items():
             value = getattr(trainer, name)
@@ -163,6 +181,11 @@ class RolloutFunc(TrainedEnv):
         accelerator = trainer.accelerator
         if accelerator.distributed_type.value in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
             raise ValueError(f"Sharded weights ({accelerator.distributed_type.value}) cannot be sampled from here.")
+        if self._spec is not None and accelerator.num_processes > 1:
+            raise ValueError(
+                f"Each of the {accelerator.num_processes} processes would start vLLM on the same GPU: use engine=None, "
+                "or train in one process."
+            )
         with _evaluating(trainer) as model:
             if self._engine is not None and self._spec is None and self._model is not model:
                 self._stop_engine()  # another trainer's
@@ -170,15 +193,26 @@ class RolloutFunc(TrainedEnv):
                 engine = self._make_engine(model, trainer)
                 self._player.run(engine.start())
                 self._engine, self._model = engine, model
-            weights = (model, trainer.state.global_step)
-            if self._spec is not None and self._weights_of != weights:
-                self._player.run(self._engine.update_weights(model.state_dict().items()))  # type: ignore[attr-defined]
-                self._weights_of = weights
+            if self._spec is not None:
+                self._update_weights(self._engine, model, trainer.state.global_step)
             yield self._engine
+
+    def _update_weights(self, engine: Any, model: Any, step: int) -> None:
+        # Not by the step alone: a training that begins anew counts from 0 again, and the best checkpoint is loaded
+        # without a step. Nor by the tensors alone: some optimizers write to their memory past torch's counter.
+        weights = (model, step, [(tensor.data_ptr(), tensor._version) for tensor in model.parameters()])
+        if weights == self._weights:
+            return
+        try:
+            self._player.run(engine.update_weights(model.state_dict().items()))
+        except EngineError:
+            self._stop_engine()
+            raise
+        self._weights = weights
 
     def _stop_engine(self) -> None:
         engine, self._engine = self._engine, None
-        self._model = self._weights_of = None
+        self._model = self._weights = None
         if engine is not None:
             self._player.run(engine.aclose())
 
@@ -198,28 +232,48 @@ class RolloutFunc(TrainedEnv):
 class _WithinBudget(Engine):
     """Ends an episode, truncated, when it has as many tokens after its first prompt as there may be."""
 
-    def __init__(self, engine: Engine, budget: int) -> None:
+    def __init__(self, engine: Engine, budget: int, tokenizer: Any) -> None:
         self.model = engine.model
         self._engine = engine
         self._budget = budget
+        self._tokenizer = tokenizer
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer with what is left; see `Engine.respond`."""
-        left = self._budget - _spent(request["input"])
+        before = _sampled_turns(request["input"])
+        left = self._budget - (_length(before[-1]) - len(before[0]["prompt_token_ids"]) if before else 0)
         if left < 1:
             return overflow_response(self.model)
         limit = request.get("max_output_tokens")
         most = left if limit is None else min(limit, left)
-        return await self._engine.respond({**request, "max_output_tokens": most}, episode_id=episode_id)
+        response = await self._engine.respond({**request, "max_output_tokens": most}, episode_id=episode_id)
+        turns = _sampled_turns(response["output"])
+        if not (before and turns):
+            return response
+        # How many tokens a tool's output or a user has is known only now that the engine has put them in its prompt.
+        prompt, sampled = turns[0]["prompt_token_ids"], turns[0]["generation_token_ids"]
+        left = self._budget - (len(prompt) - len(before[0]["prompt_token_ids"]))
+        if left < 1:
+            return overflow_response(self.model, len(prompt))
+        if len(sampled) <= left:
+            return response
+        return token_response(
+            self.model,
+            self._tokenizer.decode(sampled[:left], skip_special_tokens=False, clean_up_tokenization_spaces=False),
+            prompt=prompt,
+            sampled=sampled[:left],
+            log_probs=turns[0]["generation_log_probs"][:left],
+            incomplete="max_output_tokens",
+        )
 
 
-def _spent(items: list[Item]) -> int:
-    """Tokens since the first prompt's end, as far as the last model turn's end."""
-    turns = [item for item in items if item.get("generation_token_ids") is not None]
-    if not turns:
-        return 0
-    last = turns[-1]
-    return len(last["prompt_token_ids"]) + len(last["generation_token_ids"]) - len(turns[0]["prompt_token_ids"])
+def _sampled_turns(items: list[Item]) -> list[Item]:
+    """The items that carry the tokens of a model's turn."""
+    return [item for item in items if item.get("generation_token_ids") is not None]
+
+
+def _length(turn: Item) -> int:
+    return len(turn["prompt_token_ids"]) + len(turn["generation_token_ids"])
 
 
 def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
@@ -248,12 +302,11 @@ def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
         raise EngineError(f"An episode came back in {len(trajectory)} segments, and TRL trains on one.")
     ids, mask, log_probs = trajectory[0]["input_ids"], trajectory[0]["loss_mask"], trajectory[0]["logprobs"]
     start = mask.index(1)
-    end = None if trainer.max_completion_length is None else start + trainer.max_completion_length
     return {
         "prompt_ids": ids[:start],
-        "completion_ids": ids[start:end],
-        "env_mask": mask[start:end],
-        "logprobs": log_probs[start:end],
+        "completion_ids": ids[start:],
+        "env_mask": mask[start:],
+        "logprobs": log_probs[start:],
         REWARD: record["reward"],
         INFO: numbers,
     }
@@ -286,7 +339,7 @@ def _tokenizer(trainer: GRPOTrainer) -> Any:
 @contextmanager
 def _evaluating(trainer: GRPOTrainer) -> Iterator[Any]:
     """The model that is trained, bare and in evaluation mode (where gradient checkpointing is off, too)."""
-    model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
+    model = trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_torch_compile=False)
     training = model.training
     model.eval()
     try:

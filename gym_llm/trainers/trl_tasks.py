@@ -62,7 +62,7 @@ class TrainedEnv:
 
         Raises:
             ImportError: If datasets is not installed.
-            ValueError: If a task shows images or files, or a number makes no sense.
+            ValueError: If a task shows images or files or nothing at all, or a number makes no sense.
         """
         try:
             from datasets import Dataset
@@ -74,6 +74,8 @@ class TrainedEnv:
         rows = []
         for index in range(plan.first_task, plan.first_task + plan.num_tasks):
             messages = [_plain(message) for message in request_to_chat(source[index].request)["messages"]]  # type: ignore[index]
+            if not messages:
+                raise ValueError(f"Task {index} of {self.env_id} has an empty input: there is nothing to ask a model.")
             messages[0][TASK_INDEX] = index
             rows.append({"prompt": messages, TASK_INDEX: index})
         return Dataset.from_list(rows)
@@ -102,10 +104,13 @@ def turn_items(message: dict[str, Any]) -> list[Item]:
 
     TRL's calls have no ids. A message that is nothing a chat may have in it, because the model wrote that, is the text.
     """
-    calls = [{"id": f"call_{number}", **call} for number, call in enumerate(message.get("tool_calls") or (), 1)]
     try:
+        calls = [
+            {**call, "id": call.get("id") or f"call_{number}"}
+            for number, call in enumerate(message.get("tool_calls") or (), 1)
+        ]
         return items_of([{**message, "tool_calls": calls}])
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):
         return [{"type": "message", "role": "assistant", "content": str(message.get("content", ""))}]
 
 

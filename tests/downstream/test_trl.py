@@ -1,7 +1,10 @@
 """Our environments in the real TRL: what its GRPOTrainer hands over, expects back, and makes of it."""
 
 import inspect
+import json
 import os
+import subprocess
+import sys
 from importlib import resources
 
 import gymnasium as gym
@@ -43,7 +46,18 @@ class Talking(VerifierEnv):
         return float(episode.turn)
 
 
+class Wordy(VerifierEnv):
+    """A user who answers at length; how many turns the verifier was shown is the reward."""
+
+    def respond(self, task, episode):
+        return "And " + "once more " * 20 + "1 + 2?" if episode.turn < 2 else None
+
+    def verify(self, task, episode):
+        return float(sum(item.get("role") == "assistant" for item in episode.items))
+
+
 gym.register("trl_tests/Failing-v0", Failing)
+gym.register("trl_tests/Wordy-v0", Wordy)
 gym.register("trl_tests/Talking-v0", Talking)
 
 
@@ -85,14 +99,15 @@ def make_trainer(tokenizer, tmp_path):
 class Watched:
     """A rollout_func that remembers what went through it, and what the model that was sampled thinks of it."""
 
-    def __init__(self, function):
+    def __init__(self, function, *, training=True):
         self.function = function
+        self.training = training
         self.calls = []
 
     def __call__(self, prompts, trainer):
         output = self.function(prompts, trainer)
         self.calls.append((prompts, output, [log_probs(trainer.model, *ids) for ids in pairs(output)]))
-        assert trainer.model.training
+        assert trainer.model.training is self.training
         return output
 
 
@@ -130,8 +145,10 @@ def test_trainer_has_the_attributes_that_we_read(make_trainer):
     trainer = make_trainer(arithmetic.dataset(4), reward_funcs=arithmetic, temperature=0.5, top_p=0.9)
     assert (trainer.temperature, trainer.top_p, trainer.max_completion_length) == (0.5, 0.9, 160)
     assert (trainer.top_k, trainer.min_p, trainer.repetition_penalty) == (0, None, 1.0)
+    assert trainer.use_vllm is False and trainer.tools == []
     assert trainer.chat_template_kwargs == {} and trainer.args.generation_kwargs is None
-    assert trainer.accelerator.unwrap_model(trainer.model_wrapped) is trainer.model
+    assert trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_torch_compile=False) is trainer.model
+    assert trainer.accelerator.num_processes == 1
     assert trainer.accelerator.distributed_type.value == "NO" and trainer.accelerator.process_index == 0
     assert trainer.state.global_step == 0
 
@@ -272,6 +289,38 @@ def test_an_episode_ends_with_max_completion_length(make_trainer):
     talking.close()
 
 
+def test_what_does_not_fit_into_max_completion_length_earns_nothing(make_trainer):
+    def play(budget):
+        # Made anew, so that the same is sampled as far as it goes.
+        with RolloutFunc("trl_tests/Wordy-v0", tasks=[row("What is 1 + 2?")], engine_options={"threads": 1}) as wordy:
+            dataset = wordy.dataset().select([0] * PROMPTS)
+            hooks = {"rollout_func": wordy, "reward_funcs": wordy.reward}
+            output = wordy(dataset["prompt"][:1], make_trainer(dataset, max_completion_length=budget, **hooks))
+        return {name: values[0] for name, values in output.items()}
+
+    whole = play(1000)
+    first = whole["env_mask"].index(0)
+    second = whole["env_mask"].index(1, first)
+    assert whole["env_reward"] == 2.0 and not whole["env_info"]["truncated"]
+    among_the_users = play(second - 5)
+    in_the_second_answer = play(second + 5)
+    for output, length, reward in [(among_the_users, first, 1.0), (in_the_second_answer, second + 5, 2.0)]:
+        assert output["completion_ids"] == whole["completion_ids"][:length]
+        assert output["env_mask"] == whole["env_mask"][:length]
+        assert output["logprobs"] == pytest.approx(whole["logprobs"][:length], abs=1e-4)
+        assert output["env_reward"] == reward and output["env_info"]["truncated"]
+
+
+def test_a_prompt_that_is_longer_than_the_context_is_a_row_that_nothing_is_learned_from(make_trainer):
+    tasks = [row("What is 1 + 2?", fails=False), row("long " * 5000, fails=False)]
+    failing = RolloutFunc("trl_tests/Failing-v0", tasks=tasks, engine_options={"threads": 1})
+    trainer = make_trainer(failing.dataset().select([0] * PROMPTS), rollout_func=failing, reward_funcs=failing.reward)
+    output = failing(failing.dataset()["prompt"][:], trainer)
+    assert output["env_reward"] == [1.0, None]
+    assert output["env_mask"][1] == [0] and output["env_info"][1]["truncated"]
+    failing.close()
+
+
 def test_failed_episodes_are_rows_that_nothing_is_learned_from(make_trainer):
     rows = [row("What is 1 + 2?", fails=False), row("What is 3 + 2?", fails=True), row("What is 4 + 2?", fails=False)]
     failing = RolloutFunc("trl_tests/Failing-v0", tasks=rows, engine_options={"threads": 1})
@@ -294,6 +343,49 @@ def test_a_batch_in_which_every_episode_failed_ends_the_training(make_trainer):
     failing.close()
 
 
+def test_one_broken_task_does_not_end_the_training(make_trainer):
+    rows = [row("What is 1 + 2?", fails=False), row("What is 3 + 2?", fails=True)]
+    failing = RolloutFunc("trl_tests/Failing-v0", tasks=rows, engine_options={"threads": 1})
+    trainer = make_trainer(
+        failing.dataset(),
+        steps=4,
+        rollout_func=failing,
+        reward_funcs=failing.reward,
+        shuffle_dataset=False,
+        per_device_train_batch_size=GROUP,
+    )
+    trainer.train()
+    assert [log["episodes/failed"] for log in trainer.state.log_history[:4]] == [0, 1, 0, 1]
+    failing.close()
+
+
+def test_an_engine_that_broke_down_is_replaced_when_somebody_tries_again(make_trainer, monkeypatch):
+    arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
+    trainer = make_trainer(arithmetic.dataset(PROMPTS), rollout_func=arithmetic, reward_funcs=arithmetic.reward)
+
+    def out_of_memory(**_):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.model, "forward", out_of_memory)
+        with pytest.raises(RuntimeError, match=r"Every episode of this batch failed.*out of memory"):
+            trainer.train()
+    trainer.train()
+    assert trainer.state.log_history[0]["episodes/failed"] == 0
+    arithmetic.close()
+
+
+def test_a_compiled_model_is_sampled_as_it_is(make_trainer):
+    compiled = []
+    arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
+    trainer = make_trainer(arithmetic.dataset(PROMPTS), rollout_func=arithmetic, reward_funcs=arithmetic.reward)
+    # As the trainer wraps it with GRPOConfig(torch_compile=True); every new length would be compiled anew.
+    trainer.model_wrapped = torch.compile(trainer.model, backend=lambda graph, _: compiled.append(graph) or graph)
+    output = arithmetic(arithmetic.dataset(2)["prompt"][:], trainer)
+    assert len(output["completion_ids"]) == 2 and not compiled
+    arithmetic.close()
+
+
 def test_a_second_trainer_samples_its_own_model(make_trainer):
     arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
     watched = Watched(arithmetic)
@@ -308,18 +400,65 @@ def test_a_second_trainer_samples_its_own_model(make_trainer):
     arithmetic.close()
 
 
+PROCESS = """
+import json, os, sys
+from trl import GRPOConfig, GRPOTrainer
+from gym_llm.trainers.trl import RolloutFunc
+
+folder, model = sys.argv[1:]
+arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", env_kwargs={"digits": 3}, engine_options={"threads": 1})
+calls = []
+
+def watched(prompts, trainer):
+    output = arithmetic(prompts, trainer)
+    calls.append([[prompt[0]["task_index"] for prompt in prompts], output["completion_ids"]])
+    return output
+
+args = GRPOConfig(
+    folder, per_device_train_batch_size=4, num_generations=8, max_steps=2, learning_rate=1e-3, logging_steps=1,
+    use_cpu=True, bf16=False, report_to="none", save_strategy="no",
+)
+trainer = GRPOTrainer(
+    model, args=args, train_dataset=arithmetic.dataset(4), rollout_func=watched, reward_funcs=arithmetic.reward
+)
+trainer.train()
+weights = sum(float(tensor.abs().sum()) for tensor in trainer.model.parameters())
+with open(os.path.join(folder, os.environ["RANK"]), "w") as file:
+    json.dump({"calls": calls, "weights": weights}, file)
+"""
+
+
+def test_processes_play_their_shares_of_a_group_with_random_numbers_of_their_own(tmp_path):
+    script = tmp_path / "process.py"
+    script.write_text(PROCESS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    done = subprocess.run([*command, str(tmp_path), POCKET], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((tmp_path / rank).read_text()) for rank in "01")
+    assert len(first["calls"]) == len(second["calls"]) == 2
+    for (tasks, said), (other_tasks, other_said) in zip(first["calls"], second["calls"], strict=True):
+        assert set(tasks) == set(other_tasks) and len(set(tasks)) == 1
+        assert said != other_said
+    assert first["weights"] == second["weights"]
+
+
 def test_evaluation_plays_other_tasks(make_trainer):
     arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
+    watched = Watched(arithmetic, training=False)
     trainer = make_trainer(
         arithmetic.dataset(PROMPTS),
-        rollout_func=arithmetic,
+        rollout_func=watched,
         reward_funcs=arithmetic.reward,
         per_device_eval_batch_size=8,
+        num_generations_eval=1,
     )
-    trainer.args.num_generations_eval = 1
-    trainer.num_generations_eval = 1
-    metrics = trainer.evaluate(arithmetic.dataset(16, seed=5))
-    assert 0.4 <= metrics["eval_reward"] <= 1.0
+    held_out = arithmetic.dataset(16, seed=5)
+    trainer.model.eval()
+    metrics = trainer.evaluate(held_out)
+    played = [prompt[0]["task_index"] for prompts, _, _ in watched.calls for prompt in prompts]
+    assert sorted(played) == held_out["task_index"][:]
+    rewards = [reward for _, output, _ in watched.calls for reward in output["env_reward"]]
+    assert metrics["eval_reward"] == pytest.approx(sum(rewards) / 16)
     arithmetic.close()
 
 
@@ -349,6 +488,26 @@ def test_arguments_that_cannot_be_followed_are_named(make_trainer, arguments, me
     with pytest.raises(ValueError, match=message):
         trainer.train()
     arithmetic.close()
+
+
+def test_samplers_of_trls_own_are_refused(make_trainer, monkeypatch):
+    weather = RolloutFunc("gym_llm/Weather-v0")
+    trainer = make_trainer(weather.dataset(PROMPTS), rollout_func=weather, reward_funcs=weather.reward)
+    prompts = weather.dataset(PROMPTS)["prompt"][:]
+    for name, value, message in [("use_vllm", True, "use_vllm=True"), ("tools", [print], "tools= and environment_fac")]:
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=message):
+            patch.setattr(trainer, name, value)
+            weather(prompts, trainer)
+    weather.close()
+
+
+@pytest.mark.parametrize("option", ["device", "dtype"])
+def test_options_for_loading_a_model_are_refused_for_one_that_is_loaded(make_trainer, option):
+    weather = RolloutFunc("gym_llm/Weather-v0", engine_options={option: "auto"})
+    trainer = make_trainer(weather.dataset(PROMPTS), rollout_func=weather, reward_funcs=weather.reward)
+    with pytest.raises(ValueError, match=f"{option} is for a model that is to be loaded"):
+        trainer.train()
+    weather.close()
 
 
 def test_prompts_of_another_dataset_are_refused(make_trainer):

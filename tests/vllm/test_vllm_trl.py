@@ -1,6 +1,9 @@
 """GRPO on vLLM: what it samples is what the trainer's weights say, step after step."""
 
 import os
+import subprocess
+import sys
+import time
 from importlib import resources
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 pytest.importorskip("trl")
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
+import psutil
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
@@ -59,7 +63,12 @@ def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path):
     )
     with weather:
         trainer.train()
-    assert len(calls) == 3
+        watched(weather.dataset(2)["prompt"][:] * 4, trainer)
+        # Weights that change without a step: the best checkpoint's, or those of a training that begins anew.
+        with torch.no_grad():
+            trainer.model.model.norm.weight.mul_(0.8)
+        watched(weather.dataset(2)["prompt"][:] * 4, trainer)
+    assert len(calls) == 5
     for output, recomputed in calls:
         assert len(output["env_mask"]) == 8 and any(0 in mask for mask in output["env_mask"])
         for mask, sampled, own in zip(output["env_mask"], output["logprobs"], recomputed, strict=True):
@@ -70,3 +79,69 @@ def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path):
     output, recomputed = calls[-1]
     before = log_probs(start, output["prompt_ids"][0], output["completion_ids"][0])
     assert before != pytest.approx(recomputed[0], abs=5e-3)
+
+
+def test_several_processes_are_refused_before_each_starts_vllm_on_the_same_gpu(tmp_path, monkeypatch):
+    weather = RolloutFunc("gym_llm/Weather-v0", engine="vllm:pocket")
+    args = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+    trainer = GRPOTrainer(
+        POCKET, args=args, train_dataset=weather.dataset(8), rollout_func=weather, reward_funcs=weather.reward
+    )
+    monkeypatch.setattr(type(trainer.accelerator), "num_processes", 2)
+    with pytest.raises(ValueError, match="2 processes would start vLLM"):
+        weather(weather.dataset(2)["prompt"][:], trainer)
+
+
+FORGETFUL = """
+from trl import GRPOConfig, GRPOTrainer
+
+from gym_llm.trainers.trl import RolloutFunc
+
+if __name__ == "__main__":
+    weather = RolloutFunc("gym_llm/Weather-v0", engine="vllm:pocket")
+    args = GRPOConfig(
+        {folder!r}, use_cpu=True, bf16=False, report_to="none", per_device_train_batch_size=2, num_generations=2
+    )
+    trainer = GRPOTrainer(
+        {model!r}, args=args, train_dataset=weather.dataset(2), rollout_func=weather, reward_funcs=weather.reward
+    )
+    output = weather(weather.dataset(2)["prompt"][:], trainer)
+    print(len(output["completion_ids"]), "played", flush=True)
+"""
+
+
+def alive(session):
+    """The processes of a session that have not ended."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (OSError, psutil.NoSuchProcess):
+            continue  # ended meanwhile
+    return found
+
+
+def test_a_script_that_forgets_to_close_vllm_ends_and_leaves_nothing_behind(tmp_path):
+    script = tmp_path / "forgetful.py"
+    script.write_text(FORGETFUL.format(folder=str(tmp_path / "runs"), model=POCKET))
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line == "2 played\n":
+            break
+    played = time.monotonic()
+    rest, _ = process.communicate(timeout=60)
+    printed = "".join(lines) + rest
+    assert process.returncode == 0 and time.monotonic() - played < 30, printed
+    assert "played" in printed and "Traceback" not in printed and "ERROR" not in printed, printed
+    while left := alive(process.pid):
+        assert time.monotonic() - played < 30, left
+        time.sleep(0.2)

@@ -96,7 +96,44 @@ class Named(VerifierEnv):
         return float(task.secret in episode.answer)
 
 
-for env_class in (Kitchen, Judge, Answering, Named):
+class Broken(VerifierEnv):
+    """Fails in its verifier or its set-up, if the task says so."""
+
+    class Task(BaseTask):
+        fails: str = ""
+
+    def setup(self, task):
+        if task.fails == "setup":
+            raise OSError("no sandbox")
+
+    def verify(self, task, episode):
+        if task.fails == "verify":
+            raise OSError("no judge")
+        return 1.0
+
+    @tool
+    def look(self) -> str:
+        """Look it up."""
+        return "right"
+
+
+class Restarting(VerifierEnv):
+    """Has a tool whose name TRL calls itself."""
+
+    def verify(self, task, episode):
+        return 1.0
+
+    @tool
+    def reset(self, hard: bool) -> str:  # type: ignore[override]
+        """Start again.
+
+        Args:
+            hard: Whether all is lost.
+        """
+        return "fresh"
+
+
+for env_class in (Kitchen, Judge, Answering, Named, Broken, Restarting):
     gym.register(f"trl_hooks/{env_class.__name__}-v0", env_class)
 
 
@@ -134,6 +171,11 @@ def test_images_are_refused():
     task = {"responses_create_params": {"input": [{"role": "user", "content": parts}]}}
     with pytest.raises(ValueError, match="images or files"):
         RewardFunc("trl_hooks/Judge-v0", tasks=[task]).dataset()
+
+
+def test_a_task_that_asks_nothing_is_refused():
+    with pytest.raises(ValueError, match="Task 0 of trl_hooks/Judge-v0 has an empty input"):
+        RewardFunc("trl_hooks/Judge-v0", tasks=[{"responses_create_params": {"input": []}}]).dataset()
 
 
 # -- tools as functions ------------------------------------------------------------------------------------------------
@@ -219,11 +261,31 @@ def test_an_answer_is_read_without_its_thinking_and_a_call_that_was_not_made_is_
 
 @pytest.mark.parametrize(
     ("env_id", "reason"),
-    [("gym_llm/Arithmetic-v0", "has no tools"), ("trl_hooks/Answering-v0", "answers as the user")],
+    [
+        ("gym_llm/Arithmetic-v0", "has no tools"),
+        ("trl_hooks/Answering-v0", "answers as the user"),
+        ("trl_hooks/Restarting-v0", "has a tool reset, a name that is TRL's own"),
+    ],
 )
 def test_environments_that_trl_cannot_play_are_refused(env_id, reason):
     with pytest.raises(ValueError, match=reason):
         EnvironmentFactory(env_id, tasks=None if "Arith" in env_id else [row()])
+
+
+@pytest.mark.parametrize(("max_turns", "looks"), [(None, 0), (None, 1), (1, 1)])
+def test_an_episode_that_fails_has_no_reward_and_leaves_the_others_theirs(max_turns, looks, caplog):
+    tasks = [row(fails=""), row(fails="verify"), row(fails="setup")]
+    factory = EnvironmentFactory("trl_hooks/Broken-v0", tasks=tasks, env_kwargs={"max_turns": max_turns})
+    environments = [factory() for _ in tasks]
+    for index, environment in enumerate(environments):
+        environment.reset(task_index=index)
+        for _ in range(looks):
+            environment.look()
+    said = [[{"role": "assistant", "content": "right"}]] * 3
+    assert factory.reward(completions=said, environments=environments) == [1.0, None, None]
+    assert "2 of 3 episodes failed, the first one so: OSError: no judge" in caplog.text
+    environments[2].reset(task_index=0)
+    assert environments[2].look() == "right"
 
 
 def test_tasks_with_tools_of_their_own_are_refused():
@@ -280,7 +342,7 @@ def test_what_a_model_writes_never_raises():
     judge = RewardFunc("trl_hooks/Judge-v0", tasks=[row()])
     factory = EnvironmentFactory("trl_hooks/Judge-v0", tasks=[row()])
     texts = [HostileActions(Judge, seed).text() for seed in range(200)]
-    odd = [{"type": "function", "function": {"name": 5, "arguments": text}} for text in texts]
+    odd = [text if n % 2 else {"function": {"name": 5, "arguments": text}} for n, text in enumerate(texts)]
     said = [
         [{"role": "assistant", "content": text, "tool_calls": [call]}] for text, call in zip(texts, odd, strict=True)
     ]
@@ -290,6 +352,13 @@ def test_what_a_model_writes_never_raises():
     for environment in environments:
         environment.reset(task_index=0)
     assert factory.reward(completions=said, environments=environments) == [0.0] * 200
+
+
+def test_calls_without_an_id_get_one():
+    judge = RewardFunc("trl_hooks/Judge-v0", tasks=[row()])
+    call = {"id": None, "type": "function", "function": {"name": "look", "arguments": {}}}
+    said = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "assistant", "content": "right"}]
+    assert judge([""], [said], task_index=[0]) == [1.0]
 
 
 # -- rollout_func's own arguments --------------------------------------------------------------------------------------
@@ -302,11 +371,17 @@ def test_what_a_model_writes_never_raises():
         ({"engine_options": {"history": "template"}}, "history='append'"),
         ({"env_wrappers": []}, "TokenIdTracking"),
         ({"concurrency": 0}, "concurrency is"),
+        ({"engine_options": {"threads": 0}}, "threads is a whole number"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(arguments, reason):
     with pytest.raises(ValueError, match=reason):
         RolloutFunc("gym_llm/Arithmetic-v0", **arguments)
+
+
+def test_an_engine_option_that_does_not_exist_is_refused_at_once():
+    with pytest.raises(TypeError, match="no option 'thread'"):
+        RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"thread": 1})
 
 
 def test_an_unknown_environment_is_refused_at_once():
