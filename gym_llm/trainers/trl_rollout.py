@@ -45,7 +45,8 @@ class RolloutFunc(TrainedEnv):
     Of the trainer's arguments count `temperature`, `top_p` and `max_completion_length`, which is the length of a whole
     episode: it ends, truncated, when no more may be sampled; None leaves the length of each turn to the engine.
     `logprobs` is None at another temperature than 1, because engines report the model's own and TRL compares them with
-    those at its temperature.
+    those at its temperature. TRL compares them for `off_policy_mask_threshold` alone: its correction of what a sampler
+    and a trainer compute differently is for `use_vllm`.
 
     An episode that fails (or samples nothing) is a row without trained tokens whose reward is None, which TRL leaves
     out of its group's mean. The log says how the first one of a batch failed; a training ends if everything fails, in
