@@ -93,14 +93,32 @@ def open_plan(
         gymnasium.error.Error: If the id is unknown.
         DataError: If tasks are wrong.
     """
-    for name, value in (("episodes", episodes), ("limit", limit), ("repeats", repeats)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is 1 or more, got {value}.")
-    if episodes is not None and (limit is not None or repeats != 1):
-        raise ValueError("Give either `episodes` or `limit` and `repeats`, not both.")
-    if seed < 0:
-        raise ValueError(f"seed is 0 or more, got {seed}.")
+    _check(episodes, limit, repeats, seed)
     factory = EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
+    return make_plan(factory, episodes=episodes, limit=limit, repeats=repeats, seed=seed)
+
+
+def make_plan(
+    factory: EnvFactory,
+    *,
+    episodes: int | None = None,
+    limit: int | None = None,
+    repeats: int = 1,
+    seed: int = 0,
+) -> Plan:
+    """`open_plan` for environments that can be made already.
+
+    Args:
+        factory: Makes them.
+        episodes: See `open_plan`, as for the others.
+        limit: Play only the first tasks, this many.
+        repeats: Play each task so many times.
+        seed: Chooses generated tasks.
+
+    Raises:
+        ValueError: If the numbers make no sense.
+    """
+    _check(episodes, limit, repeats, seed)
     size = factory.num_tasks
     first_task = seed * _SEED_STRIDE if size is None else 0
     if episodes is not None:
@@ -108,3 +126,13 @@ def open_plan(
         return Plan(factory, num_tasks, -(-episodes // num_tasks), episodes, first_task, interleaved=True, seed=seed)
     num_tasks = min(limit or _DEFAULT_GENERATED, size or (limit or _DEFAULT_GENERATED)) if limit or not size else size
     return Plan(factory, num_tasks, repeats, num_tasks * repeats, first_task, seed=seed)
+
+
+def _check(episodes: int | None, limit: int | None, repeats: int, seed: int) -> None:
+    for name, value in (("episodes", episodes), ("limit", limit), ("repeats", repeats)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is 1 or more, got {value}.")
+    if episodes is not None and (limit is not None or repeats != 1):
+        raise ValueError("Give either `episodes` or `limit` and `repeats`, not both.")
+    if seed < 0:
+        raise ValueError(f"seed is 0 or more, got {seed}.")

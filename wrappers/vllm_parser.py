@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from vllm.parser.abstract_parser import Parser
     from vllm.tokenizers import TokenizerLike
 
-_HARMONY = ("openai_gptoss", "openai")
-"""vLLM's names for gpt-oss; its parsers of these names parse nothing."""
+HARMONY = ("openai_gptoss", "openai")
+"""vLLM's names for what gpt-oss writes, reasoning and tool calls; its parsers of these names parse nothing."""
 _LOGGERS = ("vllm.reasoning", "vllm.parser", "vllm.tool_parsers")
 _Parsed: TypeAlias = tuple[str | None, str | None, list[tuple[str, str]]]
 """Reasoning, the rest, and the calls as (name, arguments)."""
@@ -224,7 +224,7 @@ def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[P
 
 
 def _check_name(kind: str, name: str | None, known: list[str]) -> None:
-    if name in _HARMONY:
+    if name in HARMONY:
         raise ValueError(f"vLLM's parser {name!r} only marks gpt-oss models: use HarmonyParser for them.")
     if name is not None and name not in known:
         near = difflib.get_close_matches(name, known, n=1)

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from gym_llm.cli.parts import Part
     from gym_llm.vector.factory import Wrap
 
-HARMONY = ("openai_gptoss", "openai")
-"""vLLM's names for what gpt-oss writes, `--reasoning-parser`'s and `--tool-call-parser`'s; either stands for both."""
-
 
 def add_parser_options(group: argparse._ArgumentGroup) -> None:
     """Add the two options."""
@@ -40,14 +37,14 @@ def parser_wrappers(args: argparse.Namespace, part: Part) -> list[Wrap] | None:
     """
     from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser
     from gym_llm.wrappers.harmony import load_encoding
-    from gym_llm.wrappers.vllm_parser import parser_class
+    from gym_llm.wrappers.vllm_parser import HARMONY, parser_class
 
     reasoning, calls = args.reasoning_parser, args.tool_call_parser
     names = {reasoning, calls} - {None}
     if not names:
         return None
     try:
-        if names <= set(HARMONY):
+        if names <= set(HARMONY):  # either stands for both
             load_encoding()
             return [HarmonyParser, TokenIdTracking]
         model = _model(part)

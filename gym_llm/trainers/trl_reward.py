@@ -76,7 +76,7 @@ class RewardFunc(TrainedEnv):
         return [None if record["error"] is not None else record["reward"] for record in records]
 
     def _play_rows(self, rows: list[Row], engine: Engine) -> list[Rollout]:
-        factory = EnvFactory(self.env_id, tasks=rows, env_kwargs=self._env_kwargs)
+        factory = EnvFactory(**{**self.factory.arguments, "tasks": rows})
         player = BatchPlayer(factory, env_wrappers=DEFAULT_WRAPPERS, concurrency=min(len(rows), self._concurrency))
         try:
             return player.play([Job(number, number) for number in range(len(rows))], engine)

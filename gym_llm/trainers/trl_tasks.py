@@ -10,7 +10,7 @@ from gym_llm.chat_messages import items_of
 from gym_llm.env import VerifierEnv
 from gym_llm.types import Item, Row
 from gym_llm.vector.factory import EnvFactory
-from gym_llm.vector.plan import Plan, open_plan
+from gym_llm.vector.plan import make_plan
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,9 +42,7 @@ class TrainedEnv:
         self, env_id: str, *, tasks: str | list[Row] | None = None, env_kwargs: dict[str, Any] | None = None
     ) -> None:
         self.env_id = env_id
-        self._tasks = tasks
-        self._env_kwargs = env_kwargs
-        self.factory: EnvFactory = self._plan().factory
+        self.factory = EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
         first = self.factory.make()
         assert isinstance(first.unwrapped, VerifierEnv)  # EnvFactory refuses anything else
         self.verifier: type[VerifierEnv] = type(first.unwrapped)
@@ -69,7 +67,7 @@ class TrainedEnv:
         except ImportError:
             raise ImportError(f"Training with TRL needs datasets: run `{INSTALL}`.") from None
 
-        plan = self._plan(limit=limit, seed=seed)
+        plan = make_plan(self.factory, limit=limit, seed=seed)
         source = self.factory.tasks
         rows = []
         for index in range(plan.first_task, plan.first_task + plan.num_tasks):
@@ -79,9 +77,6 @@ class TrainedEnv:
             messages[0][TASK_INDEX] = index
             rows.append({"prompt": messages, TASK_INDEX: index})
         return Dataset.from_list(rows)
-
-    def _plan(self, **numbers: Any) -> Plan:
-        return open_plan(self.env_id, tasks=self._tasks, env_kwargs=self._env_kwargs, **numbers)
 
 
 def task_indices(prompts: Sequence[Any]) -> list[int]:
