@@ -7,7 +7,8 @@ from typing import Any
 from gym_llm.chat_messages import items_of
 from gym_llm.engines.base import Engine
 from gym_llm.trainers.batches import BatchPlayer, Failures
-from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
+from gym_llm.trainers.trl_messages import turn_items
+from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
 from gym_llm.vector.factory import EnvFactory
 from gym_llm.vector.plan import Job

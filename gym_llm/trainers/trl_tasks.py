@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.chat_completions import request_to_chat
-from gym_llm.chat_messages import items_of
 from gym_llm.env import VerifierEnv
-from gym_llm.types import Item, Row
+from gym_llm.types import Row
 from gym_llm.vector.factory import EnvFactory
 from gym_llm.vector.plan import make_plan
 
@@ -92,21 +91,6 @@ def task_indices(prompts: Sequence[Any]) -> list[int]:
             "These prompts do not say which tasks they are: make train_dataset and eval_dataset with the `dataset` "
             "method of the hook that the trainer uses."
         ) from None
-
-
-def turn_items(message: dict[str, Any]) -> list[Item]:
-    """The items of an assistant message that TRL made of what was sampled.
-
-    TRL's calls have no ids. A message that is nothing a chat may have in it, because the model wrote that, is the text.
-    """
-    try:
-        calls = [
-            {**call, "id": call.get("id") or f"call_{number}"}
-            for number, call in enumerate(message.get("tool_calls") or (), 1)
-        ]
-        return items_of([{**message, "tool_calls": calls}])
-    except (ValueError, TypeError, AttributeError):
-        return [{"type": "message", "role": "assistant", "content": str(message.get("content", ""))}]
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
