@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import socket
+from pathlib import Path
 from typing import Any
 
 _KNOCK_SECONDS = 5.0
@@ -19,7 +22,8 @@ def connect(address: str | None = None) -> Any:
 
     Args:
         address: A cluster's address (`"host:6379"`, `"auto"`); None for a Ray of this machine's own, started now and
-            ended with this process. The environment variable RAY_ADDRESS is not looked at.
+            ended with this process, and with it the packages that `runtime_env` had Ray install, whole copies of the
+            virtual environment. The environment variable RAY_ADDRESS is not looked at.
 
     Returns:
         The `ray` module.
@@ -38,7 +42,7 @@ def connect(address: str | None = None) -> Any:
     try:
         if address:
             _knock(address)
-        ray.init(
+        context = ray.init(
             address=address or "local",
             include_dashboard=None if address else False,
             log_to_driver=False,
@@ -51,6 +55,8 @@ def connect(address: str | None = None) -> Any:
             f"{where} ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no details'}); "
             "without it use LocalVectorEnv, or --workers 0 on the command line."
         ) from error
+    if not address:
+        atexit.register(_end, ray, Path(context.address_info["session_dir"]))
     return ray
 
 
@@ -71,6 +77,12 @@ def nodes(ray: Any) -> list[Any]:
     rounds = range(max([cpus for _, cpus in alive], default=1) or 1)
     turns = [name for turn in rounds for name, cpus in alive if turn < cpus] or [name for name, _ in alive]
     return [NodeAffinitySchedulingStrategy(name, soft=True) for name in turns]
+
+
+def _end(ray: Any, session: Path) -> None:
+    """End a Ray that was started here. Ray keeps its logs, and would keep gigabytes of installed packages with them."""
+    ray.shutdown()
+    shutil.rmtree(session / "runtime_resources", ignore_errors=True)
 
 
 def _knock(address: str) -> None:

@@ -4,8 +4,13 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -264,15 +269,35 @@ def test_ray_that_cannot_start_is_one_sentence_with_the_way_out(ray, monkeypatch
     assert "Operation not permitted" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_ray_address_in_the_environment_is_not_looked_at(ray, monkeypatch):
-    asked = []
+def test_ray_address_in_the_environment_is_not_looked_at_and_a_cluster_that_was_there_is_not_tidied(ray, monkeypatch):
+    asked, ended = [], []
+
+    def init(**kwargs):
+        asked.append(kwargs["address"])
+        return SimpleNamespace(address_info={"session_dir": "/session"})
+
     monkeypatch.setenv("RAY_ADDRESS", "nobody.invalid:6379")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", lambda **kwargs: asked.append(kwargs["address"]))
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray_session.atexit, "register", lambda _, ray, session: ended.append(str(session)))
     monkeypatch.setattr(ray_session, "_knock", lambda address: None)
     connect()
     connect("somewhere:6379")
     assert asked == ["local", "somewhere:6379"]
+    assert ended == ["/session"]
+
+
+def test_a_ray_of_our_own_leaves_its_logs_and_no_packages():
+    code = "from gym_llm.vector.ray_session import connect; print(connect().nodes()[0]['Alive'])"
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are too long for Ray's sockets
+        environment = {**os.environ, "RAY_TMPDIR": folder}
+        run = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        (session,) = Path(folder, "ray").glob("session_2*")
+        left = {path.name for path in session.iterdir()}
+    assert run.stdout.split() == ["True"]
+    assert "logs" in left and "runtime_resources" not in left
 
 
 def test_a_rollout_left_early_stops_the_shards_and_they_can_play_again(make, engine):
