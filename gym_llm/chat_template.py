@@ -34,9 +34,10 @@ def chat_prompt(request: Request, tokenizer: Any) -> str:
 def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
     """What a chat template is given besides the messages.
 
-    These are the tools, what is in `chat_template_kwargs`, and `reasoning_effort`, which also sets `enable_thinking` if
-    `chat_template_kwargs` do not: a server of vLLM's shows the same request the same way
-    (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`).
+    These are the tools (unless `tool_choice` is "none"), what is in `chat_template_kwargs`, and `reasoning_effort`,
+    which also sets `enable_thinking` if `chat_template_kwargs` do not: a server of vLLM's shows the same request the
+    same way (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`), if it is started with
+    `--exclude-tools-when-tool-choice-none`.
 
     Args:
         chat: A request as `request_to_chat` gives it.
@@ -55,7 +56,7 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
     effort = chat.get("reasoning_effort")
     if effort is not None:
         given = {"enable_thinking": effort != "none", **given, "reasoning_effort": effort}
-    return {"tools": chat.get("tools"), **given}
+    return {"tools": None if chat.get("tool_choice") == "none" else chat.get("tools"), **given}
 
 
 def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:

@@ -79,10 +79,11 @@ class PromptTokens:
             A fresh list.
 
         Raises:
-            EngineError: If the request cannot be shown, or `history="append"` cannot tell what comes after the last
-                model turn.
+            EngineError: If the request cannot be shown or has a `tool_choice` that forces calls, or if
+                `history="append"` cannot tell what comes after the last model turn.
             jinja2.TemplateError: If the template objects to the conversation.
         """
+        _check_tool_choice(request)
         chat = request_to_chat(request)
         variables = template_variables(chat)
         text = render(chat["messages"], variables, self._tokenizer)
@@ -200,6 +201,16 @@ class PromptTokens:
         while self._cached_characters > CACHED_CHARACTERS:
             _, (_, old) = self._latest.popitem(last=False)
             self._cached_characters -= len(old)
+
+
+def _check_tool_choice(request: Request) -> None:
+    """Refuse what a prompt cannot say; "none" leaves the tools out of it (`template_variables`)."""
+    choice = request.get("tool_choice") or "auto"
+    if choice not in ("auto", "none"):
+        raise EngineError(
+            f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat server "
+            "with a tool parser (`vllm serve`) can force calls."
+        )
 
 
 def _last_sampled(items: list[Item] | str) -> int | None:

@@ -25,15 +25,9 @@ def completion_body(request: Request, prompt: list[int], *, context: int | None 
         context: The model's context, if known: what is left of it is the limit of a request without one, for which
             servers would take 16.
 
-    Raises:
-        EngineError: If the request has a `tool_choice` that forces calls, which a prompt cannot say.
-
     >>> completion_body({"input": "Hi", "max_output_tokens": 9, "temperature": 0.0}, [5, 6])["max_tokens"]
     9
     """
-    choice = request.get("tool_choice") or "auto"
-    if choice not in ("auto", "none"):
-        raise EngineError(f"tool_choice is 'auto' or 'none' with api='completions', got {choice!r:.80}.")
     body = {name: value for name, value in request_to_chat(request).items() if name not in _CHAT_ONLY}
     limit = body.pop("max_completion_tokens", None)
     if limit is not None:

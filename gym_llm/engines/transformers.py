@@ -49,11 +49,12 @@ class TransformersEngine(Engine):
     before, as `gym_llm.prompt_tokens.PromptTokens` describes.
 
     The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and its
-    `reasoning.effort` and `chat_template_kwargs` as the chat template's variables; a `text.format` other than text is
-    an error, since nothing here constrains what is sampled. A response that reaches `max_output_tokens` or the end of
-    the context is `incomplete` with the reason `max_output_tokens`; a prompt that fills the context gets an empty one.
-    Sampling draws from a generator seeded by (`seed`, `episode_id`, turn), so it does not depend on what else is in the
-    batch, except for the rounding of floats.
+    `reasoning.effort` and `chat_template_kwargs` as the chat template's variables; `tool_choice` "none" shows the model
+    no tools. A `text.format` other than text and a `tool_choice` that forces calls are errors, since nothing here
+    constrains what is sampled. A response that reaches `max_output_tokens` or the end of the context is `incomplete`
+    with the reason `max_output_tokens`; a prompt that fills the context gets an empty one. Sampling draws from a
+    generator seeded by (`seed`, `episode_id`, turn), so it does not depend on what else is in the batch, except for the
+    rounding of floats.
 
     Args:
         model: A Hugging Face model name or a local folder, with a chat template. Every layer has to be an attention

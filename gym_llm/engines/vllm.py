@@ -49,10 +49,10 @@ class VLLMEngine(Engine):
     model's own, before temperature and `top_p` (the engine argument `logprobs_mode` changes that).
 
     Of a request count `temperature` (1.0 if it has none), `top_p`, `max_output_tokens`, `top_logprobs`, `text.format`,
-    `reasoning.effort` and `chat_template_kwargs` (the chat template's variables), and the further names that
-    `vllm serve` knows (`gym_llm.engines.vllm_sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that
-    thinks before it writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes
-    after the thinking.
+    `reasoning.effort` and `chat_template_kwargs` (the chat template's variables), `tool_choice` ("none" shows the model
+    no tools; one that forces calls is an error), and the further names that `vllm serve` knows
+    (`gym_llm.engines.vllm_sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that thinks before it
+    writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes after the thinking.
 
     A response is `incomplete` with the reason `max_output_tokens` (that limit or the end of the context was reached),
     `context_length_exceeded` (the prompt does not fit: no output), or `abort` (the engine was put to sleep).
@@ -139,8 +139,6 @@ class VLLMEngine(Engine):
 
         llm = self._started()
         arguments = sampling_arguments(request, max_new_tokens=self.max_new_tokens)
-        if request.get("tool_choice") == "none":
-            request = {**request, "tools": []}
         try:
             prompt = self._prompts.build(request, conversation=episode_id)
         except EngineError:

@@ -60,8 +60,8 @@ def sampling_arguments(request: Request, *, max_new_tokens: int | None = None) -
         A fresh dict; `structured_outputs` in it holds the arguments of `StructuredOutputsParams`.
 
     Raises:
-        EngineError: If a value is of the wrong kind (vLLM's processes do not survive some of these), or the request
-            has a `tool_choice` that forces calls or a `text.format` that is not known.
+        EngineError: If a value is of the wrong kind (vLLM's processes do not survive some of these), or
+            `text.format` is not known.
 
     >>> sampling_arguments({"input": [], "temperature": 0.5, "max_output_tokens": 9, "stop": ["!"], "metadata": {}})
     {'stop': ['!'], 'max_tokens': 9, 'temperature': 0.5, 'logprobs': 0}
@@ -77,12 +77,6 @@ def sampling_arguments(request: Request, *, max_new_tokens: int | None = None) -
         if name in said:
             arguments[name] = said[name]
     arguments["logprobs"] = said.get("top_logprobs", 0)  # 0: the sampled tokens' own
-    choice = said.get("tool_choice", "auto")
-    if choice not in ("auto", "none"):
-        raise EngineError(
-            f"tool_choice is 'auto' or 'none' for vLLM in this process, got {choice!r:.80}: "
-            "`vllm serve` with a tool parser can force calls."
-        )
     constraint = _constraint((said.get("text") or {}).get("format"))
     if constraint is not None:
         arguments["structured_outputs"] = constraint

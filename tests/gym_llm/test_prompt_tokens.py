@@ -222,6 +222,25 @@ def test_images_are_refused():
         prompts_for(tokenizer_for("pocket")).build({"input": [image]})
 
 
+def test_tools_are_shown_unless_none_may_be_called():
+    tokenizer = tokenizer_for("pocket")
+    tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
+    with_tools, without = {"input": "Hi", "tools": [tool]}, {"input": "Hi"}
+    shown = [
+        tokenizer.decode(prompts_for(tokenizer).build({**with_tools, "tool_choice": choice}))
+        for choice in ("auto", None, "none")
+    ]
+    assert "get_weather" in shown[0] and shown[0] == shown[1] == chat_prompt(with_tools, tokenizer)
+    assert shown[2] == chat_prompt(without, tokenizer)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "get_weather"}, {"type": "allowed_tools"}])
+@pytest.mark.parametrize("tools", [[], [{"type": "function", "name": "get_weather", "parameters": {}}]])
+def test_a_prompt_cannot_force_calls(choice, tools):
+    with pytest.raises(EngineError, match="tool_choice is 'auto' or 'none'"):
+        prompts_for(tokenizer_for("pocket")).build({"input": "Hi", "tools": tools, "tool_choice": choice})
+
+
 @pytest.mark.parametrize("history", HISTORIES)
 @pytest.mark.parametrize("arguments", ['{"place": ', "[1]", ""])
 def test_a_template_that_goes_through_arguments_is_shown_broken_ones_as_an_argument(history, arguments):

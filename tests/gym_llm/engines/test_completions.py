@@ -21,11 +21,6 @@ def test_a_limit_wins_over_the_context():
     assert completion_body({"input": "Hi", "max_output_tokens": 3}, [5], context=100)["max_tokens"] == 3
 
 
-def test_a_prompt_cannot_force_calls():
-    with pytest.raises(EngineError, match="tool_choice"):
-        completion_body({"input": "Hi", "tool_choice": "required"}, [5])
-
-
 def test_the_response_carries_the_tokens():
     response = completion_to_response({"choices": [CHOICE]}, model="m", prompt=[5, 6])
     (item,) = response["output"]

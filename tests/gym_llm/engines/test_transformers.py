@@ -304,6 +304,13 @@ def test_a_format_that_cannot_be_kept_to_is_an_error(kind):
     )
 
 
+def test_calls_cannot_be_forced_and_the_other_requests_go_on():
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    free, forced = run([request("2?", tools=[tool], tool_choice=choice) for choice in ("none", "required")])
+    assert free["output"] and isinstance(forced, EngineError)
+    assert str(forced).startswith("tool_choice is 'auto' or 'none'")
+
+
 def test_thinking_is_switched_off_in_the_chat_template(tokenizer):
     off = [{"reasoning": {"effort": "none"}}, {"chat_template_kwargs": {"enable_thinking": False}}]
     for response in run([request("2?", **fields) for fields in off]):

@@ -37,7 +37,6 @@ def test_formats_become_structured_outputs():
         {"stop_token_ids": ["5"]},
         {"ignore_eos": 1},
         {"text": {"format": {"type": "json_schema"}}},
-        {"tool_choice": {"type": "function", "name": "f"}},
     ],
 )
 def test_a_value_that_vllm_would_not_survive_is_refused(fields):
