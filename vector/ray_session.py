@@ -42,7 +42,7 @@ def connect(address: str | None = None) -> Any:
     try:
         if address:
             _knock(address)
-        context = ray.init(
+        context: Any = ray.init(
             address=address or "local",
             include_dashboard=None if address else False,
             log_to_driver=False,

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import random
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -22,6 +21,7 @@ from yarl import URL
 from gym_llm.chat_completions import chat_to_response, request_to_chat
 from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
 from gym_llm.engines.completions import completion_body, completion_to_response
+from gym_llm.engines.health import HealthChecks
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
 from gym_llm.engines.routing import Router, Server
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
@@ -52,9 +52,10 @@ class HTTPEngine(Engine):
     """Asks one or several OpenAI-compatible servers.
 
     A request that gets 408, 409, 429, 5xx or no answer is sent again, after an exponential back-off with full jitter
-    or the server's Retry-After. With several servers an episode stays on one (`gym_llm.engines.routing`) until that
-    one fails. A prompt that no longer fits the model is not an error but the end of the episode: the response is
-    `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
+    or the server's Retry-After. With several servers an episode stays on one until that one fails
+    (`gym_llm.engines.routing`); then it and new ones go to others until that one answers again
+    (`gym_llm.engines.health`). A prompt that no longer fits the model is not an error but the end of the episode: the
+    response is `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
     With `"completions"` prompts are made here, as token ids: later turns go on from the ids of the turns before
     (`gym_llm.prompt_tokens.PromptTokens`), and answers come back as token ids. The other two send the conversation, and
@@ -62,7 +63,8 @@ class HTTPEngine(Engine):
     model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them from then on
     (https://github.com/vllm-project/vllm/pull/48922).
 
-    Retries are logged by `gym_llm.engines.http`: a warning when a server begins to fail, each retry at level INFO.
+    Retries are logged by `gym_llm.engines.http`: a warning when a server begins to fail, each retry at level INFO; as
+    is by `gym_llm.engines.health` that it answers again.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -132,6 +134,7 @@ class HTTPEngine(Engine):
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         self._api_key = key.strip() or None  # keys read from files end in a newline, which no header may hold
         self._session: aiohttp.ClientSession | None = None
+        self._health = HealthChecks(self._answers)
 
     def __repr__(self) -> str:
         urls = ",".join(str(server.base_url) for server in self.router.servers)
@@ -144,6 +147,7 @@ class HTTPEngine(Engine):
             EngineUnavailable: If a server cannot be reached or refuses the key, or if it is unclear which model to ask.
         """
         raise_open_files_limit()
+        self._health = HealthChecks(self._answers)
         headers = {"Content-Type": "application/json"}
         if self._api_key is not None:
             headers["Authorization"] = f"Bearer {self._api_key}"
@@ -181,6 +185,7 @@ class HTTPEngine(Engine):
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""
+        await self._health.aclose()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -192,8 +197,8 @@ class HTTPEngine(Engine):
         if prompt is not None and self._context is not None and len(prompt) >= self._context:
             return overflow_response(self.model, len(prompt))
         try:
-            async with asyncio.timeout(self.timeout):
-                payload, server = await self._ask(body, episode_id, failures)
+            async with asyncio.timeout(self.timeout) as deadline:
+                payload, server = await self._ask(body, episode_id, failures, deadline)
         except TimeoutError:
             tries = f"; {len(failures)} tries failed, the last: {failures[-1]}" if failures else ""
             raise EngineError(f"No answer within {self.timeout:g} s{tries}") from None
@@ -224,16 +229,18 @@ class HTTPEngine(Engine):
         except Exception as error:  # a template's or tokenizer's objection to this request
             raise EngineError(f"{self.model} cannot read this request: {type(error).__name__}: {error}") from error
 
-    async def _ask(self, body: bytes, episode_id: str, failures: list[str]) -> tuple[bytes | None, Server]:
-        """Send a request until it is answered; what went wrong is appended to `failures`.
+    async def _ask(
+        self, body: bytes, episode_id: str, failures: list[str], deadline: asyncio.Timeout
+    ) -> tuple[bytes | None, Server]:
+        """Send a request until it is answered or the deadline ends it; what went wrong is appended to `failures`.
 
         Returns:
             The answer, None if the prompt is too long, and who gave it.
         """
-        session = self._session
-        if session is None:
-            raise EngineError(_NOT_RUNNING)
         while True:
+            session = self._session
+            if session is None:
+                raise EngineError(_NOT_RUNNING)
             server = self.router.pick(episode_id)
             wait = 0.0
             server.in_flight += 1
@@ -246,6 +253,11 @@ class HTTPEngine(Engine):
                 if isinstance(error, aiohttp.ClientSSLError):
                     raise EngineError(failure) from None  # a wrong certificate stays wrong
                 self._failed(server, episode_id, failure)
+            except asyncio.CancelledError:
+                when = deadline.when()
+                if when is not None and asyncio.get_running_loop().time() >= when:
+                    self._failed(server, episode_id, f"{server.base_url} gave no answer within {self.timeout:g} s")
+                raise
             else:
                 if status == 200:
                     return payload, server
@@ -268,11 +280,24 @@ class HTTPEngine(Engine):
             logger.info("Retry %d of episode %r in %.1f s: %s", len(failures), episode_id, wait, failure)
             await asyncio.sleep(wait)
 
+    async def _answers(self, server: Server) -> bool:
+        """Whether a server lists its models."""
+        session = self._session
+        if session is None:
+            return False
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                async with session.get(server.base_url.joinpath("models"), allow_redirects=False) as reply:
+                    return reply.status < 500
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return False
+
     def _failed(self, server: Server, episode_id: str, failure: str) -> None:
         """Have a server rest, and say so if it did not rest before: thousands of requests fail at the same time."""
-        if server.rests_until <= time.monotonic():
-            logger.warning("%s; it is asked again later, other servers meanwhile", failure)
-        self.router.failed(server, episode_id)
+        if not server.resting:
+            logger.warning("%s; new episodes go to other servers until it answers", failure)
+        self._health.failed(server)
+        self.router.leave(episode_id)
 
     def _read(self, payload: bytes, server: Server, prompt: list[int] | None) -> ResponseDict:
         """The response in a 200 answer."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yarl import URL
-
-REST_SECONDS = 5.0
-"""How long new episodes avoid a server that failed: one that fails at once would always be the least loaded."""
 
 REMEMBERED_EPISODES = 131_072
 """Homes kept before the oldest is forgotten; several times more than the episodes one process runs at a time."""
@@ -23,13 +19,16 @@ class Server:
         base_url: The base URL, e.g. `http://host:8000/v1`.
         endpoint: Where requests are posted.
         in_flight: Requests being answered.
-        rests_until: `time.monotonic()` before which new episodes go elsewhere.
+        failures: Requests that it did not answer, or with an error of its own.
+        resting: It failed of late, and new episodes go elsewhere (`gym_llm.engines.health`): one that fails at once
+            would always be the least loaded.
     """
 
     base_url: URL
     endpoint: URL
     in_flight: int = 0
-    rests_until: float = 0.0
+    failures: int = 0
+    resting: bool = False
 
 
 class Router:
@@ -62,15 +61,13 @@ class Router:
             return self.servers[0]
         home = self._homes.pop(episode_id, None)
         if home is None:
-            now = time.monotonic()
-            home = min(self.servers, key=lambda server: (server.rests_until > now, server.in_flight))
+            home = min(self.servers, key=lambda server: (server.resting, server.in_flight))
         if episode_id:
             self._homes[episode_id] = home  # last in the dict: the first is the one unused for longest
             if len(self._homes) > REMEMBERED_EPISODES:
                 del self._homes[next(iter(self._homes))]
         return home
 
-    def failed(self, server: Server, episode_id: str) -> None:
-        """Note that a server did not answer: it rests, and the episode moves elsewhere at its next `pick`."""
-        server.rests_until = time.monotonic() + REST_SECONDS
+    def leave(self, episode_id: str) -> None:
+        """Have an episode choose anew at its next `pick`."""
         self._homes.pop(episode_id, None)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gym_llm.engines import http
+from gym_llm.engines import health, http
 from gym_llm.engines.base import EngineError, EngineUnavailable
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.types import Request, message_text
@@ -42,11 +42,13 @@ def failing(status: int, message: str = "no", **headers: str) -> web.Response:
 
 
 class Server:
-    """Answers POSTs with a handler or with the answers of a list in turn (the last one for good)."""
+    """Answers POSTs with a handler or with the answers of a list in turn (the last one for good), GETs with models."""
 
     def __init__(self, answers: Handler | list[Handler], models: tuple[str, ...] = ("m",)) -> None:
         self.answers = answers
         self.models = models
+        self.down = False
+        self.asked = 0
         self.bodies: list[Any] = []
         self.paths: list[str] = []
         self.headers: list[Any] = []
@@ -54,6 +56,9 @@ class Server:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
+            self.asked += 1
+            if self.down:
+                return failing(503)
             return web.json_response({"object": "list", "data": [{"id": name} for name in self.models]})
         self.times.append(time.monotonic())
         self.paths.append(request.path)
@@ -358,6 +363,100 @@ def test_an_episode_leaves_a_server_that_is_gone() -> None:
                 assert len(gone.bodies) == 1
             await engine.respond(REQUEST, episode_id="e")
             assert len(healthy.bodies) == 1
+            await engine.aclose()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_a_server_that_failed_gets_new_episodes_when_it_lists_its_models_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
+
+    async def run() -> None:
+        first, second = Server([answering(lambda: failing(500)), good]), Server(good)
+        async with first.run() as a, second.run() as b, HTTPEngine([a, b]) as engine:
+            first.down = True
+            await engine.respond(REQUEST, episode_id="e")
+            asked = first.asked
+            await until(lambda: first.asked > asked + 2)
+            for number in range(5):
+                await engine.respond(REQUEST, episode_id=f"meanwhile {number}")
+            assert len(first.bodies) == 1 and len(second.bodies) == 6
+            first.down = False
+            await until(lambda: not engine.router.servers[0].resting)
+            asked = first.asked
+            await engine.respond(REQUEST, episode_id="afterwards")
+            assert len(first.bodies) == 2
+            await asyncio.sleep(0.1)
+            assert first.asked == asked  # a server that answers is left alone
+
+    with caplog.at_level(logging.INFO, "gym_llm.engines.health"):
+        asyncio.run(run())
+    said = [record.getMessage().split("/v1 ")[1] for record in caplog.records]
+    assert said == ["answered 500: no; new episodes go to other servers until it answers", "answers again"]
+
+
+def test_a_server_that_lists_its_models_but_goes_on_failing_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.1)
+
+    async def run() -> None:
+        server = Server(good)
+        async with server.run() as url, HTTPEngine(url) as engine:
+            served, checks, asked = engine.router.servers[0], engine._health, server.asked
+            for _ in range(30):
+                checks.failed(served)
+                await asyncio.sleep(0.01)
+            assert served.resting and server.asked == asked
+            await until(lambda: not served.resting)
+            assert server.asked == asked + 1
+
+    asyncio.run(run())
+
+
+def test_a_server_that_lets_a_deadline_pass_is_left_to_rest() -> None:
+    async def run() -> None:
+        async def silent(request: web.Request) -> web.Response:
+            await asyncio.sleep(60)
+            return completion()
+
+        stuck, healthy = Server(silent), Server(good)
+        async with stuck.run() as a, healthy.run() as b, HTTPEngine([a, b], timeout=0.2) as engine:
+            with pytest.raises(EngineError, match=r"No answer within 0\.2 s"):
+                await engine.respond(REQUEST, episode_id="e")
+            for number in range(5):
+                await engine.respond(REQUEST, episode_id=["e", "f"][number % 2])
+            assert len(stuck.bodies) == 1 and len(healthy.bodies) == 5
+
+    asyncio.run(run())
+
+
+def test_closing_the_engine_ends_the_checks_and_starting_it_forgets_them() -> None:
+    async def run() -> None:
+        async def silent(request: web.Request) -> web.Response:
+            await asyncio.sleep(60)
+            return completion()
+
+        broken = Server([answering(lambda: failing(500)), silent, good])
+        async with broken.run() as url:
+            engine = HTTPEngine(url)
+            before = asyncio.all_tasks()
+            await engine.start()
+            ask = asyncio.create_task(engine.respond(REQUEST))
+            await until(lambda: len(broken.bodies) == 2)
+            await engine.aclose()
+            with pytest.raises(EngineError):  # the connection under it was closed, which is a failure, too
+                await ask
+            assert asyncio.all_tasks() - before <= {ask}
+            await engine.start()
+            assert not engine.router.servers[0].resting
+            await engine.respond(REQUEST)
             await engine.aclose()
 
     asyncio.run(run())

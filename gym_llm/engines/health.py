@@ -1,0 +1,59 @@
+"""Asking servers that failed, in the background, whether they answer again: requests are a dear way to find out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from gym_llm.engines.routing import Server
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS = 5.0
+"""How long a server that failed rests before it is asked whether it answers, and again if it does not."""
+
+
+class HealthChecks:
+    """Lets servers that failed rest until they answer.
+
+    Args:
+        answers: Asks a server for something small; whether it answered. Does not raise.
+    """
+
+    def __init__(self, answers: Callable[[Server], Awaitable[bool]]) -> None:
+        self._answers = answers
+        self._tasks: dict[Server, asyncio.Task[None]] = {}
+        self._closed = False
+
+    def failed(self, server: Server) -> None:
+        """Note a failure. Until the server answers, new episodes go elsewhere (`Router`)."""
+        server.failures += 1
+        if self._closed:
+            return
+        server.resting = True
+        if server not in self._tasks:
+            self._tasks[server] = asyncio.create_task(self._watch(server))
+
+    async def aclose(self) -> None:
+        """Stop asking, for good: whoever uses the servers next asks them first."""
+        self._closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        for server in self._tasks:
+            server.resting = False
+
+    async def _watch(self, server: Server) -> None:
+        while server.resting:
+            failures = server.failures
+            await asyncio.sleep(CHECK_SECONDS)
+            # A failure since then counts, too: a server that lists its models may still be unable to use them.
+            if server.failures == failures and await self._answers(server):
+                server.resting = server.failures != failures
+        del self._tasks[server]
+        logger.info("%s answers again", server.base_url)
