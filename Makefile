@@ -57,7 +57,7 @@ $(VLLM_VENV)/.test: pyproject.toml
 	$(VLLM_VENV)/bin/python -m pip install -q "$(TORCH)"
 	$(VLLM_VENV)/bin/python -m pip install -q "$(TORCH)" "$(VLLM)"
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
-	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,trl]" "$(TORCH)" pytest hypothesis
+	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,trl]" "$(TORCH)" peft pytest hypothesis
 	touch $@
 
 test-vllm: $(VLLM_VENV)/.test

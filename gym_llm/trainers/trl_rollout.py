@@ -11,6 +11,7 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.base import Engine, EngineError
 from gym_llm.engines.token_response import overflow_response, token_response
 from gym_llm.trainers.batches import BatchPlayer, Failures
+from gym_llm.trainers.peft_weights import merged_weights
 from gym_llm.trainers.trl_tasks import TrainedEnv, task_indices
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
 from gym_llm.vector.factory import Wrap
@@ -19,6 +20,7 @@ from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
+    import torch
     from trl import GRPOTrainer
 
 REWARD, INFO = "env_reward", "env_info"
@@ -59,8 +61,8 @@ class RolloutFunc(TrainedEnv):
         env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
             be a `TokenIdTracking`.
         engine: None samples the trainer's own model, in this process. `"vllm:MODEL"` starts vLLM and gives it the
-            weights whenever they have changed; for training in one process, by a script that does everything under
-            `if __name__ == "__main__":`.
+            weights whenever they have changed (PEFT's adapters merged into them); for training in one process, by a
+            script that does everything under `if __name__ == "__main__":`.
         engine_options: Its arguments; `threads=1` is best for tiny models on a CPU.
         concurrency: Episodes at once, at most.
 
@@ -201,11 +203,12 @@ class RolloutFunc(TrainedEnv):
     def _update_weights(self, engine: Any, model: Any, step: int) -> None:
         # Not by the step alone: a training that begins anew counts from 0 again, and the best checkpoint is loaded
         # without a step. Nor by the tensors alone: some optimizers write to their memory past torch's counter.
-        weights = (model, step, [(tensor.data_ptr(), tensor._version) for tensor in model.parameters()])
+        adapters = getattr(model, "active_adapter", None)
+        weights = (model, step, adapters, [(tensor.data_ptr(), tensor._version) for tensor in model.parameters()])
         if weights == self._weights:
             return
         try:
-            self._player.run(engine.update_weights(model.state_dict().items()))
+            self._player.run(engine.update_weights(_weights(model).items()))
         except EngineError:
             self._stop_engine()
             raise
@@ -219,8 +222,7 @@ class RolloutFunc(TrainedEnv):
 
     def _make_engine(self, model: Any, trainer: GRPOTrainer) -> Engine:
         if self._spec is not None:
-            if hasattr(model, "peft_config"):
-                raise ValueError("vLLM cannot be given an adapter's weights from here: use engine=None with PEFT.")
+            _weights(model)  # what cannot be merged shows before vLLM starts
             return make_engine(self._spec, **self._options)
         from gym_llm.engines.transformers import TransformersEngine
 
@@ -275,6 +277,18 @@ def _sampled_turns(items: list[Item]) -> list[Item]:
 
 def _length(turn: Item) -> int:
     return len(turn["prompt_token_ids"]) + len(turn["generation_token_ids"])
+
+
+def _weights(model: Any) -> dict[str, torch.Tensor]:
+    """What vLLM is given: the model's weights, with PEFT's adapters merged into them."""
+    if not hasattr(model, "peft_config"):
+        weights: dict[str, torch.Tensor] = model.state_dict()
+        return weights
+    if not hasattr(model, "get_base_model"):
+        raise ValueError(
+            "vLLM can be given the weights of adapters from peft.get_peft_model or peft_config=, not others."
+        )
+    return merged_weights(model)
 
 
 def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from importlib import resources
 import gymnasium as gym
 import pytest
 import torch
+from peft import LoraConfig
 from testing import row
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -73,7 +74,7 @@ def make_trainer(tokenizer, tmp_path):
     def make(dataset, *, steps=1, **arguments):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32, attn_implementation="sdpa")
-        names = ("rollout_func", "reward_funcs", "environment_factory", "tools", "callbacks")
+        names = ("rollout_func", "reward_funcs", "environment_factory", "tools", "callbacks", "peft_config")
         hooks = {name: arguments.pop(name) for name in names if name in arguments}
         config = {
             "per_device_train_batch_size": GROUP * PROMPTS,
@@ -218,11 +219,17 @@ def test_tool_episodes_come_back_as_the_tokens_that_the_model_read_and_sampled(m
     weather.close()
 
 
-def test_episodes_are_sampled_with_the_weights_of_their_step(make_trainer):
+@pytest.mark.parametrize("adapters", [None, LoraConfig(target_modules="all-linear")], ids=["all weights", "adapters"])
+def test_episodes_are_sampled_with_the_weights_of_their_step(make_trainer, adapters):
     arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
     watched = Watched(arithmetic)
     trainer = make_trainer(
-        arithmetic.dataset(12), steps=3, rollout_func=watched, reward_funcs=arithmetic.reward, learning_rate=1e-2
+        arithmetic.dataset(12),
+        steps=3,
+        rollout_func=watched,
+        reward_funcs=arithmetic.reward,
+        learning_rate=1e-2,
+        peft_config=adapters,
     )
     trainer.train()
     assert len(watched.calls) == 3

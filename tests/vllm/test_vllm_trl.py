@@ -13,6 +13,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 import psutil
 import torch
+from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
@@ -28,7 +29,8 @@ def log_probs(model, prompt, completion):
     return scores.gather(1, ids[0, len(prompt) :, None])[:, 0].tolist()
 
 
-def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path):
+@pytest.mark.parametrize("adapters", [None, LoraConfig(target_modules="all-linear")], ids=["all weights", "adapters"])
+def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path, adapters):
     weather = RolloutFunc("gym_llm/Weather-v0", engine="vllm:pocket", engine_options={"dtype": "float32"})
     calls = []
 
@@ -60,13 +62,15 @@ def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path):
         processing_class=AutoTokenizer.from_pretrained(POCKET),
         rollout_func=watched,
         reward_funcs=weather.reward,
+        peft_config=adapters,
     )
     with weather:
         trainer.train()
         watched(weather.dataset(2)["prompt"][:] * 4, trainer)
         # Weights that change without a step: the best checkpoint's, or those of a training that begins anew.
         with torch.no_grad():
-            trainer.model.model.norm.weight.mul_(0.8)
+            norm = trainer.model.get_decoder().norm if adapters is None else trainer.model.get_base_model().model.norm
+            norm.weight.mul_(0.8)
         watched(weather.dataset(2)["prompt"][:] * 4, trainer)
     assert len(calls) == 5
     for output, recomputed in calls:
