@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from importlib import resources
 from typing import Any
 
@@ -56,6 +56,22 @@ def vllm() -> Iterator[Engine]:
     engine = Engine(make_engine("vllm:pocket", history="append", dtype="float32"))
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def start_vllm() -> Iterator[Callable[..., Engine]]:
+    """Starts a `vllm:pocket` of the test's own, with engine arguments, and closes it afterwards."""
+    from gym_llm import make_engine
+
+    started = []
+
+    def start(**engine_args: Any) -> Engine:
+        started.append(Engine(make_engine("vllm:pocket", **engine_args)))
+        return started[-1]
+
+    yield start
+    for engine in started:
+        engine.close()
 
 
 @pytest.fixture(scope="session")
