@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout test test-vllm lint types clean help
+.PHONY: rollout rollout-vllm test test-vllm lint types clean help
 
 help:
-	@echo "make rollout   a tiny language model plays Arithmetic and Weather in front of you"
-	@echo "make test      lint, types, doctests and tests, as CI runs them"
-	@echo "make test-vllm the tests against the real vLLM, in an environment of its own (.venv-vllm)"
-	@echo "make clean     remove .venv and everything that was built"
+	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
+	@echo "make test          lint, types, doctests and tests, as CI runs them"
+	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
+	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
+	@echo "make clean         remove the environments and everything that was built"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +60,9 @@ $(VLLM_VENV)/.test: pyproject.toml
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,trl]" "$(TORCH)" peft pytest hypothesis
 	touch $@
+
+rollout-vllm: $(VLLM_VENV)/.test
+	$(VLLM_VENV)/bin/gym-llm rollout gym_llm/Arithmetic-v0 --engine vllm:pocket --episodes 512 --concurrency 256
 
 test-vllm: $(VLLM_VENV)/.test
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm

@@ -20,11 +20,13 @@ FOLDERS = PROJECT["tool"]["setuptools"]["package-dir"]
 ENV_FOLDERS = sorted(path.parent.name for path in (ROOT / "envs").glob("*/env.py"))
 
 
-def test_every_package_folder_is_listed_for_installation() -> None:
+def test_every_folder_is_listed_for_installation() -> None:
+    """Those with data only, too: setuptools takes them for forgotten packages, and says so at length."""
     found = set()
     for package, folder in FOLDERS.items():
-        for init in (ROOT / folder).rglob("__init__.py"):
-            found.add(".".join((package, *init.parent.relative_to(ROOT / folder).parts)))
+        for file in (ROOT / folder).rglob("*.*"):
+            if "__pycache__" not in file.parts and file.is_file():
+                found.add(".".join((package, *file.parent.relative_to(ROOT / folder).parts)))
     assert found == PACKAGES
 
 
