@@ -8,12 +8,16 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from gym_llm.types import Item
+from gym_llm.wrappers.message_parts import hand_over_tokens
 
 
 class CallParser(gym.ActionWrapper[Any, Any, Any]):
     """Base of the wrappers that find calls in what a model wrote: it knows the request, and numbers the calls.
 
-    Call ids are `call_1`, `call_2`, … in each episode, skipping ids that are taken.
+    Call ids are `call_1`, `call_2`, … in each episode, skipping ids that are taken. Where the request has
+    `parallel_tool_calls` false, the calls after a turn's first are left out, as a server of vLLM's leaves them out
+    (vllm/entrypoints/serve/utils/tool_calls_utils.py, `maybe_filter_parallel_tool_calls`); their tokens stay among the
+    turn's.
 
     Args:
         env: The environment to wrap.
@@ -41,6 +45,18 @@ class CallParser(gym.ActionWrapper[Any, Any, Any]):
         """The tools that the request offered."""
         offered = self._observation.get("tools") if isinstance(self._observation, dict) else None
         return list(offered or ())
+
+    def _allowed(self, items: list[Item]) -> list[Item]:
+        """A turn's items without the calls that the request does not allow. The turn's tokens stay on the last one."""
+        parallel = self._observation.get("parallel_tool_calls") if isinstance(self._observation, dict) else None
+        calls = [item for item in items if item.get("type") == "function_call"]
+        if parallel is not False or len(calls) < 2:
+            return items
+        kept = [item for item in items if item.get("type") != "function_call" or item is calls[0]]
+        if kept[-1] is not items[-1]:
+            kept[-1] = {**kept[-1]}
+            hand_over_tokens(items[-1], kept)
+        return kept
 
     def _taken(self, items: Iterable[Item]) -> set[str]:
         """The call ids of the conversation so far and of a turn's items."""

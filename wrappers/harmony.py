@@ -49,7 +49,8 @@ class HarmonyParser(CallParser, RecordConstructorArgs):
     Nothing that stands in a message of the format is lost: one that broke off is an item like any other (of a call
     the arguments then are no JSON, which the environment tells the model), and from the first place on that the
     format does not allow, the rest is a message as it was written. Arguments are kept as written (`"{}"` if there are
-    none). Call ids are `call_1`, `call_2`, … as `ToolCallParser`'s. The turn's token fields stay on its last item.
+    none). Call ids are `call_1`, `call_2`, … and only the first call counts where the request has `parallel_tool_calls`
+    false, as `ToolCallParser` does it. The turn's token fields stay on its last item.
 
     Args:
         env: The environment to wrap.
@@ -90,7 +91,7 @@ class HarmonyParser(CallParser, RecordConstructorArgs):
                 parsed += self._items(item, index, said, taken)
             else:
                 parsed.append(item)
-        return action if taken is None else with_output(action, parsed)
+        return action if taken is None else with_output(action, self._allowed(parsed))
 
     def _items(self, message: Item, index: int, said: list[_Said], taken: set[str]) -> list[Item]:
         """The items that take a message's place."""

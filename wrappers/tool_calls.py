@@ -35,6 +35,8 @@ class ToolCallParser(CallParser, RecordConstructorArgs):
     everything that was written as its arguments. So nothing is lost, and the environment answers with an error for
     the model to read.
 
+    If the request has `parallel_tool_calls` false, only the first call is made, as with `vllm serve`.
+
     Call ids are `call_1`, `call_2`, … in each episode, skipping ids that are taken. The turn's token fields stay on
     its last item. `ReasoningParser` goes around this wrapper, so that a call that was only thought of is not made.
 
@@ -93,7 +95,7 @@ class ToolCallParser(CallParser, RecordConstructorArgs):
                 found = True
             else:
                 parsed.append(item)
-        return with_output(action, parsed) if found else action
+        return with_output(action, self._allowed(parsed)) if found else action
 
     def _may_call(self, content: Any) -> bool:
         if content.__class__ is str:

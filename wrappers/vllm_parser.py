@@ -55,7 +55,8 @@ class VLLMParser(CallParser, RecordConstructorArgs):
     the text stays as it is. Whitespace at the seams is the parsers' to keep or drop. What a parser takes for a call
     although it broke off is a call with the arguments that it made out, as in vLLM.
 
-    Call ids are `call_1`, `call_2`, … as `ToolCallParser`'s. The turn's token fields stay on its last item.
+    Call ids are `call_1`, `call_2`, … and only the first call counts where the request has `parallel_tool_calls` false,
+    as `ToolCallParser` does it. The turn's token fields stay on its last item.
 
     The first one in a process imports vLLM, which takes seconds. Unless VLLM_LOGGING_LEVEL is set, vLLM's parsers no
     longer log what they cannot parse: it stands in the record.
@@ -126,7 +127,8 @@ class VLLMParser(CallParser, RecordConstructorArgs):
                 pieces = self._items(item, index, text, read, taken)
                 reasoning = None  # it is the beginning of a turn
             parsed += pieces
-        return action if all(map(_same, parsed, items)) and len(parsed) == len(items) else with_output(action, parsed)
+        unchanged = all(map(_same, parsed, items)) and len(parsed) == len(items)
+        return action if unchanged else with_output(action, self._allowed(parsed))
 
     def _read(
         self, message: Item, text: str, reasoning: str | None, calls: str | None, tools: list[dict[str, Any]]

@@ -283,3 +283,13 @@ def test_the_command_line_takes_vllms_names(tmp_path: Path, capsys: pytest.Captu
     assert rewards("--tool-call-parser", "glm45") == [0.0] * 4  # the pocket model's calls are none to it
     assert main(["rollout", "gym_llm/Weather-v0", "--reasoning-parser", "qwn3"]) == 2
     assert "did you mean 'qwen3'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_only_the_first_call_is_made_where_calls_are_not_to_be_parallel(model: str, parallel: bool) -> None:
+    row = {"responses_create_params": {"input": "Rain?", "parallel_tool_calls": parallel}}
+    env = VLLMParser(gym.make("gym_llm/Weather-v0", tasks=[row]), model, tool_call_parser="hermes")
+    env.reset(seed=0)
+    made = env.action(turn(WROTE["hermes"] * 2, **TOKENS))
+    assert calls(made) == [("get_weather", CITY)] * (2 if parallel else 1)
+    assert {key: made[-1][key] for key in TOKENS} == TOKENS

@@ -163,3 +163,14 @@ def test_many_messages_take_linear_time(env: HarmonyParser) -> None:
     started = time.perf_counter()
     assert len(env.action(turn(THINKING + (FINAL + "<|end|>") * 3000))) == 3001
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_only_the_first_call_is_made_where_calls_are_not_to_be_parallel(encoding: Any, parallel: bool) -> None:
+    row = {"responses_create_params": {"input": "Rain?", "parallel_tool_calls": parallel}}
+    env = HarmonyParser(gym.make("gym_llm/Weather-v0", tasks=[row]))
+    env.reset(seed=0)
+    text = THINKING + CALL + "<|call|>" + CALL + "<|call|>"
+    made = env.action(turn(text, **tokens(encoding, text)))
+    assert [kind for kind, _ in said(made)] == ["reasoning", *["get_weather"] * (2 if parallel else 1)]
+    assert made[-1]["generation_token_ids"] == tokens(encoding, text)["generation_token_ids"]

@@ -172,6 +172,35 @@ def test_call_ids_are_unique_in_an_episode_and_begin_anew(env):
     ]
 
 
+def one_at_a_time(parallel):
+    params = {"input": "Read the counter.", "parallel_tool_calls": parallel}
+    row = {"responses_create_params": params, "initial_count": 3, "expected_count": 3}
+    return ToolCallParser(gym.make("gym_llm/Counter-v0", tasks=[row]))
+
+
+@pytest.mark.parametrize("parallel", [True, False, None])
+def test_only_the_first_call_is_made_where_calls_are_not_to_be_parallel(parallel):
+    env = one_at_a_time(parallel)
+    env.reset(seed=0)
+    said = [message("One." + READ + "Two." + READ), message(READ, **TOKENS)]
+    before = copy.deepcopy(said)
+    made = env.action(said)
+    assert said == before
+    assert [item["type"] for item in made] == (
+        ["message", "function_call", "message"]
+        if parallel is False
+        else ["message", "function_call", "message", "function_call", "function_call"]
+    )
+    assert {name: made[-1].get(name) for name in TOKENS} == TOKENS
+    assert not any(name in item for item in made[:-1] for name in TOKENS)
+    observation, *_ = env.step(said)
+    outputs = [item for item in observation["input"] if item.get("type") == "function_call_output"]
+    assert len(outputs) == (1 if parallel is False else 3)
+    assert [item["call_id"] for item in outputs] == [
+        item["call_id"] for item in observation["input"] if item.get("type") == "function_call"
+    ]
+
+
 def test_the_tools_run(env):
     text = f"{call_text(name='increment_counter', arguments={'count': 9})}\n{READ}"
     observation, _, terminated, _, info = env.step({"output": [message(text)]})
