@@ -249,7 +249,7 @@ def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = Non
     """
     try:
         return _convert_answer(chat_completion, model)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # What a server sends can be wrong in any place.
         raise EngineError(
             f"The server's answer is no chat completion ({type(error).__name__}: {error}): {chat_completion!r:.200}"
@@ -323,10 +323,9 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
                 for token, log_prob in zip(token_ids, log_probs, strict=True)
             ]
         }
-    else:
-        for part in (part for item in output if isinstance(item.get("content"), list) for part in item["content"]):
-            if part.get("logprobs"):
-                choice["logprobs"] = {"content": part["logprobs"]}
+    for part in (part for item in output if isinstance(item.get("content"), list) for part in item["content"]):
+        if part.get("logprobs") and (token_ids is None or len(part["logprobs"]) == len(token_ids)):
+            choice["logprobs"] = {"content": part["logprobs"]}
     return chat_completion
 
 
@@ -358,7 +357,7 @@ def _identify(output: list[Item], completion_id: str) -> None:
 
 
 def _attach_tokens(output: list[Item], chat_completion: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Put the turn's token ids on its last item, or plain log probabilities on its text."""
+    """Put the turn's token ids on its last item; log probabilities on its text, if there is more in them."""
     log_probs = (choice.get("logprobs") or {}).get("content")
     if log_probs is None:
         return
@@ -370,7 +369,8 @@ def _attach_tokens(output: list[Item], chat_completion: dict[str, Any], choice: 
         output[-1]["prompt_token_ids"] = prompt_ids
         output[-1]["generation_token_ids"] = token_ids
         output[-1]["generation_log_probs"] = [entry["logprob"] for entry in log_probs]
-        return
+        if not any(entry.get("top_logprobs") for entry in log_probs):
+            return
     for item in output:
         if item["type"] == "message" and item["content"][0].get("type") == "output_text":
             item["content"][0]["logprobs"] = log_probs

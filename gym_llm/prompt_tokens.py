@@ -83,8 +83,8 @@ class PromptTokens:
                 `history="append"` cannot tell what comes after the last model turn.
             jinja2.TemplateError: If the template objects to the conversation.
         """
-        _check_tool_choice(request)
         chat = request_to_chat(request)
+        _check_tool_choice(chat)
         variables = template_variables(chat)
         text = render(chat["messages"], variables, self._tokenizer)
         items = request["input"]
@@ -203,13 +203,13 @@ class PromptTokens:
             self._cached_characters -= len(old)
 
 
-def _check_tool_choice(request: Request) -> None:
+def _check_tool_choice(chat: dict[str, Any]) -> None:
     """Refuse what a prompt cannot say; "none" leaves the tools out of it (`template_variables`)."""
-    choice = request.get("tool_choice") or "auto"
+    choice = chat.get("tool_choice") or "auto"
     if choice not in ("auto", "none"):
         raise EngineError(
             f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat server "
-            "with a tool parser (`vllm serve`) can force calls."
+            "with a tool parser (`vllm serve`) can do more."
         )
 
 

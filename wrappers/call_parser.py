@@ -41,10 +41,14 @@ class CallParser(gym.ActionWrapper[Any, Any, Any]):
         self._observation = result[0]  # its tools decide what is a call
         return result
 
+    def _forbidden(self) -> bool:
+        """Whether the request has `tool_choice` "none": what looks like a call is text then."""
+        return isinstance(self._observation, dict) and self._observation.get("tool_choice") == "none"
+
     def _tools(self) -> list[dict[str, Any]]:
-        """The tools that the request offered."""
+        """The tools that the request offered, and lets the model call."""
         offered = self._observation.get("tools") if isinstance(self._observation, dict) else None
-        return list(offered or ())
+        return [] if self._forbidden() else list(offered or ())
 
     def _allowed(self, items: list[Item]) -> list[Item]:
         """A turn's items without the calls that the request does not allow. The turn's tokens stay on the last one."""

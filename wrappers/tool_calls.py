@@ -35,7 +35,8 @@ class ToolCallParser(CallParser, RecordConstructorArgs):
     everything that was written as its arguments. So nothing is lost, and the environment answers with an error for
     the model to read.
 
-    If the request has `parallel_tool_calls` false, only the first call is made, as with `vllm serve`.
+    As with `vllm serve`, only the first call is made if the request has `parallel_tool_calls` false, and none if its
+    `tool_choice` is "none".
 
     Call ids are `call_1`, `call_2`, … in each episode, skipping ids that are taken. The turn's token fields stay on
     its last item. `ReasoningParser` goes around this wrapper, so that a call that was only thought of is not made.
@@ -84,6 +85,8 @@ class ToolCallParser(CallParser, RecordConstructorArgs):
             if (kind == "message" or kind is None) and self._may_call(item["content"]):
                 break
         else:
+            return action
+        if self._forbidden():
             return action
         parsed: list[Item] = []
         found = False

@@ -6,7 +6,7 @@ from typing import Any
 
 from gym_llm.chat_completions import request_to_chat
 from gym_llm.engines.base import EngineError
-from gym_llm.engines.token_response import token_response
+from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.types import Request, ResponseDict
 
 _CHAT_ONLY = (
@@ -22,35 +22,37 @@ def completion_body(request: Request, prompt: list[int], *, context: int | None 
     Args:
         request: What the prompt was made of; its sampling parameters go along. Not changed.
         prompt: Token ids.
-        context: The model's context, if known: what is left of it is the limit of a request without one, for which
-            servers would take 16.
+        context: The model's context, if known: what is left of it is the most that may be sampled. Without it servers
+            take 16 for a request without a limit, and refuse one with a limit above the context.
 
     >>> completion_body({"input": "Hi", "max_output_tokens": 9, "temperature": 0.0}, [5, 6])["max_tokens"]
     9
     """
     body = {name: value for name, value in request_to_chat(request).items() if name not in _CHAT_ONLY}
     limit = body.pop("max_completion_tokens", None)
-    if limit is not None:
-        body["max_tokens"] = limit
-    elif context is not None:
-        body["max_tokens"] = max(1, context - len(prompt))
+    limits = [limit, None if context is None else max(1, context - len(prompt))]
+    if any(one is not None for one in limits):
+        body["max_tokens"] = min(one for one in limits if one is not None)
     return {
         **body,
         "prompt": prompt,
-        "logprobs": 0,  # the sampled tokens' own
+        "logprobs": request.get("top_logprobs") or 0,  # 0: the sampled tokens' own
         "return_token_ids": True,
         "skip_special_tokens": False,
         "add_special_tokens": False,
     }
 
 
-def completion_to_response(completion: dict[str, Any], *, model: str, prompt: list[int]) -> ResponseDict:
+def completion_to_response(
+    completion: dict[str, Any], *, model: str, prompt: list[int], text_log_probs: bool = False
+) -> ResponseDict:
     """The response that a completion of a prompt stands for: one message, with the turn's tokens on it.
 
     Args:
         completion: The body of the server's answer. Not changed.
         model: The model's name to record.
         prompt: The ids that were sent.
+        text_log_probs: Whether the text has log probabilities, too, as a request's `top_logprobs` and `include` ask.
 
     Raises:
         EngineError: If it is no completion, or has no token ids.
@@ -63,10 +65,17 @@ def completion_to_response(completion: dict[str, Any], *, model: str, prompt: li
                 "The server gives no token ids for a completion (vLLM's `return_token_ids`): use api='chat'."
             )
         reason = _CUT.get(choice.get("finish_reason"))
-        return token_response(
+        response = token_response(
             model, choice["text"], prompt=prompt, sampled=sampled, log_probs=log_probs, incomplete=reason
         )
-    except (AttributeError, LookupError, TypeError) as error:
+        if text_log_probs:
+            tokens, likeliest = choice["logprobs"]["tokens"], choice["logprobs"].get("top_logprobs")
+            response["output"][0]["content"][0]["logprobs"] = [
+                log_prob_entry(token, log_prob, (likeliest[place] or {}).items() if likeliest else ())
+                for place, (token, log_prob) in enumerate(zip(tokens, log_probs, strict=True))
+            ]
+        return response
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise EngineError(
             f"The server's answer is no completion ({type(error).__name__}: {error}): {completion!r:.200}"
         ) from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from gym_llm.engines.routing import Server
 
@@ -27,12 +26,18 @@ class HealthChecks:
         self._tasks: dict[Server, asyncio.Task[None]] = {}
         self._closed = False
 
-    def failed(self, server: Server) -> None:
-        """Note a failure. Until the server answers, new episodes go elsewhere (`Router`)."""
+    def failed(self, server: Server, *, hung: bool = False) -> None:
+        """Note a failure. Until the server answers, new episodes go elsewhere (`Router`).
+
+        Args:
+            server: Who failed.
+            hung: It let a deadline pass, and may do so again although it answers what is asked here.
+        """
         server.failures += 1
         if self._closed:
             return
         server.resting = True
+        server.on_trial = server.on_trial or hung
         if server not in self._tasks:
             self._tasks[server] = asyncio.create_task(self._watch(server))
 
@@ -42,9 +47,8 @@ class HealthChecks:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)
         for server in self._tasks:
             server.resting = False
 

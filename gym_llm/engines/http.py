@@ -24,6 +24,7 @@ from gym_llm.engines.completions import completion_body, completion_to_response
 from gym_llm.engines.health import HealthChecks
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
 from gym_llm.engines.routing import Router, Server
+from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.engines.token_response import overflow_response
 from gym_llm.types import Item, Request, ResponseDict
@@ -133,6 +134,8 @@ class HTTPEngine(Engine):
         self._context: int | None = None
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         self._api_key = key.strip() or None  # keys read from files end in a newline, which no header may hold
+        if not key.strip().isprintable():
+            raise ValueError("api_key (or OPENAI_API_KEY) holds a control character, which no header may hold.")
         self._session: aiohttp.ClientSession | None = None
         self._health = HealthChecks(self._answers)
 
@@ -186,9 +189,9 @@ class HTTPEngine(Engine):
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""
         await self._health.aclose()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
@@ -202,7 +205,7 @@ class HTTPEngine(Engine):
         except TimeoutError:
             tries = f"; {len(failures)} tries failed, the last: {failures[-1]}" if failures else ""
             raise EngineError(f"No answer within {self.timeout:g} s{tries}") from None
-        return overflow_response(self.model) if payload is None else self._read(payload, server, prompt)
+        return overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
 
     def _body(self, request: Request, episode_id: str) -> tuple[bytes, list[int] | None]:
         """What is posted, and the prompt's ids if they were made here."""
@@ -237,12 +240,14 @@ class HTTPEngine(Engine):
         Returns:
             The answer, None if the prompt is too long, and who gave it.
         """
+        loop = asyncio.get_running_loop()
         while True:
             session = self._session
             if session is None:
                 raise EngineError(_NOT_RUNNING)
             server = self.router.pick(episode_id)
             wait = 0.0
+            asked = loop.time()
             server.in_flight += 1
             try:
                 async with session.post(server.endpoint, data=body, allow_redirects=False) as reply:
@@ -254,12 +259,14 @@ class HTTPEngine(Engine):
                     raise EngineError(failure) from None  # a wrong certificate stays wrong
                 self._failed(server, episode_id, failure)
             except asyncio.CancelledError:
-                when = deadline.when()
-                if when is not None and asyncio.get_running_loop().time() >= when:
-                    self._failed(server, episode_id, f"{server.base_url} gave no answer within {self.timeout:g} s")
+                seconds, when = loop.time() - asked, deadline.when()
+                # Of several tries the last may have had little time.
+                if when is not None and loop.time() >= when and seconds > self.timeout / 2:
+                    self._failed(server, episode_id, f"{server.base_url} gave no answer in {seconds:.3g} s", hung=True)
                 raise
             else:
                 if status == 200:
+                    server.on_trial = False
                     return payload, server
                 message = self._censored(server_message(payload)) or str(reply.reason)
                 if is_overflow(status, message):
@@ -292,28 +299,44 @@ class HTTPEngine(Engine):
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
 
-    def _failed(self, server: Server, episode_id: str, failure: str) -> None:
+    def _failed(self, server: Server, episode_id: str, failure: str, *, hung: bool = False) -> None:
         """Have a server rest, and say so if it did not rest before: thousands of requests fail at the same time."""
+        if self._session is None:
+            return  # it was not the server who hung up
         if not server.resting:
-            logger.warning("%s; new episodes go to other servers until it answers", failure)
-        self._health.failed(server)
+            others = "; new episodes go to other servers until it answers" if len(self.router.servers) > 1 else ""
+            logger.warning("%s%s", failure, others)
+        self._health.failed(server, hung=hung)
         self.router.leave(episode_id)
 
-    def _read(self, payload: bytes, server: Server, prompt: list[int] | None) -> ResponseDict:
+    def _read(self, payload: bytes, server: Server, prompt: list[int] | None, request: Request) -> ResponseDict:
         """The response in a 200 answer."""
+        try:
+            return self._converted(payload, server, prompt, request)
+        except EngineError as error:
+            # Errors quote what was answered, cut somewhere: so our key has to be gone before.
+            censored = self._censored(payload.decode(errors="replace")).encode()
+            if self._api_key is None or censored == payload:
+                raise
+            failure = error
+        self._converted(censored, server, prompt, request)
+        raise EngineError(self._censored(str(failure)))
+
+    def _converted(self, payload: bytes, server: Server, prompt: list[int] | None, request: Request) -> ResponseDict:
         try:
             answer = loads(payload)
         except ValueError:
-            text = self._censored(payload[:200].decode(errors="replace"))
+            text = payload[:200].decode(errors="replace")
             raise EngineError(f"{server.endpoint} answered something that is not JSON: {text}") from None
         if self.api == "chat":
             return chat_to_response(answer)
         if prompt is not None:
-            return completion_to_response(answer, model=self.model, prompt=prompt)
+            wanted = wants_log_probs(request)
+            return completion_to_response(answer, model=self.model, prompt=prompt, text_log_probs=wanted)
         if not isinstance(answer, dict) or not isinstance(answer.get("output"), list):
             raise EngineError(f"{server.endpoint} answered something that is no response: it has no list `output`.")
         if answer.get("status") not in (None, "completed", "incomplete"):
-            message = self._censored(server_message(payload))
+            message = server_message(payload)
             raise EngineError(f"{server.endpoint} answered with a response that is {answer['status']}: {message[:300]}")
         return cast(ResponseDict, answer)
 

@@ -34,7 +34,10 @@ def loads(payload: bytes) -> Any:
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:
-        return json.loads(payload)
+        try:
+            return json.loads(payload)
+        except RecursionError:
+            raise ValueError("It is nested too deeply.") from None
 
 
 def server_message(payload: bytes) -> str:

@@ -22,6 +22,8 @@ class Server:
         failures: Requests that it did not answer, or with an error of its own.
         resting: It failed of late, and new episodes go elsewhere (`gym_llm.engines.health`): one that fails at once
             would always be the least loaded.
+        on_trial: It let a deadline pass, and answers again as far as one can tell: it gets one new episode at a time
+            until it has answered a request.
     """
 
     base_url: URL
@@ -29,6 +31,7 @@ class Server:
     in_flight: int = 0
     failures: int = 0
     resting: bool = False
+    on_trial: bool = False
 
 
 class Router:
@@ -60,8 +63,8 @@ class Router:
         if len(self.servers) == 1:
             return self.servers[0]
         home = self._homes.pop(episode_id, None)
-        if home is None:
-            home = min(self.servers, key=lambda server: (server.resting, server.in_flight))
+        if home is None or (home.resting and not all(server.resting for server in self.servers)):
+            home = min(self.servers, key=_load)
         if episode_id:
             self._homes[episode_id] = home  # last in the dict: the first is the one unused for longest
             if len(self._homes) > REMEMBERED_EPISODES:
@@ -71,3 +74,7 @@ class Router:
     def leave(self, episode_id: str) -> None:
         """Have an episode choose anew at its next `pick`."""
         self._homes.pop(episode_id, None)
+
+
+def _load(server: Server) -> tuple[bool, int]:
+    return server.resting or (server.on_trial and server.in_flight > 0), server.in_flight

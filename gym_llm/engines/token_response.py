@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from gym_llm.types import ResponseDict
@@ -57,6 +58,21 @@ def token_response(
             "total_tokens": len(prompt) + len(sampled),
         },
     }
+
+
+def log_prob_entry(token: str, log_prob: float, likeliest: Iterable[tuple[str, float]] = ()) -> dict[str, Any]:
+    """One token's log probability as the Responses API has it in an output text's `logprobs`.
+
+    Args:
+        token: Its text.
+        log_prob: Natural log of its probability.
+        likeliest: The likeliest tokens in its place and their log probabilities, for `top_logprobs`.
+    """
+    return {**_log_prob(token, log_prob), "top_logprobs": [_log_prob(*one) for one in likeliest]}
+
+
+def _log_prob(token: str, log_prob: float) -> dict[str, Any]:
+    return {"token": token, "logprob": log_prob, "bytes": list(token.encode(errors="replace"))}
 
 
 def overflow_response(model: str, prompt_tokens: int | None = None) -> ResponseDict:

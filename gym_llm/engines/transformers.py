@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.engines.sampling import check_sampling, text_format, wants_log_probs
 from gym_llm.engines.seeding import turn_seed
-from gym_llm.engines.token_response import token_response
+from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
 
@@ -50,11 +51,12 @@ class TransformersEngine(Engine):
 
     The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and its
     `reasoning.effort` and `chat_template_kwargs` as the chat template's variables; `tool_choice` "none" shows the model
-    no tools. A `text.format` other than text and a `tool_choice` that forces calls are errors, since nothing here
-    constrains what is sampled. A response that reaches `max_output_tokens` or the end of the context is `incomplete`
-    with the reason `max_output_tokens`; a prompt that fills the context gets an empty one. Sampling draws from a
-    generator seeded by (`seed`, `episode_id`, turn), so it does not depend on what else is in the batch, except for the
-    rounding of floats.
+    no tools. Nothing here constrains what is sampled: a `text.format` other than text and a `tool_choice` that forces
+    calls are errors. So is `top_logprobs`; `include` gives the sampled tokens' own.
+
+    A response that reaches `max_output_tokens` or the end of the context is `incomplete` with the reason
+    `max_output_tokens`; a prompt that fills the context gets an empty one. Sampling draws from a generator seeded by
+    (`seed`, `episode_id`, turn), so it does not depend on what else is in the batch, except for the rounding of floats.
 
     Args:
         model: A Hugging Face model name or a local folder, with a chat template. Every layer has to be an attention
@@ -110,6 +112,7 @@ class TransformersEngine(Engine):
         )
         self._closing = False
         self._anonymous = 0
+        self._vocabulary = 0
         self._tokenizer: Any = None
         self._prompts: PromptTokens
         self._decoder: Decoder
@@ -147,7 +150,8 @@ class TransformersEngine(Engine):
         """
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._load)
-        self._failure = None
+        self._failure, self._closing = None, False
+        self._jobs = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"gym_llm {self.model}", daemon=True)
         self._thread.start()
 
@@ -156,7 +160,8 @@ class TransformersEngine(Engine):
         limit, temperature, top_p = request.get("max_output_tokens"), request.get("temperature"), request.get("top_p")
         if self._failure is not None:
             raise self._failure
-        _check_format(request)
+        check_sampling(request)
+        _refuse(request)
         conversation = episode_id
         if not episode_id:
             self._anonymous += 1
@@ -164,7 +169,7 @@ class TransformersEngine(Engine):
         job = _Job(
             request=request,
             conversation=conversation,
-            max_output_tokens=self.max_new_tokens if limit is None else max(1, limit),
+            max_output_tokens=self.max_new_tokens if limit is None else limit,
             temperature=1.0 if temperature is None else temperature,
             top_p=1.0 if top_p is None else top_p,
             random=np.random.default_rng(turn_seed(self.seed, episode_id, len(request["input"]))),
@@ -174,7 +179,14 @@ class TransformersEngine(Engine):
         if self._failure is not None:  # the worker may have ended between the two looks, and nobody reads the queue
             job.future.cancel()
             raise self._failure
-        return await job.future
+        response = await job.future
+        if wants_log_probs(request):
+            turn = response["output"][-1]
+            turn["content"][0]["logprobs"] = [
+                log_prob_entry(self._tokenizer.decode([token]), log_prob)
+                for token, log_prob in zip(turn["generation_token_ids"], turn["generation_log_probs"], strict=True)
+            ]
+        return response
 
     async def aclose(self) -> None:
         """Stop the worker thread; requests under way fail with an `EngineError`."""
@@ -212,6 +224,7 @@ class TransformersEngine(Engine):
             )
         window = getattr(config, "sliding_window", None)
         self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
+        self._vocabulary = config.vocab_size
         ends = model.generation_config.eos_token_id
         self._stop_tokens = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
         self._decoder = Decoder(model, self._stop_tokens)
@@ -298,6 +311,8 @@ class TransformersEngine(Engine):
         from gym_llm.engines.decoding import Sequence
 
         prompt = self._prompts.build(job.request, conversation=job.conversation)
+        if prompt and not 0 <= min(prompt) <= max(prompt) < self._vocabulary:
+            raise EngineError(f"The request's items have token ids of another model than {self.model}.")
         limit = min(job.max_output_tokens, self._context - len(prompt))
         return Sequence(prompt, limit, job.temperature, job.top_p, job.random, job.future)
 
@@ -326,13 +341,16 @@ class TransformersEngine(Engine):
             self._loop.call_soon_threadsafe(_resolve, results)
 
 
-def _check_format(request: Request) -> None:
-    text_format = (request.get("text") or {}).get("format") or {"type": "text"}
-    if text_format.get("type") != "text":
+def _refuse(request: Request) -> None:
+    """Refuse what nothing here can do."""
+    wanted = text_format(request)
+    if wanted is not None:
         raise EngineError(
-            f"text.format is {text_format.get('type')!r:.80}, but this engine cannot constrain its output: use "
+            f"text.format is {wanted.get('type')!r:.80}, but this engine cannot constrain its output: use "
             "vllm:MODEL, or a server's URL."
         )
+    if request.get("top_logprobs"):
+        raise EngineError("This engine has no top_logprobs, only the sampled tokens' own: use vllm:MODEL, or a server.")
 
 
 def _resolve(results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:

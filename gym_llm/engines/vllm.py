@@ -17,9 +17,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, get_args
 
 from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.engines.sampling import INT64, wants_log_probs
 from gym_llm.engines.seeding import turn_seed
-from gym_llm.engines.token_response import overflow_response, token_response
-from gym_llm.engines.vllm_sampling import INT64, sampling_arguments, wants_log_probs
+from gym_llm.engines.token_response import log_prob_entry, overflow_response, token_response
+from gym_llm.engines.vllm_sampling import sampling_arguments
 from gym_llm.engines.weights import weights_folder
 from gym_llm.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
@@ -51,7 +52,7 @@ class VLLMEngine(Engine):
     Of a request count `temperature` (1.0 if it has none), `top_p`, `max_output_tokens`, `top_logprobs`, `text.format`,
     `reasoning.effort` and `chat_template_kwargs` (the chat template's variables), `tool_choice` ("none" shows the model
     no tools; one that forces calls is an error), and the further names that `vllm serve` knows
-    (`gym_llm.engines.vllm_sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that thinks before it
+    (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that thinks before it
     writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes after the thinking.
 
     A response is `incomplete` with the reason `max_output_tokens` (that limit or the end of the context was reached),
@@ -111,6 +112,7 @@ class VLLMEngine(Engine):
         self._prompts: PromptTokens
         self._context = 0
         self._failure = ""
+        self._abandoned = False
         self._reload = "reload_weights"
 
     async def start(self) -> None:
@@ -120,7 +122,13 @@ class VLLMEngine(Engine):
             EngineUnavailable: If vLLM has no such engine argument, cannot start, or cannot load the model.
         """
         # Handed over in the attribute: the thread keeps what it returned, and vLLM's finalizer then runs too late.
-        await asyncio.to_thread(self._start)
+        self._abandoned = False
+        try:
+            await asyncio.to_thread(self._start)
+        except asyncio.CancelledError:
+            self._abandoned = True  # the thread goes on; what it has started it stops
+            await self.aclose()
+            raise
         llm = self._started()
         self._tokenizer = llm.get_tokenizer()
         if self._tokenizer.chat_template is None:
@@ -169,9 +177,10 @@ class VLLMEngine(Engine):
                 async for answer in answers:
                     output = answer.outputs[0]
         except (VLLMError, ValueError, TypeError, OverflowError) as error:
-            if self.llm is None:
-                raise EngineError(f"The engine for {self.model} is closed.") from None
-            raise EngineError(f"vLLM did not answer ({type(error).__name__}): {str(error)[:300]}") from error
+            if self.llm is None or self._failure:
+                raise EngineError(self._failure or f"The engine for {self.model} is closed.") from None
+            reason = error if str(error) else error.__cause__ or error
+            raise EngineError(f"vLLM did not answer ({type(reason).__name__}): {str(reason)[:300]}") from error
         if output.finish_reason == "error":
             raise EngineError("vLLM failed on this request and says no more; its log does.")
         sampled = list(output.token_ids)
@@ -200,18 +209,32 @@ class VLLMEngine(Engine):
                 `model.state_dict().items()` gives them, which are written to such a folder.
 
         Raises:
-            EngineError: If the weights do not fit the model. The engine then has some of them, and can only be closed.
+            EngineError: If the weights do not fit the model. vLLM has some of them then, and is stopped; requests fail.
             FileNotFoundError: If there are no safetensors in the folder.
+            asyncio.CancelledError: If it is cancelled, after the update: half of the weights are of no use.
         """
         llm = self._started()
         with weights_folder(weights) as folder:
-            await llm.pause_generation(mode="wait", clear_cache=True)
-            try:
-                await llm.collective_rpc(self._reload, kwargs={"weights_path": folder})
-            except Exception as error:  # what a worker raised; it cannot compute with half of the weights
-                self._failure = f"vLLM could not take new weights and has to be started anew: {_first_line(error)}"
-                raise EngineError(self._failure) from error
-            await llm.resume_generation()
+            update = asyncio.ensure_future(self._update_weights(llm, folder))
+            cancelled: asyncio.CancelledError | None = None
+            while not update.done():
+                try:
+                    await asyncio.wait([update])
+                except asyncio.CancelledError as error:
+                    cancelled = error
+            failure = update.exception()
+            if cancelled or failure:
+                raise cancelled or failure  # type: ignore[misc] - one of them is there
+
+    async def _update_weights(self, llm: AsyncLLM, folder: str) -> None:
+        await llm.pause_generation(mode="wait", clear_cache=True)
+        try:
+            await llm.collective_rpc(self._reload, kwargs={"weights_path": folder})
+        except Exception as error:  # what a worker raised; it cannot compute with half of the weights
+            self._failure = f"vLLM could not take new weights and has to be started anew: {_first_line(error)}"
+            await self.aclose()
+            raise EngineError(self._failure) from error
+        await llm.resume_generation()
 
     async def sleep(self, level: int = 1) -> None:
         """Free the GPU's memory for a trainer; requests wait until `wake_up`, those under way are aborted.
@@ -269,6 +292,8 @@ class VLLMEngine(Engine):
                 # Registered last, this runs first: before multiprocessing ends vLLM's processes.
                 atexit.unregister(_shut_down_forgotten)
                 atexit.register(_shut_down_forgotten)
+                if self._abandoned:
+                    _shut_down(self)
             except Exception as error:  # whatever the model, the device or the arguments led to
                 raise EngineUnavailable(f"vLLM cannot start with {self.model}: {_first_line(error)}") from error
 
@@ -284,11 +309,8 @@ class VLLMEngine(Engine):
     def _entry(self, log_probs: Any, position: int) -> dict[str, Any]:
         """One position's log probabilities as the Responses API has them: the sampled token, then the likeliest."""
         places = range(log_probs.start_indices[position], log_probs.end_indices[position])
-        found = []
-        for place in places:
-            token = self._decode([log_probs.token_ids[place]])
-            found.append({"token": token, "logprob": log_probs.logprobs[place], "bytes": list(token.encode())})
-        return {**found[0], "top_logprobs": found[1:]}
+        found = [(self._decode([log_probs.token_ids[place]]), log_probs.logprobs[place]) for place in places]
+        return log_prob_entry(*found[0], found[1:])
 
 
 _started: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
@@ -299,16 +321,20 @@ def _shut_down_forgotten() -> None:
 
     Without an event loop or a thread, because the interpreter is ending.
     """
+    for engine in list(_started):
+        _shut_down(engine)
+    gc.collect()
+
+
+def _shut_down(engine: VLLMEngine) -> None:
+    """Stop an engine from outside its event loop."""
     from vllm.utils.async_utils import cancel_task_threadsafe
 
-    for engine in list(_started):
-        llm, engine.llm = engine.llm, None
-        if llm is not None:
-            if llm.output_handler is not None:
-                cancel_task_threadsafe(llm.output_handler)
-            llm.shutdown()
-            del llm
-    gc.collect()
+    llm, engine.llm = engine.llm, None
+    if llm is not None:
+        if llm.output_handler is not None:
+            cancel_task_threadsafe(llm.output_handler)
+        llm.shutdown()
 
 
 def _own(log_probs: Any, sampled: list[int]) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,16 +35,25 @@ def weights_folder(weights: str | os.PathLike[str] | Iterable[tuple[str, torch.T
     from safetensors.torch import save_file
 
     tensors: dict[str, torch.Tensor] = {}
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    # An address says something only as long as what had it lives: another tensor may get it afterwards.
+    given: dict[tuple[int, tuple[int, ...]], weakref.ref[torch.Tensor]] = {}
+    kept: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in weights:
-        identity = (tensor.data_ptr(), tuple(tensor.shape))
-        if identity not in seen:
-            seen.add(identity)
-            tensors[name] = tensor.detach().contiguous().cpu()
+        here = tensor.detach().contiguous().cpu()  # the same memory, if it was there
+        identity, copied = _place(tensor), _place(here)
+        if copied in kept or (identity in given and given[identity]() is not None):
+            continue
+        given[identity] = weakref.ref(tensor)
+        kept.add(copied)
+        tensors[name] = here
     size = sum(tensor.nbytes for tensor in tensors.values())
     with tempfile.TemporaryDirectory(prefix="gym_llm_weights_", dir=_roomy(size)) as name:
         save_file(tensors, str(Path(name) / "model.safetensors"), metadata={"format": "pt"})
         yield name
+
+
+def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
+    return tensor.data_ptr(), tuple(tensor.shape)
 
 
 def _roomy(size: int) -> Path | None:

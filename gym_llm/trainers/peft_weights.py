@@ -19,11 +19,13 @@ def merged_weights(model: Any) -> dict[str, torch.Tensor]:
         model: A `peft.PeftModel`.
 
     Returns:
-        What `model.merge_and_unload().state_dict()` would hold. Tensors that no adapter changes are the model's own.
+        What `model.merge_and_unload().state_dict()` would hold; without adapters that are switched off. Tensors that no
+        adapter changes are the model's own.
 
     Raises:
-        ValueError: If the adapters change no weights (prompt tuning), the weights under them are quantized, or
-            embedding and output layer share their weights in the model without adapters, but not with them.
+        ValueError: If the adapters change no weights (prompt tuning), are merged already or cannot be merged, if the
+            weights under them are quantized, or if embedding and output layer share their weights in the model without
+            adapters, but not with them.
     """
     import torch
 
@@ -76,6 +78,11 @@ def _merged(layer: Any, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
     adapters = [layer]
     while adapters[-1].base_layer is not base:  # one for each parameter of the same layer
         adapters.append(adapters[-1].base_layer)
+    if any(adapter.merged for adapter in adapters):
+        raise ValueError("The model's adapters are merged already: call its unmerge_adapter() before.")
+    if layer.disable_adapters:
+        yield from ((prefix + name, tensor) for name, tensor in own.items())
+        return
     before = {name: tensor.data for name, tensor in own.items()}
     with torch.no_grad():
         try:
@@ -84,10 +91,13 @@ def _merged(layer: Any, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
             for adapter in adapters:
                 adapter.merge()
             after = {name: tensor.data.clone() for name, tensor in own.items()}
+        except RuntimeError as error:
+            raise ValueError(f"The adapters of {prefix.rstrip('.')} cannot be merged: {error}") from error
+        finally:
             with warnings.catch_warnings(action="ignore"):  # some say that this is inexact, but it is not kept
                 for adapter in adapters:
-                    adapter.unmerge()
-        finally:
+                    if adapter.merged:
+                        adapter.unmerge()
             for name, tensor in own.items():
                 tensor.data = before[name]
     yield from ((prefix + name, tensor) for name, tensor in after.items())

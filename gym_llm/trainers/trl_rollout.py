@@ -127,7 +127,7 @@ class RolloutFunc(TrainedEnv):
                 engine = _WithinBudget(engine, trainer.max_completion_length, _tokenizer(trainer))
             records = self._player.play(jobs, engine, seed=seed, sampling=sampling)
         try:
-            self._failures.check([record["error"] for record in records])
+            self._failures.check([_failure(record) for record in records])
         except RuntimeError:
             self._stop_engine()  # it may be to blame: whoever tries again gets another one
             raise
@@ -203,7 +203,7 @@ class RolloutFunc(TrainedEnv):
     def _update_weights(self, engine: Any, model: Any, step: int) -> None:
         # Not by the step alone: a training that begins anew counts from 0 again, and the best checkpoint is loaded
         # without a step. Nor by the tensors alone: some optimizers write to their memory past torch's counter.
-        adapters = getattr(model, "active_adapter", None)
+        adapters = [getattr(model, name, None) for name in ("active_adapter", "_adapters_disabled")]
         weights = (model, step, adapters, [(tensor.data_ptr(), tensor._version) for tensor in model.parameters()])
         if weights == self._weights:
             return
@@ -291,18 +291,26 @@ def _weights(model: Any) -> dict[str, torch.Tensor]:
     return merged_weights(model)
 
 
+def _failure(record: Rollout) -> str | None:
+    """Why nothing can be learned from an episode; None if something can, or if it just sampled nothing."""
+    segments = len(record["trajectory"] or ())
+    if record["error"] is None and segments > 1:
+        return f"It came back in {segments} segments, and TRL trains on one: something changed what was said before."
+    return record["error"]
+
+
 def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
     """One episode as `rollout_func` returns it."""
-    info = record["info"]
+    info, failed = record["info"], _failure(record) is not None
     numbers = {
         "turns": info.get("turn", 0),
         "tool_errors": info.get("tool_errors", 0),
         "truncated": int(record["truncated"]),
-        "failed": int(record["error"] is not None),
+        "failed": int(failed),
         **{f"reward/{name}": value for name, value in info.get("reward_components", {}).items()},
     }
     trajectory = record["trajectory"]
-    if record["error"] is not None or not trajectory:
+    if failed or not trajectory:
         # TRL needs tokens in every row: one that nothing is learned from.
         padding = [_tokenizer(trainer).pad_token_id]
         return {
@@ -313,8 +321,6 @@ def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
             REWARD: None,
             INFO: numbers,
         }
-    if len(trajectory) > 1:
-        raise EngineError(f"An episode came back in {len(trajectory)} segments, and TRL trains on one.")
     ids, mask, log_probs = trajectory[0]["input_ids"], trajectory[0]["loss_mask"], trajectory[0]["logprobs"]
     start = mask.index(1)
     return {

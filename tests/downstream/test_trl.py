@@ -20,6 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from gym_llm import BaseTask, VerifierEnv
 from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
+from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 GROUP, PROMPTS = 4, 3
@@ -364,6 +365,37 @@ def test_one_broken_task_does_not_end_the_training(make_trainer):
     trainer.train()
     assert [log["episodes/failed"] for log in trainer.state.log_history[:4]] == [0, 1, 0, 1]
     failing.close()
+
+
+class OnlyTheLatest(gym.ObservationWrapper):
+    """Shows one task's model nothing but the newest message: a conversation that is not continued."""
+
+    def observation(self, observation):
+        items = observation["input"]
+        return {**observation, "input": items[-1:]} if "30" in items[0]["content"] else observation
+
+
+def test_an_episode_in_several_segments_is_a_row_that_nothing_is_learned_from(make_trainer, caplog):
+    rows = [row("What is 1 + 2?"), row("What is 30 + 2?")]
+    talking = RolloutFunc(
+        "trl_tests/Talking-v0",
+        tasks=rows,
+        env_wrappers=(*DEFAULT_WRAPPERS, OnlyTheLatest),
+        engine_options={"threads": 1},
+    )
+    trainer = make_trainer(
+        talking.dataset(),
+        steps=2,
+        rollout_func=talking,
+        reward_funcs=talking.reward,
+        shuffle_dataset=False,
+        per_device_train_batch_size=GROUP,
+        max_completion_length=400,
+    )
+    trainer.train()
+    assert [log["episodes/failed"] for log in trainer.state.log_history[:2]] == [0, 1]
+    assert "in 3 segments, and TRL trains on one" in caplog.text
+    talking.close()
 
 
 def test_an_engine_that_broke_down_is_replaced_when_somebody_tries_again(make_trainer, monkeypatch):

@@ -293,6 +293,11 @@ def response(rng, turn, number):
     if rng.random() < 0.6:
         tokens = [rng.randint(0, 99) for _ in log_probs]
         items[-1].update(zip(TOKEN_FIELDS, ([number, 2, 3], tokens, log_probs), strict=True))
+        top = [{"token": "y", "logprob": -1.0, "bytes": [121]}]
+        texts = [item for item in items if item["type"] == "message" and "text" in item["content"][0]]
+        for item in texts if log_probs and rng.random() < 0.2 else ():
+            entries = [{"token": "x", "logprob": value, "top_logprobs": top} for value in log_probs]
+            item["content"][0]["logprobs"] = entries
     elif rng.random() < 0.3 and log_probs:
         for item in items:
             if item["type"] == "message" and "text" in item["content"][0]:

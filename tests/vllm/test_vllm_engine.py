@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -144,7 +145,7 @@ def test_tools_are_in_the_prompt_unless_none_may_be_called(vllm, tokenizer):
         ({"seed": 1 << 70}, "a whole number"),
         ({"stop": 5}, "a string or strings"),
         ({"top_k": 1.5}, "a whole number"),
-        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "required", "tools": [{"type": "function", "name": "f", "parameters": {}}]}, "tool_choice"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format"),
         ({"text": {"format": {"type": "json_schema", "schema": {"type": "nonsense"}}}}, "nonsense"),
         ({"allowed_token_ids": [99_999]}, "vocab"),
@@ -217,6 +218,61 @@ def test_a_folder_without_weights_is_refused_and_nothing_changes(vllm, tmp_path)
     with pytest.raises(FileNotFoundError, match="safetensors"):
         vllm.run(vllm.engine.update_weights(tmp_path))
     assert vllm.ask("Hi.", max_output_tokens=1)["output"]
+
+
+def test_a_cancelled_update_is_finished_and_requests_are_answered_afterwards(vllm):
+    async def main():
+        update = asyncio.create_task(vllm.engine.update_weights(POCKET))
+        await asyncio.sleep(0.02)
+        update.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await update
+        return await asyncio.wait_for(vllm.engine.respond({"input": "Hi.", "max_output_tokens": 3}), 60)
+
+    assert len(sampled(vllm.run(main()))) == 3
+
+
+def test_an_update_that_fails_stops_vllm_and_nobody_waits_for_ever(start_vllm):
+    vllm = start_vllm()
+    wrong = {"model.norm.weight": torch.zeros(7)}
+
+    async def main():
+        update = asyncio.create_task(vllm.engine.update_weights(wrong.items()))
+        await asyncio.sleep(0.02)  # vLLM has paused, and this waits
+        waiting = asyncio.create_task(vllm.engine.respond({"input": "Hi."}))
+        answers = await asyncio.wait_for(asyncio.gather(update, waiting, return_exceptions=True), 60)
+        with pytest.raises(EngineError) as later:
+            await vllm.engine.respond({"input": "Hi."})
+        return [*answers, later.value]
+
+    errors = vllm.run(main())
+    assert all(isinstance(error, EngineError) for error in errors)
+    assert all("could not take new weights and has to be started anew" in str(error) for error in errors)
+    assert vllm.engine.llm is None
+
+
+def test_vllm_is_not_left_running_by_a_start_that_was_cancelled():
+    async def main():
+        engine = make_engine("vllm:pocket")
+        before = set(psutil.Process().children(recursive=True))
+        start = asyncio.create_task(engine.start())
+        while not set(psutil.Process().children(recursive=True)) - before:
+            await asyncio.sleep(0.05)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        await engine.aclose()
+        deadline = time.monotonic() + 120
+        while any(child.name().startswith("VLLM") for child in living(before)) and time.monotonic() < deadline:
+            await asyncio.sleep(0.2)
+        assert engine.llm is None
+        return [child.name() for child in living(before)]
+
+    def living(before):
+        children = set(psutil.Process().children(recursive=True)) - before
+        return [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+    assert [name for name in asyncio.run(main()) if name.startswith("VLLM")] == []
 
 
 def test_episodes_are_played_and_have_trajectories(vllm):

@@ -201,6 +201,16 @@ def test_only_the_first_call_is_made_where_calls_are_not_to_be_parallel(parallel
     ]
 
 
+def test_what_looks_like_a_call_is_text_where_no_tool_may_be_called():
+    params = {"input": "Read the counter.", "tool_choice": "none"}
+    row = {"responses_create_params": params, "initial_count": 3, "expected_count": 3}
+    env = ToolCallParser(gym.make("gym_llm/Counter-v0", tasks=[row]))
+    env.reset(seed=0)
+    action = [message(READ, **TOKENS)]
+    assert env.action(action) is action
+    assert env.step(action)[2]  # a message ends the episode
+
+
 def test_the_tools_run(env):
     text = f"{call_text(name='increment_counter', arguments={'count': 9})}\n{READ}"
     observation, _, terminated, _, info = env.step({"output": [message(text)]})

@@ -50,3 +50,22 @@ def test_a_cut_completion_is_incomplete():
 def test_an_answer_without_tokens_fails_the_request(answer):
     with pytest.raises(EngineError):
         completion_to_response(answer, model="m", prompt=[5])
+
+
+def test_a_limit_is_cut_to_what_is_left_of_the_context():
+    assert completion_body({"input": "Hi", "max_output_tokens": 1000}, [5] * 10, context=100)["max_tokens"] == 90
+    assert completion_body({"input": "Hi", "max_output_tokens": 1000}, [5] * 10)["max_tokens"] == 1000
+    assert "max_tokens" not in completion_body({"input": "Hi"}, [5])
+
+
+def test_log_probabilities_of_the_likeliest_tokens_are_asked_for_and_come_back_on_the_text():
+    assert completion_body({"input": "Hi", "top_logprobs": 2}, [5])["logprobs"] == 2
+    log_probs = {"tokens": ["a", "b"], "token_logprobs": [-1.0, -2.0], "top_logprobs": [{"a": -1.0, "c": -1.5}, None]}
+    answer = {"choices": [{**CHOICE, "token_ids": [7, 8], "logprobs": log_probs}]}
+    plain = completion_to_response(answer, model="m", prompt=[5])["output"][0]
+    assert "logprobs" not in plain["content"][0]
+    asked = completion_to_response(answer, model="m", prompt=[5], text_log_probs=True)["output"][0]
+    first, second = asked["content"][0]["logprobs"]
+    assert (first["token"], first["logprob"], first["bytes"]) == ("a", -1.0, [97])
+    assert [(one["token"], one["logprob"]) for one in first["top_logprobs"]] == [("a", -1.0), ("c", -1.5)]
+    assert second["top_logprobs"] == [] and asked["generation_log_probs"] == [-1.0, -2.0]

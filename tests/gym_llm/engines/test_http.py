@@ -437,6 +437,134 @@ def test_a_server_that_lets_a_deadline_pass_is_left_to_rest() -> None:
     asyncio.run(run())
 
 
+def test_a_server_that_hung_and_lists_its_models_gets_one_episode_at_a_time_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
+
+    async def run() -> None:
+        stuck = True
+
+        async def maybe(request: web.Request) -> web.Response:
+            while stuck:
+                await asyncio.sleep(0.01)
+            return completion()
+
+        async def slow(request: web.Request) -> web.Response:
+            await asyncio.sleep(0.02)
+            return completion()
+
+        first, second = Server(maybe), Server(slow)
+        async with first.run() as a, second.run() as b, HTTPEngine([a, b], timeout=1.0) as engine:
+            hung = engine.router.servers[0]
+            with pytest.raises(EngineError):
+                await engine.respond(REQUEST, episode_id="first")
+            await until(lambda: not hung.resting)
+            asks = [engine.respond(REQUEST, episode_id=str(number)) for number in range(100)]
+            answers = await asyncio.gather(*asks, return_exceptions=True)
+            lost = sum(isinstance(answer, EngineError) for answer in answers)
+            assert lost == 1 and len(first.bodies) == 2  # the one on trial
+            await until(lambda: not hung.resting)
+            stuck = False
+            await engine.respond(REQUEST, episode_id="trial")
+            assert not hung.on_trial and len(first.bodies) == 3
+            await asyncio.gather(*(engine.respond(REQUEST, episode_id=f"after {number}") for number in range(20)))
+            assert len(first.bodies) == 13
+
+    asyncio.run(run())
+
+
+def test_an_episode_leaves_its_server_while_that_rests_and_stays_where_all_rest() -> None:
+    async def run() -> None:
+        first, second = Server(good), Server(good)
+        async with first.run() as a, second.run() as b, HTTPEngine([a, b]) as engine:
+            await engine.respond(REQUEST, episode_id="e")
+            engine.router.servers[0].resting = True
+            await engine.respond(REQUEST, episode_id="e")
+            engine.router.servers[1].resting = True
+            for _ in range(3):
+                await engine.respond(REQUEST, episode_id="e")
+            assert (len(first.bodies), len(second.bodies)) == (1, 4)
+
+    asyncio.run(run())
+
+
+def test_a_server_that_had_little_of_the_time_is_not_blamed_for_the_deadline() -> None:
+    async def run() -> None:
+        async def late(request: web.Request) -> web.Response:
+            await asyncio.sleep(0.8)
+            return failing(500)
+
+        async def slow(request: web.Request) -> web.Response:
+            await asyncio.sleep(0.9)
+            return completion()
+
+        first, second = Server(late), Server(slow)
+        async with first.run() as a, second.run() as b, HTTPEngine([a, b], timeout=1.0) as engine:
+            with pytest.raises(EngineError, match="No answer within 1 s"):
+                await engine.respond(REQUEST, episode_id="e")
+            assert len(second.bodies) == 1
+            assert [server.resting for server in engine.router.servers] == [True, False]
+
+    asyncio.run(run())
+
+
+def test_closing_with_requests_under_way_blames_no_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async def silent(request: web.Request) -> web.Response:
+            await asyncio.sleep(60)
+            return completion()
+
+        server = Server(silent)
+        async with server.run() as url:
+            engine = HTTPEngine(url)
+            await engine.start()
+            asks = [asyncio.create_task(engine.respond(REQUEST)) for _ in range(20)]
+            await until(lambda: len(server.bodies) == 20)
+            await engine.aclose()
+            answers = await asyncio.gather(*asks, return_exceptions=True)
+            assert all(isinstance(answer, EngineError) for answer in answers)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert not caplog.records
+
+
+def test_a_cancelled_close_stays_cancelled() -> None:
+    async def run() -> None:
+        checks = health.HealthChecks(lambda server: asyncio.sleep(60, True))
+        url = http.URL("http://h/v1")
+        checks.failed(http.Server(url, url))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(checks.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("payload", ["[" * 100_000, '{"choices": [{"message": {}}], "created": 1' + "0" * 400 + "}"])
+def test_what_no_answer_can_be_read_from_is_an_error_of_ours(payload: str) -> None:
+    response = ask(Server(answering(lambda: web.Response(text=payload, content_type="application/json"))))
+    assert isinstance(response, EngineError)
+
+
+def test_an_error_whose_body_is_nested_deeply_is_retried() -> None:
+    server = Server([answering(lambda: web.Response(text="[" * 100_000, status=500)), good])
+    assert message_text(ask(server)["output"]) == "4"
+
+
+@pytest.mark.parametrize("cut", range(150, 260, 5))
+def test_the_key_is_in_no_error_wherever_that_is_cut(cut: int) -> None:
+    key = "sk-verysecret-0123456789"
+    for body in ({"error": "x" * cut + key}, "y" * cut + key):
+        answer = web.json_response(body) if isinstance(body, dict) else web.Response(text=body)
+        said = str(ask(Server(answering(lambda answer=answer: answer)), api_key=key))
+        assert key[:6] not in said and ("xxx" in said or "yyy" in said)
+
+
 def test_closing_the_engine_ends_the_checks_and_starting_it_forgets_them() -> None:
     async def run() -> None:
         async def silent(request: web.Request) -> web.Response:
@@ -604,6 +732,7 @@ def test_an_engine_that_was_not_started_says_so() -> None:
         ("http://h/v1", {"max_retries": -1}, "max_retries >= 0"),
         ("http://h/v1", {"timeout": "long"}, "got 'long' and 10"),
         ("http://h/v1", {"api_key": 12345678}, "api_key is a text, got int.$"),
+        ("http://h/v1", {"api_key": "a\nb"}, "api_key .* control character"),
         ("http://h/v1", {"token_ids": "no"}, "token_ids is true or false"),
         ("http://h/v1", {"extra_body": [1]}, "extra_body a mapping"),
     ],

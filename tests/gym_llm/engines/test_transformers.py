@@ -304,6 +304,45 @@ def test_a_format_that_cannot_be_kept_to_is_an_error(kind):
     )
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"temperature": value} for value in ("1", -1, 10**400, float("nan"), True)),
+        *({"top_p": value} for value in ("x", [1], 0, 1.5)),
+        *({"max_output_tokens": value} for value in ("9", 2.5, 0)),
+        *({"text": value} for value in ("x", {"format": "json"})),
+        {"top_logprobs": 3},
+        {"input": [{"role": "assistant", "content": "4", "prompt_token_ids": [99_999], "generation_token_ids": [1]}]},
+        {"input": [{"role": "assistant", "content": "4", "prompt_token_ids": [-5], "generation_token_ids": [1]}]},
+    ],
+)
+def test_a_request_that_cannot_be_answered_fails_alone(fields):
+    answers = run([request("2?"), {**request("2?"), **fields}, request("3?")], history="append")
+    assert [isinstance(answer, EngineError) for answer in answers] == [False, True, False]
+    assert "stopped" not in str(answers[1])
+
+
+def test_log_probabilities_of_the_text_are_those_of_the_tokens():
+    (response,) = run([request("2?", include=["message.output_text.logprobs"])])
+    turn = last(response)
+    entries = turn["content"][0]["logprobs"]
+    assert [entry["logprob"] for entry in entries] == turn["generation_log_probs"]
+    assert "".join(entry["token"] for entry in entries).startswith(turn["content"][0]["text"])
+
+
+def test_an_engine_that_was_closed_can_be_started_again():
+    async def main():
+        engine = TransformersEngine(POCKET)
+        texts = []
+        for _ in range(2):
+            async with engine:
+                texts.append((await engine.respond(request("2?", temperature=0)))["output"][0]["content"][0]["text"])
+        return texts
+
+    first, second = asyncio.run(main())
+    assert first == second
+
+
 def test_calls_cannot_be_forced_and_the_other_requests_go_on():
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
     free, forced = run([request("2?", tools=[tool], tool_choice=choice) for choice in ("none", "required")])

@@ -9,7 +9,7 @@ def test_nulls_and_fields_that_are_not_about_sampling_are_left_out():
     assert sampling_arguments(request) == {"max_tokens": None, "logprobs": 0}
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(None, 7), (3, 3), (0, 1)])
+@pytest.mark.parametrize(("limit", "expected"), [(None, 7), (3, 3), (1, 1)])
 def test_the_requests_limit_wins(limit, expected):
     assert sampling_arguments({"max_output_tokens": limit}, max_new_tokens=7)["max_tokens"] == expected
 

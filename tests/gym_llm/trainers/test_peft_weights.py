@@ -24,6 +24,7 @@ from gym_llm.trainers.peft_weights import merged_weights
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 IDS = torch.arange(40, 80)[None]
 ALL = {"target_modules": "all-linear"}
+NAME = "model.layers.0.self_attn.q_proj.weight"
 Q = {"target_modules": ["q_proj"]}
 
 
@@ -90,6 +91,37 @@ def test_adapters_that_are_switched_off_or_not_in_use_do_not_count():
     assert all(torch.equal(tensor, weights[name]) for name, tensor in base().state_dict().items())
     model.set_adapter("default")
     assert not torch.equal(merged_weights(model)["model.norm.weight"], weights["model.norm.weight"])
+
+
+def test_adapters_that_are_switched_off_add_nothing():
+    model = adapted(LoraConfig(**Q, modules_to_save=["norm"]))
+    plain = base().state_dict()
+    with model.disable_adapter():
+        weights = merged_weights(model)
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in plain.items())
+    assert not torch.equal(merged_weights(model)[NAME], plain[NAME])
+
+
+def test_adapters_that_are_merged_already_are_refused_and_stay_as_they_are():
+    model = adapted(LoraConfig(**Q))
+    own = logits(model)
+    model.merge_adapter()
+    with pytest.raises(ValueError, match="merged already"):
+        merged_weights(model)
+    model.unmerge_adapter()
+    torch.testing.assert_close(logits(model), own, atol=1e-4, rtol=0)
+
+
+def test_adapters_that_cannot_be_merged_leave_the_model_as_it_was():
+    model = adapted(LoraConfig(**Q))
+    model.add_adapter("other", LoraConfig(**Q))
+    model.base_model.set_adapter(["default", "other"])
+    layer = model.get_base_model().model.layers[0].self_attn.q_proj
+    layer.lora_bias["other"] = True  # for a layer that has no bias
+    own = logits(model)
+    with pytest.raises(ValueError, match=r"model\.layers\.0\.self_attn\.q_proj cannot be merged: .*no bias"):
+        merged_weights(model)
+    assert not layer.merged and torch.equal(logits(model), own)
 
 
 @pytest.mark.parametrize(

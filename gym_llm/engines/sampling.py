@@ -1,0 +1,101 @@
+"""What a Responses request may say about sampling: the fields, and what is wrong with their values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gym_llm.engines.base import EngineError
+from gym_llm.types import Request
+
+PASSED_ON: dict[str, str] = {
+    "allowed_token_ids": "whole numbers",
+    "bad_words": "strings",
+    "frequency_penalty": "a number",
+    "ignore_eos": "true or false",
+    "include_stop_str_in_output": "true or false",
+    "min_p": "a number",
+    "min_tokens": "a whole number",
+    "presence_penalty": "a number",
+    "repetition_penalty": "a number",
+    "seed": "a whole number",
+    "stop": "a string or strings",
+    "stop_token_ids": "whole numbers",
+    "thinking_token_budget": "a whole number",
+    "top_k": "a whole number",
+}
+"""Request fields beyond the Responses API that mean the same to `vllm serve`, by these names, and what they are."""
+
+_KINDS = {
+    **PASSED_ON,
+    "max_output_tokens": "a whole number, 1 or more",
+    "temperature": "a number, 0 or more",
+    "top_logprobs": "a whole number",
+    "top_p": "a number above 0, at most 1",
+}
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "a number": lambda value: _number(value, -sys.float_info.max),
+    "a number, 0 or more": lambda value: _number(value, 0),
+    "a number above 0, at most 1": lambda value: _number(value, sys.float_info.min, 1),
+    "a whole number": lambda value: _whole(value, -INT64),
+    "a whole number, 1 or more": lambda value: _whole(value, 1),
+    "true or false": lambda value: isinstance(value, bool),
+    "a string or strings": lambda value: isinstance(value, str) or _all(value, str),
+    "strings": lambda value: _all(value, str),
+    "whole numbers": lambda value: _all(value, int),
+}
+INT64 = 1 << 63
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def check_sampling(request: Request) -> dict[str, Any]:
+    """Refuse values that nothing can be sampled with, whichever engine samples.
+
+    Args:
+        request: The request. Not changed.
+
+    Returns:
+        The request's fields that are not None.
+
+    Raises:
+        EngineError: If a value is of the wrong kind; engines' processes and threads do not survive some of these.
+
+    >>> check_sampling({"input": [], "temperature": 0.5, "top_p": None})
+    {'input': [], 'temperature': 0.5}
+    """
+    said: dict[str, Any] = {name: value for name, value in request.items() if value is not None}
+    for name, kind in _KINDS.items():
+        if name in said and not _CHECKS[kind](said[name]):
+            raise EngineError(f"{name} is {kind}, got {said[name]!r:.80}.")
+    return said
+
+
+def text_format(request: Request) -> dict[str, Any] | None:
+    """The request's `text.format`; None if any text will do.
+
+    Raises:
+        EngineError: If it is no object.
+    """
+    text = request.get("text") or {}
+    wanted = text.get("format") if isinstance(text, dict) else text
+    if wanted is not None and not isinstance(wanted, dict):
+        raise EngineError(f'text is an object such as {{"format": {{"type": "text"}}}}, got {text!r:.80}.')
+    return None if wanted is None or wanted.get("type") == "text" else wanted
+
+
+def wants_log_probs(request: Request) -> bool:
+    """Whether the request asks for log probabilities in the output text, as the Responses API has them."""
+    return bool(request.get("top_logprobs")) or _LOGPROBS in (request.get("include") or ())  # type: ignore[operator]
+
+
+def _number(value: Any, low: float, high: float = sys.float_info.max) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high
+
+
+def _whole(value: Any, low: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value < INT64  # else it cannot be sent
+
+
+def _all(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(one, kind) and not isinstance(one, bool) for one in value)
