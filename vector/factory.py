@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -9,6 +10,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from gym_llm.env import VerifierEnv
+from gym_llm.nearest import nearest
 from gym_llm.types import Row
 
 Wrap: TypeAlias = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
@@ -39,7 +41,11 @@ class EnvFactory:
         self._spec = env_id
         self._kwargs = dict(env_kwargs or {})
         given: dict[str, Any] = {"tasks": tasks} if tasks is not None else {}
-        first = gym.make(env_id, **self._kwargs, **given)
+        try:
+            first = gym.make(env_id, **self._kwargs, **given)
+        except TypeError:
+            _check_arguments(env_id, self._kwargs)
+            raise
         verifier = first.unwrapped
         if not isinstance(verifier, VerifierEnv):
             raise TypeError(f"{env_id} is a {type(verifier).__name__}, not a gym_llm.VerifierEnv.")
@@ -70,6 +76,26 @@ class EnvFactory:
         for wrap in wrappers:
             env = wrap(env)
         return env
+
+
+def _check_arguments(env_id: str | EnvSpec, kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that the environment's classes do not have, by name; if it can be told."""
+    spec = env_id if isinstance(env_id, EnvSpec) else gym.spec(env_id)
+    entry = spec.entry_point
+    made = load_env_creator(entry) if isinstance(entry, str) else entry
+    if not isinstance(made, type):
+        return
+    known = {
+        name
+        for kind in made.__mro__
+        if "__init__" in vars(kind)
+        for name, parameter in inspect.signature(kind.__init__).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    } - {"self"}
+    for name in kwargs:
+        if name not in known:
+            hint = nearest(name, known)
+            raise TypeError(f"{spec.id} has no argument {name!r}.{hint} It has {', '.join(sorted(known))}.")
 
 
 def _plain_creator(spec: EnvSpec | None) -> Callable[..., gym.Env[Any, Any]] | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from gym_llm.concurrency import wait
 from gym_llm.engines import make_engine
-from gym_llm.engines.base import Engine
-from gym_llm.types import Rollout, Row
+from gym_llm.engines.base import Engine, EngineError
+from gym_llm.engines.sampling import PASSED_ON, check_sampling
+from gym_llm.nearest import nearest
+from gym_llm.types import Request, Rollout, Row
 from gym_llm.vector.factory import Wrap
 from gym_llm.vector.local import LocalVectorEnv
 from gym_llm.vector.plan import Plan, open_plan
@@ -127,6 +129,8 @@ async def play_plan(
     """
     if concurrency < 1:
         raise ValueError(f"concurrency is 1 or more, got {concurrency}.")
+    if sampling:
+        _check_sampling(sampling)
     num_envs = min(concurrency, len(plan))
     env_wrappers = DEFAULT_WRAPPERS if wrappers is None else wrappers
     jobs = (job for job in plan.jobs() if job not in skip)
@@ -153,6 +157,24 @@ async def play_plan(
         ):
             async for record in records:
                 yield record
+
+
+def _check_sampling(sampling: dict[str, Any]) -> None:
+    """Refuse what no engine takes, and names that are nearly right; others are for a server to know.
+
+    Raises:
+        ValueError: If a name is misspelt or a value of the wrong kind.
+    """
+    from gym_llm.responses import ResponseCreateParams
+
+    known = {*ResponseCreateParams.model_fields, *PASSED_ON}
+    for name in sampling:
+        if name not in known and (hint := nearest(name, known, cutoff=0.8)):
+            raise ValueError(f"A request has no field {name!r}.{hint}")
+    try:
+        check_sampling(cast(Request, sampling))
+    except EngineError as error:
+        raise ValueError(f"sampling: {error}") from None
 
 
 @asynccontextmanager

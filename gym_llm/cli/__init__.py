@@ -16,6 +16,7 @@ from gym_llm.cli.rollout import add_rollout_command
 from gym_llm.cli.usage import UsageError
 from gym_llm.data.jsonl import DataError
 from gym_llm.engines.base import EngineUnavailable
+from gym_llm.nearest import nearest
 
 _EXAMPLES = """\
 examples:
@@ -75,7 +76,10 @@ def _parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Nam
     args, rest = parser.parse_known_args(argv, argparse.Namespace(argv=argv))
     settings = [argument for argument in rest if "=" in argument and not argument.startswith("-")]
     if rest and not (len(settings) == len(rest) and "settings" in args):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        command = getattr(args, "command_parser", parser)
+        wrong = next((argument.partition("=")[0] for argument in rest if argument.startswith("--")), "")
+        hint = nearest(wrong, command._option_string_actions) if wrong else ""
+        command.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
     if settings:
         args.settings = [*args.settings, *settings]
     return args

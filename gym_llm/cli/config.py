@@ -32,7 +32,7 @@ def add_config_command(commands: Any) -> None:
         allow_abbrev=False,
     )
     add_config_arguments(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command_parser=parser)
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:

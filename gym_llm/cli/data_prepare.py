@@ -71,7 +71,7 @@ def add_prepare_command(commands: Any) -> None:
     )
     parser.add_argument("--overwrite-metrics", action="store_true", help="replace statistics that disagree")
     parser.add_argument("--tokenizer", metavar="NAME", default="o200k_base", help="counts tokens (default: o200k_base)")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command_parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -131,7 +131,7 @@ def _add(commands: Any, name: str, summary: str, examples: str, run: Any) -> arg
         allow_abbrev=False,
     )
     add_config_arguments(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command_parser=parser)
     return parser
 
 

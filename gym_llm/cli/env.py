@@ -58,7 +58,7 @@ def add_env_command(commands: Any) -> None:
     )
     init.add_argument("name", metavar="NAME", help="such as CapitalCities")
     init.add_argument("--dir", metavar="DIR", default=".", help="where its folder goes (default: here)")
-    init.set_defaults(run=run_init)
+    init.set_defaults(run=run_init, command_parser=init)
     test = env_commands.add_parser(
         "test",
         help="run a verifier's tests and check its artefacts",
@@ -68,7 +68,7 @@ def add_env_command(commands: Any) -> None:
     )
     test.add_argument("names", metavar="NAME", nargs="*", help="folders, ids, or names of folders")
     test.add_argument("--all", action="store_true", help="every registered verifier")
-    test.set_defaults(run=run_test)
+    test.set_defaults(run=run_test, command_parser=test)
 
 
 def run_init(args: argparse.Namespace) -> int:

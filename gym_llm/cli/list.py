@@ -26,7 +26,7 @@ def add_list_command(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command_parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

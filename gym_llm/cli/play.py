@@ -236,7 +236,7 @@ def _open_plan(args: argparse.Namespace, part: Part) -> Plan:
             episodes=args.episodes,
             limit=args.limit,
             repeats=part.repeats,
-            seed=args.seed,
+            seed=args.seed or 0,
         )
     except gym.error.UnregisteredEnv:
         raise unknown_env(part.env_id) from None
@@ -268,8 +268,8 @@ def _make_engine(args: argparse.Namespace, part: Part) -> Engine:
 
 
 def _engine_options(args: argparse.Namespace, part: Part) -> dict[str, Any]:
-    seeded = _kind(part.engine) in _SEEDED_ENGINES
-    return {"seed": args.seed, **part.engine_options} if seeded else part.engine_options
+    seeded = _SEEDED_ENGINES if args.seed is None else _LOADED_ENGINES
+    return {"seed": args.seed or 0, **part.engine_options} if _kind(part.engine) in seeded else part.engine_options
 
 
 def _kind(engine: str) -> str:
@@ -298,7 +298,7 @@ def _settings(args: argparse.Namespace, parts: list[Part], env_ids: list[str]) -
         "repeats": args.repeats,
         "concurrency": args.concurrency,
         "workers": args.workers,
-        "seed": args.seed,
+        "seed": args.seed or 0,
         "gym_llm": __version__,
     }
 

@@ -87,7 +87,13 @@ def add_rollout_command(commands: Any) -> None:
     size.add_argument("--limit", metavar="N", type=_positive, help="play only the first N tasks")
     size.add_argument("--repeats", metavar="K", type=_positive, help="play each task K times (pass@1 ... pass@K)")
     size.add_argument("--concurrency", metavar="C", type=_positive, default=64, help="episodes at once (default: 64)")
-    size.add_argument("--seed", metavar="S", type=_natural, default=0, help="of generated tasks and of sampling")
+    size.add_argument(
+        "--seed",
+        metavar="S",
+        type=_natural,
+        help="of generated tasks, and of sampling where that is done here (default: 0; vllm:MODEL samples without one, "
+        "which is faster, unless it is given)",
+    )
 
     spread = parser.add_argument_group("processes")
     spread.add_argument(
@@ -101,7 +107,7 @@ def add_rollout_command(commands: Any) -> None:
     output.add_argument("--retry-failed", action="store_true", help="with --resume: play failed episodes again")
     output.add_argument("--show", metavar="N", type=_natural, default=0, help="print the first N conversations")
     output.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command_parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from gym_llm.config.secrets import is_secret_key, secret_values
+from gym_llm.nearest import nearest
 
 ENV_FILE = "env.yaml"
 COMMAND_LINE = "the command line"
@@ -103,12 +103,6 @@ def compose(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder
 def names_files(setting: str) -> bool:
     """Whether a setting is NeMo Gym's `config_paths=[…]`."""
     return setting.lstrip("+").startswith("config_paths=")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """` Did you mean …?`, or nothing where nothing is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _read(path: str | Path) -> DictConfig:

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gym_llm.config.compose import Composed, ConfigError, compose, nearest
+from gym_llm.config.compose import Composed, ConfigError, compose
 from gym_llm.config.nemo_gym import SERVER_TYPES, Mapping, map_nemo_gym
 from gym_llm.config.secrets import mask
 from gym_llm.config.sections import EngineSection, EnvironmentSection
+from gym_llm.nearest import nearest
 
 POLICY = "policy"
 """The engine made of `policy_base_url`, `policy_model_name` and `policy_api_key`."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gym_llm.config.compose import Composed, nearest
+from gym_llm.config.compose import Composed
 from gym_llm.data.datasets import DatasetConfig
+from gym_llm.nearest import nearest
 from gym_llm.registration import env_ids
 
 MODELS, RESOURCES, AGENTS = "responses_api_models", "resources_servers", "responses_api_agents"

@@ -366,7 +366,8 @@ class HTTPEngine(Engine):
         try:
             return str(listed[0]["id"])
         except (ValueError, LookupError, TypeError):
-            raise EngineUnavailable(f"{url} lists no models ({reply.status}): give model=.") from None
+            hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
+            raise EngineUnavailable(f"{url} lists no models ({reply.status}): {hint}.") from None
 
     def _censored(self, text: str) -> str:
         """The text without our key, which some servers and proxies repeat in their errors."""

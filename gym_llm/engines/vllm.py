@@ -62,6 +62,8 @@ class VLLMEngine(Engine):
     engine does so under `if __name__ == "__main__":`. Its log is silent but for errors, unless VLLM_LOGGING_LEVEL is
     set.
 
+    On a CPU `gpu_memory_utilization` is half of the memory that is free, unless it is given.
+
     Args:
         model: A Hugging Face model name or a folder, with a chat template; `"pocket"` for the packaged one.
         history: See `PromptTokens`.
@@ -223,8 +225,10 @@ class VLLMEngine(Engine):
                 except asyncio.CancelledError as error:
                     cancelled = error
             failure = update.exception()
-            if cancelled or failure:
-                raise cancelled or failure  # type: ignore[misc] - one of them is there
+            if cancelled is not None:
+                raise cancelled
+            if failure is not None:
+                raise failure
 
     async def _update_weights(self, llm: AsyncLLM, folder: str) -> None:
         await llm.pause_generation(mode="wait", clear_cache=True)
@@ -283,6 +287,7 @@ class VLLMEngine(Engine):
             if current_platform.is_cpu():
                 # A prompt read in pieces, by a request with a seed, ends vLLM on a CPU (seen in 0.32).
                 defaults["enable_chunked_prefill"] = False
+                defaults["gpu_memory_utilization"] = _free_memory()
                 if "worker_extension_cls" not in self._engine_args:
                     defaults["worker_extension_cls"] = "gym_llm.engines.vllm_worker.CPUReload"
                     self._reload = "reload_weights_and_head"
@@ -335,6 +340,14 @@ def _shut_down(engine: VLLMEngine) -> None:
         if llm.output_handler is not None:
             cancel_task_threadsafe(llm.output_handler)
         llm.shutdown()
+
+
+def _free_memory() -> float:
+    """Half of the free memory, as a part of all: with vLLM's own default, nearly all, it starts on few CPU machines."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return max(0.01, round(0.5 * memory.available / memory.total, 2))
 
 
 def _own(log_probs: Any, sampled: list[int]) -> list[float]:

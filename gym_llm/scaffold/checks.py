@@ -147,7 +147,7 @@ def _metrics(verifier: Verifier, config: Config) -> Check:
         try:
             with contextlib.chdir(copy):
                 prepare_data(datasets, "prepared", mode="example_validation", tokenizer="none", workers=0)
-        except DataError as error:
+        except (DataError, gym.error.Error, ImportError, TypeError) as error:
             return Check("metrics", "failed", str(error))
     return Check("metrics", "ok", f"{metrics.name} agrees with the rows")
 
@@ -184,7 +184,7 @@ def _tests(verifier: Verifier) -> Check:
     if not verifier.tests:
         return Check("tests", "failed", f"there are none; write {verifier.folder.name}/test_env.py.")
     if importlib.util.find_spec("pytest") is None:
-        return Check("tests", "failed", "they need pytest: pip install pytest.")
+        return Check("tests", "missing", "not run; they need pytest: pip install pytest")
     path = os.pathsep.join([str(verifier.root), *filter(None, [os.environ.get("PYTHONPATH")])])
     is_ours = verifier.root != verifier.folder.parent
     ran = subprocess.run(

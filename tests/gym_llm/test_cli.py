@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -26,7 +27,8 @@ import pytest
 from aiohttp import web
 from testing import row
 
-from gym_llm.cli import main
+from gym_llm.cli import main, make_parser
+from gym_llm.cli.play import _engine_options
 
 COMMAND = [sys.executable, "-m", "gym_llm.cli"]
 ENV = "gym_llm/FollowUp-v0"
@@ -464,7 +466,11 @@ NOWHERE = "http://127.0.0.1:9/v1"
         ([ENV, "--env-kwargs", "{"], "--env-kwargs is not JSON"),
         ([ENV, "--env-kwargs", "[]"], "--env-kwargs is a JSON object"),
         ([ENV, "--env-kwargs", '{"max_turns": 0}'], "max_turns is the number of model turns"),
-        ([ENV, "--env-kwargs", '{"colour": 1}'], "unexpected keyword argument 'colour'$"),
+        (
+            [ENV, "--env-kwargs", '{"colour": 1}'],
+            r"no argument 'colour'\. It has max_turns, render_mode",
+        ),
+        ([ENV, "--env-kwargs", '{"max_turn": 1}'], r"no argument 'max_turn'\. Did you mean max_turns\?"),
         ([ENV, "--tasks", "missing.jsonl"], r"Cannot read the task file missing\.jsonl"),
         ([ENV, "--tasks", "bad.jsonl"], r"bad\.jsonl, line 2: expected_answer: Field required"),
         ([ENV, "--tasks", "torn.jsonl"], r"torn\.jsonl, line 2: not JSON"),
@@ -491,6 +497,32 @@ def test_a_mistake_is_one_sentence(argv, sentence, capsys):
     assert output.err.count("\n") == 1
     after = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     assert after == before
+
+
+@pytest.mark.parametrize("option", ["--episode 3", "--epsodes=3"])
+def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(option, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["rollout", ENV, *option.split()])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: gym-llm rollout") and said.endswith(f"{option}. Did you mean --episodes?\n")
+
+
+@pytest.mark.parametrize(
+    ("engine", "argv", "seed"),
+    [
+        ("pocket", [], 0),
+        ("pocket", ["--seed", "5"], 5),
+        ("vllm:m", [], None),
+        ("vllm:m", ["--seed", "5"], 5),
+        ("vllm:m", ["--seed", "0"], 0),
+        ("http://h/v1", ["--seed", "5"], None),
+    ],
+)
+def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed):
+    args = make_parser().parse_args(["rollout", ENV, "--engine", engine, *argv])
+    part = SimpleNamespace(engine=engine, engine_options={})
+    assert _engine_options(args, part).get("seed") == seed
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from testing import ROOT
 
 from gym_llm.cli import main
 from gym_llm.data.jsonl import DataError
-from gym_llm.scaffold import Check, check_verifier, find_verifier, write_verifier
+from gym_llm.scaffold import Check, check_verifier, checks, find_verifier, write_verifier
 
 
 def results(folder: Path) -> dict[str, Check]:
@@ -106,6 +106,18 @@ def test_a_row_that_the_verifier_refuses_is_named(tmp_path):
     rows[2] = rows[2].replace("expected_answer", "answer")
     (folder / "data/example.jsonl").write_text("\n".join(rows) + "\n")
     assert "line 3" in failing(folder)["example rows"]
+
+
+def test_a_verifier_that_cannot_be_made_fails_its_checks_and_ends_nothing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    found = failing("gym_llm/MathVerify-v0")
+    assert "math-verify" in found["example rows"] and "math-verify" in found["metrics"]
+
+
+def test_without_pytest_the_tests_are_only_missing(tmp_path, monkeypatch):
+    folder = write_verifier("untested", tmp_path)
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None)
+    assert results(folder)["tests"] == Check("tests", "missing", "not run; they need pytest: pip install pytest")
 
 
 def test_training_data_without_a_licence_fails(tmp_path):

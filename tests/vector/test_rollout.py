@@ -308,3 +308,22 @@ def test_what_is_wrong_with_the_arguments_is_said_before_anything_is_played() ->
     with pytest.raises(ValueError, match="Unknown engine"):
         gym_llm.collect(ID, "pockt", tasks=rows(1))
     assert not engine.asked
+
+
+@pytest.mark.parametrize(
+    ("sampling", "said"),
+    [
+        ({"temprature": 0.5}, r"no field 'temprature'\. Did you mean temperature\?"),
+        ({"max_output_token": 5}, r"Did you mean max_output_tokens\?"),
+        ({"temperature": "0.5"}, "sampling: temperature is a number"),
+    ],
+)
+def test_sampling_that_is_misspelt_or_of_the_wrong_kind_is_refused_at_once(sampling, said) -> None:
+    with pytest.raises(ValueError, match=said):
+        gym_llm.collect(ID, FakeEngine(lambda episode, request: None), tasks=rows(1), sampling=sampling)
+
+
+def test_sampling_may_have_what_only_a_server_knows() -> None:
+    engine = FakeEngine(lambda episode, request: response(message_item(str(request["dry_multiplier"]))))
+    (record,) = gym_llm.collect(ID, engine, tasks=rows(1), sampling={"dry_multiplier": 0.5})
+    assert record["responses_create_params"]["dry_multiplier"] == 0.5

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -507,6 +508,21 @@ def test_a_server_that_had_little_of_the_time_is_not_blamed_for_the_deadline() -
             assert [server.resting for server in engine.router.servers] == [True, False]
 
     asyncio.run(run())
+
+
+def test_a_url_without_its_version_is_answered_with_one_that_has_it() -> None:
+    async def run() -> str:
+        async def missing(request: web.Request) -> web.Response:
+            return failing(404)
+
+        server = Server(missing)
+        server.models = ()
+        async with server.run() as url:
+            with pytest.raises(EngineUnavailable) as caught:
+                await HTTPEngine(url.removesuffix("/v1")).start()
+        return str(caught.value)
+
+    assert re.search(r"lists no models \(200\): did you mean http://127\.0\.0\.1:\d+/v1\?", asyncio.run(run()))
 
 
 def test_closing_with_requests_under_way_blames_no_server(caplog: pytest.LogCaptureFixture) -> None:
