@@ -56,7 +56,7 @@ def connect(address: str | None = None) -> Any:
             "without it use LocalVectorEnv, or --workers 0 on the command line."
         ) from error
     if not address:
-        atexit.register(_end, ray, Path(context.address_info["session_dir"]))
+        atexit.register(_end, ray, Path(context.address_info["session_dir"]), os.getpid())
     return ray
 
 
@@ -79,10 +79,11 @@ def nodes(ray: Any) -> list[Any]:
     return [NodeAffinitySchedulingStrategy(name, soft=True) for name in turns]
 
 
-def _end(ray: Any, session: Path) -> None:
+def _end(ray: Any, session: Path, process: int) -> None:
     """End a Ray that was started here. Ray keeps its logs, and would keep gigabytes of installed packages with them."""
-    ray.shutdown()
-    shutil.rmtree(session / "runtime_resources", ignore_errors=True)
+    if os.getpid() == process:  # not in a process that was forked from this one
+        ray.shutdown()
+        shutil.rmtree(session / "runtime_resources", ignore_errors=True)
 
 
 def _knock(address: str) -> None:

@@ -231,8 +231,8 @@ class VLLMEngine(Engine):
                 raise failure
 
     async def _update_weights(self, llm: AsyncLLM, folder: str) -> None:
-        await llm.pause_generation(mode="wait", clear_cache=True)
         try:
+            await llm.pause_generation(mode="wait", clear_cache=True)
             await llm.collective_rpc(self._reload, kwargs={"weights_path": folder})
         except Exception as error:  # what a worker raised; it cannot compute with half of the weights
             self._failure = f"vLLM could not take new weights and has to be started anew: {_first_line(error)}"

@@ -279,7 +279,7 @@ def test_ray_address_in_the_environment_is_not_looked_at_and_a_cluster_that_was_
     monkeypatch.setenv("RAY_ADDRESS", "nobody.invalid:6379")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray_session.atexit, "register", lambda _, ray, session: ended.append(str(session)))
+    monkeypatch.setattr(ray_session.atexit, "register", lambda _, ray, session, process: ended.append(str(session)))
     monkeypatch.setattr(ray_session, "_knock", lambda address: None)
     connect()
     connect("somewhere:6379")
