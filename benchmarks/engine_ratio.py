@@ -33,11 +33,14 @@ from typing import Any
 import gymnasium as gym
 
 import gym_llm  # noqa: F401 - registers the environments
-from gym_llm.chat_template import chat_prompt
+from gym_llm.chat.template import chat_prompt
 from gym_llm.engines.vllm import VLLMEngine
+from gym_llm.ray.shared_engine import shared_engine
+from gym_llm.rollout.plan import open_plan
+from gym_llm.rollout.play import DEFAULT_WRAPPERS
+from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
-from gym_llm.vector import LocalVectorEnv, RayVectorEnv, open_plan, shared_engine
-from gym_llm.vector.rollout import DEFAULT_WRAPPERS
+from gym_llm.vector import LocalVectorEnv, RayVectorEnv
 
 ENV_ID = "gym_llm/Arithmetic-v0"
 PROMISED = {"local": 0.95, "ray": 0.90}
@@ -110,6 +113,7 @@ async def measure(args: argparse.Namespace) -> list[dict[str, dict[str, float]]]
     plan = open_plan(ENV_ID, tasks=rows)
     options: dict[str, Any] = {"enable_prefix_caching": False, **json.loads(args.engine_options)}
     sampling: dict[str, Any] = {"max_output_tokens": args.tokens, "ignore_eos": True}
+    settings = RolloutSettings(sampling=sampling)
     rounds = []
     local = LocalVectorEnv(plan.factory, args.episodes, env_wrappers=DEFAULT_WRAPPERS)
     engine = VLLMEngine(args.engine.partition(":")[2], **options)
@@ -122,9 +126,9 @@ async def measure(args: argparse.Namespace) -> list[dict[str, dict[str, float]]]
         for number in range(args.rounds + 1):  # the first one warms everything up
             figures = {"raw": await play_raw(engine, prompts, args.tokens)}
             gc.collect()
-            figures["local"] = await play_episodes(local.rollout(engine, plan.jobs(), sampling=sampling), args.tokens)
+            figures["local"] = await play_episodes(local.rollout(engine, plan.jobs(), settings), args.tokens)
             gc.collect()
-            figures["ray"] = await play_episodes(spread.rollout(shared, plan.jobs(), sampling=sampling), args.tokens)
+            figures["ray"] = await play_episodes(spread.rollout(shared, plan.jobs(), settings), args.tokens)
             print(
                 ("warm-up " if number == 0 else f"round {number} ")
                 + ", ".join(f"{way} {found['tokens_per_s']:,.0f}/s" for way, found in figures.items())

@@ -70,7 +70,8 @@ async def play_rollout(base_url: str, episodes: int, concurrency: int) -> tuple[
 
 async def play_engine(base_url: str, episodes: int, concurrency: int) -> tuple[int, str]:
     """Make the requests of the episodes through HTTPEngine, without environments."""
-    from gym_llm.engines import EngineError, make_engine
+    from gym_llm.engines import make_engine
+    from gym_llm.errors import EngineError
 
     requests = [task["responses_create_params"] for task in TASKS]
     errors, example = 0, ""

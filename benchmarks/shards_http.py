@@ -24,9 +24,9 @@ import aiohttp
 import psutil
 from rollout_http import ENV_ID, STUB, TASKS, stub
 
+from gym_llm.rollout.plan import open_plan
+from gym_llm.rollout.play import DEFAULT_WRAPPERS
 from gym_llm.vector import RayVectorEnv
-from gym_llm.vector.plan import open_plan
-from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 
 
 async def play(envs: RayVectorEnv, base_url: str, episodes: int) -> tuple[int, str]:

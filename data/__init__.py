@@ -1,5 +1,7 @@
 """Task files and rollout files: reading, checking, appending."""
 
-from gym_llm.data.jsonl import DataError, append_line, dumps, read_jsonl, repair_tail
+from gym_llm.data.files.datasets import DatasetConfig
+from gym_llm.data.files.jsonl import append_line, dumps, read_jsonl, repair_tail
+from gym_llm.errors import DataError
 
-__all__ = ["DataError", "append_line", "dumps", "read_jsonl", "repair_tail"]
+__all__ = ["DataError", "DatasetConfig", "append_line", "dumps", "read_jsonl", "repair_tail"]

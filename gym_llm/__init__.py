@@ -14,10 +14,11 @@ from gym_llm.registration import register_envs
 if TYPE_CHECKING:
     from gym_llm.engines import make_engine
     from gym_llm.env import VerifierEnv
+    from gym_llm.rollout import collect, rollout
+    from gym_llm.rollout.settings import RolloutSettings
     from gym_llm.tasks import BaseTask
     from gym_llm.tools import tool
     from gym_llm.types import Episode, Item, Request, ResponseDict, Rollout, Verdict
-    from gym_llm.vector.rollout import collect, rollout
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "Request",
     "ResponseDict",
     "Rollout",
+    "RolloutSettings",
     "Verdict",
     "VerifierEnv",
     "collect",
@@ -38,10 +40,11 @@ __all__ = [
 
 _HOME = {
     "BaseTask": "gym_llm.tasks",
+    "RolloutSettings": "gym_llm.rollout.settings",
     "VerifierEnv": "gym_llm.env",
-    "collect": "gym_llm.vector.rollout",
+    "collect": "gym_llm.rollout",
     "make_engine": "gym_llm.engines",
-    "rollout": "gym_llm.vector.rollout",
+    "rollout": "gym_llm.rollout",
     "tool": "gym_llm.tools",
 }
 
@@ -49,7 +52,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'gym_llm' has no attribute {name!r}")
-    value = getattr(import_module(_HOME.get(name, "gym_llm.types")), name)
+    home = import_module(_HOME.get(name, "gym_llm.types"))
+    value = home if name == "rollout" else getattr(home, name)  # that module is callable
     globals()[name] = value
     return value
 

@@ -14,14 +14,14 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from gym_llm import tool_calls
-from gym_llm.actions import read_action
 from gym_llm.concurrency import wait
-from gym_llm.data.jsonl import DataError
+from gym_llm.errors import DataError
+from gym_llm.responses.actions import read_action
+from gym_llm.responses.transcript import transcript
 from gym_llm.spaces import RequestSpace, ResponseSpace
 from gym_llm.tasks import BaseTask, GeneratedTasks, PreparedTask, RowTasks, TaskKind, TaskSource
 from gym_llm.tools import Tool, tools_of
-from gym_llm.transcript import transcript
+from gym_llm.tools import calls as tool_calls
 from gym_llm.types import Episode, Item, Request, Row, Usage, Verdict
 
 _RESET_OPTIONS = {"task", "task_index"}
@@ -31,9 +31,9 @@ _UNFINISHED = {"incomplete", "failed", "cancelled"}
 class VerifierEnv(gym.Env[Request, Any]):
     """An environment that asks, answers tool calls, and scores.
 
-    The observation is the request to send next, the action is the response that came back (`gym_llm.actions`). A turn
-    with function calls runs the tools and goes on; a turn without asks `respond` for the user's next message, and when
-    there is none the episode terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns,
+    The observation is the request to send next, the action is the response that came back
+    (`gym_llm.responses.actions`). A turn with function calls runs the tools and goes on; a turn without asks `respond`
+    for the user's next message, and when there is none the episode terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns,
     truncate the episode; `verify` scores what there is.
 
     Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `respond` and `verify`, each of which may
@@ -41,8 +41,8 @@ class VerifierEnv(gym.Env[Request, Any]):
 
     Args:
         tasks: Rows (each with `responses_create_params`), or the name of a source: a JSON Lines path, or another
-            form of `gym_llm.data.reading`; None for the class's own: its generator, or `data/example.jsonl` beside its
-            module.
+            form of `gym_llm.data.files.reading`; None for the class's own: its generator, or `data/example.jsonl`
+            beside its module.
         max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
         render_mode: None, or `"ansi"`: `render` returns a readable transcript.
 
@@ -140,7 +140,7 @@ class VerifierEnv(gym.Env[Request, Any]):
         """Take one model turn.
 
         Args:
-            action: What the model answered to the last observation; see `gym_llm.actions`.
+            action: What the model answered to the last observation; see `gym_llm.responses.actions`.
 
         Returns:
             The next request (whole, also at the end), the reward (0.0 before the end), terminated, truncated, and info:

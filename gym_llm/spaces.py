@@ -1,4 +1,4 @@
-"""The two spaces of every verifier: requests are observed, responses are the actions.
+"""The two spaces of every verifier (requests are observed, responses are the actions), and that of all texts.
 
 Neither has a shape. Under Gymnasium's vector environments they batch into tuples, so observations of any length live
 side by side (`shared_memory=False` for `AsyncVectorEnv`: text does not fit in fixed memory).
@@ -6,6 +6,7 @@ side by side (`shared_memory=False` for `AsyncVectorEnv`: text does not fit in f
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
@@ -14,9 +15,11 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.error import InvalidAction
 
-from gym_llm.actions import output_items, with_output
+from gym_llm.responses.actions import output_items, with_output
 from gym_llm.types import Item, Request, ResponseDict
 
+_SAMPLE_CHARACTERS = string.ascii_letters + string.digits + " .,?!\n"
+_MAX_SAMPLE_LENGTH = 64
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _WORDS = [
     "the",
@@ -152,7 +155,7 @@ class RequestSpace(Space[Request]):
 
 
 class ResponseSpace(Space[ResponseDict]):
-    """All responses, in any form that `env.step` takes: see `gym_llm.actions`.
+    """All responses, in any form that `env.step` takes: see `gym_llm.responses.actions`.
 
     Args:
         seed: Seeds `sample`.
@@ -228,6 +231,49 @@ class ResponseSpace(Space[ResponseDict]):
     def __repr__(self) -> str:
         """How to make this space."""
         return "ResponseSpace()"
+
+
+class AnyText(Space[str]):
+    """Every `str`, of any length and any characters; `gymnasium.spaces.Text` has a length limit and an alphabet.
+
+    Args:
+        seed: Seeds `sample`, which gives short ASCII texts.
+
+    >>> AnyText().contains("¿Qué?"), AnyText().contains(4)
+    (True, False)
+    """
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(dtype=str, seed=seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: a text of any length has no flat form of fixed size."""
+        return False
+
+    def sample(self, mask: None = None, probability: None = None) -> str:
+        """A random text of 0 to 64 characters.
+
+        Raises:
+            ValueError: If a mask or a probability is given: there is nothing to mask.
+        """
+        if mask is not None or probability is not None:
+            raise ValueError("AnyText samples without mask and probability; leave both None.")
+        length = self.np_random.integers(_MAX_SAMPLE_LENGTH + 1)
+        return "".join(_SAMPLE_CHARACTERS[i] for i in self.np_random.integers(len(_SAMPLE_CHARACTERS), size=length))
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a `str`."""
+        return isinstance(x, str)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyText)
+
+    def __hash__(self) -> int:
+        return hash(AnyText)
+
+    def __repr__(self) -> str:
+        return "AnyText()"
 
 
 def _is_input_item(item: Any) -> bool:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gym_llm.data.jsonl import DataError
-from gym_llm.data.reading import absolute_source, parse_source, read_objects
+from gym_llm.data.files.reading import absolute_source, parse_source, read_objects
+from gym_llm.errors import DataError
 from gym_llm.responses import ResponseCreateParams
 from gym_llm.types import Request, Row
 
@@ -129,7 +129,7 @@ class RowTasks:
 
     @classmethod
     def from_file(cls, source: str, kind: RowKind) -> RowTasks:
-        """Tasks of a source (forms: `gym_llm.data.reading`), read once per process for all who play it."""
+        """Tasks of a source (forms: `gym_llm.data.files.reading`), read once per process for all who play it."""
         parsed = parse_source(source)
         if parsed.is_hub:
             return _from_source(source, 0, 0, kind)

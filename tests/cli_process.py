@@ -93,7 +93,7 @@ def _serve() -> None:
     import datasets  # noqa: F401 - imported here for all commands
     import huggingface_hub.hf_api  # noqa: F401
 
-    import gym_llm.data.hub  # noqa: F401
+    import gym_llm.data.hubs.huggingface  # noqa: F401
     from gym_llm.cli import main
 
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Makes the shared helpers importable by their names, as `from testing import message`.
+"""Makes the shared helpers importable by their names, as `from testing import message`; and one Ray for all tests.
 
 Not by putting tests/ on sys.path: there, its folder gym_llm would shadow the package in this process and its children.
 """
@@ -9,7 +9,14 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+# Shards import the environments in this folder by name: it is on the Python path of Ray's workers.
+_IMPORTABLE = str(Path(__file__).with_name("importable"))
+sys.path.append(_IMPORTABLE)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_IMPORTABLE, os.environ.get("PYTHONPATH", "")]))
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 for _name in ("testing", "hostile", "token_conversations", "cli_process", "hub_server"):
     _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
@@ -24,3 +31,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # A shell that starts the tests in the background leaves Ctrl-C ignored, for our children too; tests of it need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def ray():
+    """Ray on this machine, or the test is skipped."""
+    from gym_llm.errors import RayUnavailable
+    from gym_llm.ray.session import connect
+
+    try:
+        module = connect()
+    except RayUnavailable as error:
+        pytest.skip(f"Ray cannot start here: {error}")
+    yield module
+    module.shutdown()

@@ -16,9 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gym_llm.chat_template import chat_prompt
+from gym_llm.chat.prompt_tokens import PromptTokens
+from gym_llm.chat.template import chat_prompt
 from gym_llm.env import VerifierEnv
-from gym_llm.prompt_tokens import PromptTokens
 from gym_llm.tools import tool
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 

@@ -11,14 +11,15 @@ from typing import Any, TypeVar
 from gymnasium.vector import AutoresetMode
 
 from gym_llm.engines.base import Engine
+from gym_llm.rollout.factory import EnvFactory, Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.progress import report_waiting
+from gym_llm.rollout.scheduler import schedule
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.shard import Outcome, Shard
+from gym_llm.rollout.worker import Worker
 from gym_llm.types import Rollout, Row
-from gym_llm.vector.batched import BatchedVectorEnv
-from gym_llm.vector.dispatch import dispatch
-from gym_llm.vector.factory import EnvFactory, Wrap
-from gym_llm.vector.plan import Job
-from gym_llm.vector.player import Player
-from gym_llm.vector.shard import Outcome, Shard
-from gym_llm.vector.watching import watching
+from gym_llm.vector.base import BatchedVectorEnv
 
 T = TypeVar("T")
 
@@ -67,35 +68,32 @@ class LocalVectorEnv(BatchedVectorEnv):
         self.render_mode = first.render_mode
 
     async def rollout(
-        self,
-        engine: Engine,
-        jobs: Iterable[Job],
-        *,
-        seed: int = 0,
-        sampling: dict[str, Any] | None = None,
-        on_waiting: Callable[[dict[str, int]], None] | None = None,
+        self, engine: Engine, jobs: Iterable[Job], settings: RolloutSettings | None = None
     ) -> AsyncGenerator[Rollout, None]:
         """Play whole episodes in all environments; one that has finished takes the next job at once.
 
         Args:
             engine: A started engine.
             jobs: The episodes, taken as they are needed.
-            seed: The run's seed.
-            sampling: Request fields to set over the tasks' own, e.g. `{"temperature": 0.7}`.
-            on_waiting: Called once a second with how many episodes wait for what; see `Player.waiting`.
+            settings: Of these count `seed`, `sampling`, `step_timeout` and `on_waiting`; for the others this object was
+                told its own.
 
         Yields:
             Records in the order of finishing. While nobody takes them, no further episode is started. Leaving the
             iteration early cancels the episodes under way. Not to be mixed with `step` or `send`.
         """
         self._check_open()
-        player = Player(self._shard, engine, seed=seed, sampling=sampling)
+        settings = settings or RolloutSettings()
+        worker = Worker(self._shard, engine, settings)
         try:
-            async with watching(player.waiting, on_waiting), aclosing(dispatch([player], jobs)) as records:
+            async with (
+                report_waiting([worker], settings.on_waiting),
+                aclosing(schedule([worker], jobs)) as records,
+            ):
                 async for record in records:
                     yield record
         finally:
-            await player.aclose()
+            await worker.aclose()
 
     def close_extras(self, **_: Any) -> None:
         """Close every environment; what is under way is cancelled."""

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from functools import partial
-from itertools import accumulate, cycle, repeat
 from time import monotonic
 from typing import Any
 
-import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
-from gym_llm.data.reading import absolute_source
+from gym_llm.errors import ShardDied, StepTimeout
+from gym_llm.ray.shard_actor import ShardRecipe
+from gym_llm.ray.shard_client import RemoteShard, close_shards, end_shards, pack, start_shards
+from gym_llm.ray.workers import workers_in
+from gym_llm.rollout.factory import Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.progress import report_waiting
+from gym_llm.rollout.scheduler import schedule
+from gym_llm.rollout.settings import RolloutSettings, RuntimeEnv
+from gym_llm.rollout.shard import Outcome, Reset
 from gym_llm.types import Rollout, Row
-from gym_llm.vector.actor import ShardRecipe
-from gym_llm.vector.batched import BatchedVectorEnv
-from gym_llm.vector.dispatch import ShardDied, dispatch
-from gym_llm.vector.factory import Wrap
-from gym_llm.vector.plan import Job
-from gym_llm.vector.ray_session import connect, nodes
-from gym_llm.vector.remote import RemotePlayer, RemoteShard, pack
-from gym_llm.vector.shard import Outcome, Reset
-from gym_llm.vector.shared_engine import engine_for_shards
-from gym_llm.vector.step_timeout import StepTimeout
-from gym_llm.vector.watching import watching
+from gym_llm.vector.base import BatchedVectorEnv
 
-_CLOSING_SECONDS = 5.0
 _DEATHS_IN_A_ROW = 5
 
 
@@ -75,50 +69,29 @@ class RayVectorEnv(BatchedVectorEnv):
         tasks: str | list[Row] | None = None,
         env_kwargs: dict[str, Any] | None = None,
         env_wrappers: Sequence[Wrap] = (),
-        runtime_env: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
+        runtime_env: RuntimeEnv | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.DISABLED,
         batch_size: int | None = None,
         step_timeout: float | None = 600.0,
         ray_address: str | None = None,
     ) -> None:
-        if num_envs < 1 or (num_shards is not None and num_shards < 1):
-            raise ValueError(f"num_envs and num_shards are 1 or more, got {num_envs} and {num_shards}.")
         if step_timeout is not None and not step_timeout > 0:
             raise ValueError(f"step_timeout is a positive number of seconds, or None; got {step_timeout}.")
-        if isinstance(runtime_env, Sequence):
-            if num_shards not in (None, len(runtime_env)) or not 1 <= len(runtime_env) <= num_envs:
-                raise ValueError(
-                    "A list of runtime_env has one for each shard, and every shard an environment; got "
-                    f"{len(runtime_env)} for num_shards={num_shards} and num_envs={num_envs}."
-                )
-            num_shards = len(runtime_env)
-        self._ray = ray = connect(ray_address)
-        shards = min(num_envs, num_shards or max(1, int(ray.available_resources().get("CPU", 1))))
-        sizes = [num_envs // shards + (n < num_envs % shards) for n in range(shards)]
-        spec = env_id if isinstance(env_id, EnvSpec) else gym.spec(env_id)
-        tasks = absolute_source(tasks) if isinstance(tasks, str) else tasks  # the shards run in folders of Ray's
-        same_step = AutoresetMode(autoreset_mode) is AutoresetMode.SAME_STEP
-        self._shards = [
-            RemoteShard(
-                ray,
-                ShardRecipe(spec, size, tasks, env_kwargs, tuple(env_wrappers), same_step, step_timeout),
-                first,
-                node,
-                packages,
-            )
-            for size, first, node, packages in zip(
-                sizes,
-                accumulate(sizes, initial=0),
-                cycle(nodes(ray)),
-                runtime_env if isinstance(runtime_env, Sequence) else repeat(runtime_env),
-                strict=False,
-            )
-        ]
+        recipe = ShardRecipe.of(
+            env_id,
+            num_envs,
+            tasks=tasks,
+            env_kwargs=env_kwargs,
+            env_wrappers=tuple(env_wrappers),
+            same_step_reset=AutoresetMode(autoreset_mode) is AutoresetMode.SAME_STEP,
+            step_timeout=step_timeout,
+        )
+        self._shards = start_shards(recipe, num_shards, runtime_env=runtime_env, ray_address=ray_address)
         self._shard_of = [shard for shard in self._shards for _ in range(shard.num_envs)]
-        self._finalizer = weakref.finalize(self, _end, self._shards)
+        self._finalizer = weakref.finalize(self, end_shards, self._shards)
         self._ready: deque[Outcome] = deque()
         self._cut: dict[int, tuple[Any, dict[str, Any]]] = {}  # lost episodes whose slots are being reset at once
-        described = self._describe()
+        described = self._shards[0].description
         super().__init__(
             num_envs,
             observation_space=described["observation_space"],
@@ -138,11 +111,9 @@ class RayVectorEnv(BatchedVectorEnv):
         self,
         engine: str,
         jobs: Iterable[Job],
+        settings: RolloutSettings | None = None,
         *,
         engine_options: dict[str, Any] | None = None,
-        seed: int = 0,
-        sampling: dict[str, Any] | None = None,
-        on_waiting: Callable[[dict[str, int]], None] | None = None,
     ) -> AsyncGenerator[Rollout, None]:
         """Play whole episodes inside the shards, each with an engine client of its own.
 
@@ -150,10 +121,8 @@ class RayVectorEnv(BatchedVectorEnv):
             engine: A spec; see `gym_llm.make_engine`. Of `vllm:MODEL` there is one, in a process of its own, that all
                 shards ask; other engines every shard makes for itself.
             jobs: The episodes, taken as they are needed.
+            settings: Of these count `seed`, `sampling` and `on_waiting`; for the others this object was told its own.
             engine_options: Arguments of the engine.
-            seed: The run's seed.
-            sampling: Request fields to set over the tasks' own.
-            on_waiting: Called once a second with how many episodes wait for what; see `Player.waiting`.
 
         Yields:
             Exactly one record for each job, in the order of finishing. While nobody takes them, no further episode is
@@ -163,37 +132,22 @@ class RayVectorEnv(BatchedVectorEnv):
             EngineUnavailable: If the engine cannot be used.
         """
         self._check_open()
-        async with engine_for_shards(engine, engine_options) as (spec, options):
-            players = [RemotePlayer(shard, (spec, options, seed, sampling)) for shard in self._shards]
-            try:
-                await asyncio.gather(*(player.start() for player in players))
-                async with (
-                    watching(partial(_all_waiting, players), on_waiting),
-                    aclosing(dispatch(players, jobs)) as records,
-                ):
-                    async for record in records:
-                        yield record
-            finally:
-                await asyncio.gather(*(player.aclose() for player in players), return_exceptions=True)
+        settings = settings or RolloutSettings()
+        async with (
+            workers_in(self._shards, engine, engine_options or {}, settings) as workers,
+            report_waiting(workers, settings.on_waiting),
+            aclosing(schedule(workers, jobs)) as records,
+        ):
+            async for record in records:
+                yield record
 
     def close_extras(self, **_: Any) -> None:
         """Close every environment and end the shards' processes. Ray itself stays connected."""
-        if self._finalizer.alive and self._ray.is_initialized():
-            closing = [shard.actor.close.remote() for shard in self._shards]
-            self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSING_SECONDS)
+        if self._finalizer.alive:
+            close_shards(self._shards)
         self._finalizer()
 
     # -- orders and outcomes -------------------------------------------------------------------------------------------
-
-    def _describe(self) -> dict[str, Any]:
-        """What the environments are like; every shard is asked, so that whatever is wrong with one shows now."""
-        try:
-            asked = [(shard, shard.actor.describe.remote()) for shard in self._shards]
-            descriptions = [shard.get(ref) for shard, ref in asked]
-        except BaseException:
-            self._finalizer()
-            raise
-        return descriptions[0]
 
     def _submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
         given = self._by_shard(slots, orders)
@@ -230,7 +184,7 @@ class RayVectorEnv(BatchedVectorEnv):
                 shard.poll(len(shard.busy) if everything else 1)
             shard_of = {ref: shard for shard in self._shards for ref in shard.refs}
             left = None if deadline is None else max(0.0, deadline - monotonic())
-            done, _ = self._ray.wait(list(shard_of), num_returns=1, timeout=left)
+            done, _ = self._shards[0].ray.wait(list(shard_of), num_returns=1, timeout=left)
             if not done:
                 break
             self._take(shard_of[done[0]], done[0])
@@ -240,7 +194,7 @@ class RayVectorEnv(BatchedVectorEnv):
         try:
             outcomes = shard.outcomes(ref)
         except ShardDied as death:
-            self._bury(shard, str(death))
+            self._handle_death(shard, str(death))
             return
         late = [outcome.slot - shard.first for outcome in outcomes if isinstance(outcome.error, StepTimeout)]
         self._cut_short(shard, late, str(StepTimeout()))
@@ -254,7 +208,7 @@ class RayVectorEnv(BatchedVectorEnv):
             else:
                 self._ready.append(outcome)
 
-    def _bury(self, shard: RemoteShard, cause: str) -> None:
+    def _handle_death(self, shard: RemoteShard, cause: str) -> None:
         """Replace a shard; its slots that were being reset are so in the new one."""
         under_way = shard.replace()
         if shard.died > _DEATHS_IN_A_ROW:
@@ -286,14 +240,16 @@ class RayVectorEnv(BatchedVectorEnv):
         ]
         for shard, local, ref in asked:
             numbers = [shard.first + slot for slot in local]
-            results.update(zip(numbers, self._alive(shard, ref, "call", local, name, args, kwargs), strict=True))
+            results.update(
+                zip(numbers, self._call_until_alive(shard, ref, "call", local, name, args, kwargs), strict=True)
+            )
         return tuple(results[slot] for slot in slots)
 
     def _assign(self, name: str, values: Sequence[Any]) -> None:
         for shard, (local, given) in self._by_shard(range(self.num_envs), values).items():
-            self._alive(shard, shard.actor.assign.remote(local, name, given), "assign", local, name, given)
+            self._call_until_alive(shard, shard.actor.assign.remote(local, name, given), "assign", local, name, given)
 
-    def _alive(self, shard: RemoteShard, ref: Any, method: str, *args: Any) -> Any:
+    def _call_until_alive(self, shard: RemoteShard, ref: Any, method: str, *args: Any) -> Any:
         """The result of a call; once more in a new process whenever the shard has died, which a dying machine repeats.
 
         Raises:
@@ -303,7 +259,7 @@ class RayVectorEnv(BatchedVectorEnv):
             try:
                 result = shard.get(ref)
             except ShardDied as death:
-                self._bury(shard, str(death))
+                self._handle_death(shard, str(death))
                 ref = getattr(shard.actor, method).remote(*args)
             else:
                 shard.died = 0
@@ -316,22 +272,10 @@ class RayVectorEnv(BatchedVectorEnv):
                 shard: (list(range(shard.num_envs)), list(values[shard.first : shard.first + shard.num_envs]))
                 for shard in self._shards
             }
-        found: dict[RemoteShard, tuple[list[int], list[Any]]] = {}
+        by_shard: dict[RemoteShard, tuple[list[int], list[Any]]] = {}
         for slot, value in zip(slots, values, strict=True):
             shard = self._shard_of[slot]
-            local, given = found.setdefault(shard, ([], []))
+            local, given = by_shard.setdefault(shard, ([], []))
             local.append(slot - shard.first)
             given.append(value)
-        return found
-
-
-def _end(shards: list[RemoteShard]) -> None:
-    for shard in shards:
-        shard.end()
-
-
-async def _all_waiting(players: list[RemotePlayer]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for count in await asyncio.gather(*(player.waiting() for player in players)):
-        total.update(count)
-    return total
+        return by_shard

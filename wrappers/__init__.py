@@ -5,7 +5,7 @@ Wrappers that rewrite the action go around the environment in this order, innerm
 calls). `VLLMParser` takes the place of one of the two parsers or of both, `HarmonyParser` that of both.
 """
 
-from gym_llm.wrappers.any_text import AnyText
+from gym_llm.spaces import AnyText
 from gym_llm.wrappers.harmony import HarmonyParser
 from gym_llm.wrappers.reasoning import ReasoningParser
 from gym_llm.wrappers.record import RecordRollouts

@@ -12,10 +12,8 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.actions import output_items, with_output
-from gym_llm.types import Item
-from gym_llm.wrappers.call_parser import CallParser
-from gym_llm.wrappers.message_parts import (
+from gym_llm.parsers.call_parser import CallParser
+from gym_llm.parsers.message_parts import (
     hand_over_tokens,
     is_message,
     is_text,
@@ -23,6 +21,8 @@ from gym_llm.wrappers.message_parts import (
     reasoning_item,
     with_text,
 )
+from gym_llm.responses.actions import output_items, with_output
+from gym_llm.types import Item
 
 if TYPE_CHECKING:
     from openai_harmony import HarmonyEncoding

@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.actions import output_items, with_output
+from gym_llm.parsers.message_parts import hand_over_tokens, is_message, is_text, joined_text, reasoning_item, with_text
+from gym_llm.responses.actions import output_items, with_output
 from gym_llm.types import Item
-from gym_llm.wrappers.message_parts import hand_over_tokens, is_message, is_text, joined_text, reasoning_item, with_text
 
 
 class ReasoningParser(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):

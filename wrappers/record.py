@@ -9,9 +9,9 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.data.shared_rollout_file import SharedRolloutFile
+from gym_llm.data.files.shared_rollout_file import SharedRolloutFile
 from gym_llm.env import VerifierEnv
-from gym_llm.rollouts import make_record
+from gym_llm.record import make_record
 
 
 class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):

@@ -8,8 +8,8 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
+from gym_llm.spaces import AnyText
 from gym_llm.types import Item
-from gym_llm.wrappers.any_text import AnyText
 
 
 class TextAction(gym.ActionWrapper[Any, str, Any], RecordConstructorArgs):

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.chat_template import chat_prompt
-from gym_llm.transcript import transcript
+from gym_llm.chat.template import chat_prompt
+from gym_llm.responses.transcript import transcript
+from gym_llm.spaces import AnyText
 from gym_llm.types import Item, Request
-from gym_llm.wrappers.any_text import AnyText
 
 
 class TextObservation(gym.ObservationWrapper[str, Any, Request], RecordConstructorArgs):

@@ -8,9 +8,9 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.actions import output_items
+from gym_llm.parsers.message_parts import TOKEN_FIELDS
+from gym_llm.responses.actions import output_items
 from gym_llm.types import Item
-from gym_llm.wrappers.message_parts import TOKEN_FIELDS
 
 
 class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.actions import output_items, with_output
+from gym_llm.parsers import tool_call_formats
+from gym_llm.parsers.call_parser import CallParser
+from gym_llm.parsers.message_parts import hand_over_tokens, is_message, is_text, joined_text, with_text
+from gym_llm.parsers.tool_call_formats import WrittenCall
+from gym_llm.responses.actions import output_items, with_output
 from gym_llm.types import Item
-from gym_llm.wrappers import tool_call_formats
-from gym_llm.wrappers.call_parser import CallParser
-from gym_llm.wrappers.message_parts import hand_over_tokens, is_message, is_text, joined_text, with_text
 from gym_llm.wrappers.reasoning import ReasoningParser
-from gym_llm.wrappers.tool_call_formats import WrittenCall
 
 _FORMATS = ("auto", "hermes", "llama")
 _MAYBE_LLAMA = re.compile(r"\s*(?:\{|<\|python_tag\|>)")

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from gym_llm import BaseTask, Episode, VerifierEnv
-from gym_llm.answers import last_boxed
+from gym_llm.grading.answers import last_boxed
 from gym_llm.types import Row, Verdict
 
 QUESTIONS = (

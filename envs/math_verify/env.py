@@ -11,7 +11,8 @@ from gymnasium.error import DependencyNotInstalled
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
-from gym_llm.processes import WorkerDied, check_settings, shared_pool
+from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.errors import WorkerDied
 from gym_llm.types import Row
 
 _DELIMITERS = (("\\(", "\\)"), ("$$", "$$"), ("$", "$"))

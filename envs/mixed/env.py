@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from gym_llm import VerifierEnv
-from gym_llm.data.jsonl import DataError
+from gym_llm.errors import DataError
 from gym_llm.tasks import PreparedTask, RowKind, TaskKind
 from gym_llm.types import Episode, Request, Row
 

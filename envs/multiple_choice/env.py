@@ -9,8 +9,8 @@ from functools import cached_property
 from pydantic import BaseModel, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm.concurrency.processes import shared_pool
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
-from gym_llm.processes import shared_pool
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
 

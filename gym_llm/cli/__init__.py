@@ -13,10 +13,8 @@ from gym_llm.cli.data import add_data_command
 from gym_llm.cli.env import add_env_command
 from gym_llm.cli.list import add_list_command
 from gym_llm.cli.rollout import add_rollout_command
-from gym_llm.cli.usage import UsageError
-from gym_llm.data.jsonl import DataError
-from gym_llm.engines.base import EngineUnavailable
-from gym_llm.nearest import nearest
+from gym_llm.did_you_mean import did_you_mean
+from gym_llm.errors import DataError, EngineUnavailable, UsageError
 
 _EXAMPLES = """\
 examples:
@@ -78,7 +76,7 @@ def _parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Nam
     if rest and not (len(settings) == len(rest) and "settings" in args):
         command = getattr(args, "command_parser", parser)
         wrong = next((argument.partition("=")[0] for argument in rest if argument.startswith("--")), "")
-        hint = nearest(wrong, command._option_string_actions) if wrong else ""
+        hint = did_you_mean(wrong, command._option_string_actions) if wrong else ""
         command.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
     if settings:
         args.settings = [*args.settings, *settings]

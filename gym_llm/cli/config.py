@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.cli.usage import UsageError, unknown_env
+from gym_llm.cli.usage import unknown_env
+from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
@@ -49,7 +50,8 @@ def read_config(args: argparse.Namespace) -> Config:
     """
     import gymnasium as gym
 
-    from gym_llm.config import ConfigError, load_config
+    from gym_llm.config import load_config
+    from gym_llm.errors import ConfigError
 
     try:
         config = load_config(args.config, args.settings)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from gym_llm.cli.config import add_config_arguments, read_config
 from gym_llm.cli.report import printable
-from gym_llm.cli.usage import UsageError
+from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
-    from gym_llm.data.datasets import DatasetConfig
+    from gym_llm.data.files.datasets import DatasetConfig
     from gym_llm.data.prepare import Preparation, Show, Source
 
 _EXAMPLES = """\
@@ -76,7 +76,8 @@ def add_prepare_command(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare."""
-    from gym_llm.data.prepare import EnvDataset, PreparationFailed, prepare_data
+    from gym_llm.data.prepare import EnvDataset, prepare_data
+    from gym_llm.errors import PreparationFailed
 
     if not args.config:
         raise UsageError("There is nothing to prepare: name a configuration with --config FILE.")
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _downloader(config: Config, preferred: Source) -> Callable[[DatasetConfig], None]:
     try:
-        from gym_llm.data.hub import download  # type: ignore[import-not-found,unused-ignore]
+        from gym_llm.data.hubs.huggingface import download  # type: ignore[import-not-found,unused-ignore]
     except ModuleNotFoundError as error:
         raise UsageError(
             f"Datasets cannot be downloaded here ({error.name} is not installed): fetch the files yourself, or "

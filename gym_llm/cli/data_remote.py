@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from gym_llm.cli.config import add_config_arguments, read_config
 from gym_llm.cli.report import printable
-from gym_llm.cli.usage import UsageError
-from gym_llm.data.jsonl import DataError
+from gym_llm.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
-    from gym_llm.data.gitlab import ModelRegistry
-    from gym_llm.data.hub import Hub
+    from gym_llm.data.hubs.gitlab import ModelRegistry
+    from gym_llm.data.hubs.huggingface import Hub
 
 _HUGGINGFACE, _GITLAB = "huggingface", "gitlab"
 _PLACES = (_HUGGINGFACE, _GITLAB)
@@ -232,7 +231,7 @@ def run_delete(args: argparse.Namespace) -> int:
 
 def run_list(args: argparse.Namespace) -> int:
     """Print the datasets, one line each."""
-    from gym_llm.data.publishing import DEFAULT_PREFIX, organization
+    from gym_llm.data.hubs.publishing import DEFAULT_PREFIX, organization
 
     with _configured(args) as config:
         if args.source == _GITLAB:
@@ -246,7 +245,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def _upload_to_hub(args: argparse.Namespace, config: Config, path: str | Path, name: str | None) -> None:
-    from gym_llm.data.publishing import collection_id, repo_name
+    from gym_llm.data.hubs.publishing import collection_id, repo_name
 
     section, domain = _section(config)
     name, domain = name or section, args.domain or domain
@@ -281,7 +280,7 @@ def _hub(config: Config) -> Hub:
     try:
         from huggingface_hub.utils import disable_progress_bars
 
-        from gym_llm.data.hub import Hub
+        from gym_llm.data.hubs.huggingface import Hub
     except ModuleNotFoundError as error:
         raise UsageError(f"Hugging Face needs {error.name}: pip install 'gym-llm[data]'.") from None
     if not sys.stderr.isatty():
@@ -291,7 +290,7 @@ def _hub(config: Config) -> Hub:
 
 
 def _registry(config: Config) -> ModelRegistry:
-    from gym_llm.data.gitlab import ModelRegistry
+    from gym_llm.data.hubs.gitlab import ModelRegistry
 
     return ModelRegistry.configured(config.variables)
 

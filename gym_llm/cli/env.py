@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from gym_llm.cli.report import printable
-from gym_llm.cli.usage import UsageError
+from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
 examples:

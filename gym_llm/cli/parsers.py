@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from gymnasium.error import DependencyNotInstalled
 
-from gym_llm.cli.usage import UsageError
+from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from gym_llm.cli.parts import Part
-    from gym_llm.vector.factory import Wrap
+    from gym_llm.rollout.factory import Wrap
 
 
 def add_parser_options(group: argparse._ArgumentGroup) -> None:

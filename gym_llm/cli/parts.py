@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.cli.config import read_config
-from gym_llm.cli.usage import UsageError
+from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
     from gym_llm.config import Config, EngineSection

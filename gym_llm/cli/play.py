@@ -21,15 +21,16 @@ from gym_llm.cli.parsers import parser_wrappers
 from gym_llm.cli.parts import Part, parts_of
 from gym_llm.cli.progress import Show, show_progress
 from gym_llm.cli.report import print_parts, print_summary, print_transcript
-from gym_llm.cli.usage import UsageError, unknown_env
-from gym_llm.data.reading import parse_source, slice_source
-from gym_llm.data.rollout_file import RolloutFile
+from gym_llm.cli.usage import unknown_env
+from gym_llm.data.files.reading import parse_source, slice_source
+from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.engines import Engine, make_engine
-from gym_llm.summary import Summary
+from gym_llm.errors import RayUnavailable, UsageError
+from gym_llm.rollout.plan import Plan, open_plan
+from gym_llm.rollout.play import play_plan
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout
-from gym_llm.vector.plan import Plan, open_plan
-from gym_llm.vector.ray_session import RayUnavailable
-from gym_llm.vector.rollout import play_plan
 
 _SEEDED_ENGINES = {"pocket", "transformers"}
 _LOADED_ENGINES = {*_SEEDED_ENGINES, "vllm"}
@@ -175,17 +176,21 @@ async def _play_part(args: argparse.Namespace, part: Part, engine: Engine, run: 
     def watch(waiting: dict[str, int]) -> None:
         show(run.summary, run.played, time.monotonic() - run.started, waiting)
 
-    records = play_plan(
-        run.plans[part.dataset],
-        part.engine if args.workers else engine,
+    settings = RolloutSettings(
         wrappers=parser_wrappers(args, part),
         concurrency=args.concurrency,
+        seed=args.seed or 0,
         sampling=run.settings["sampling"],
-        skip=run.finished[part.dataset],
-        engine_options=_engine_options(args, part) if args.workers else None,
         workers=args.workers,
         ray_address=args.ray_address,
         on_waiting=watch,
+    )
+    records = play_plan(
+        run.plans[part.dataset],
+        part.engine if args.workers else engine,
+        settings,
+        skip=run.finished[part.dataset],
+        engine_options=_engine_options(args, part) if args.workers else None,
     )
     try:
         async with aclosing(records):  # type: ignore[type-var]

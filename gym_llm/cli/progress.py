@@ -10,7 +10,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from gym_llm.summary import Summary
+from gym_llm.rollout.summary import Summary
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0

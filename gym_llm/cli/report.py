@@ -13,8 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from gym_llm.summary import Summary
-from gym_llm.transcript import transcript
+from gym_llm.responses.transcript import transcript
+from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

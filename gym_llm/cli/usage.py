@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import difflib
 
+from gym_llm.errors import UsageError
 from gym_llm.registration import env_ids
-
-
-class UsageError(Exception):
-    """The command cannot do what it was asked to; the message is one sentence for the user."""
 
 
 def unknown_env(env_id: str) -> UsageError:

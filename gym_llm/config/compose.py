@@ -14,7 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from gym_llm.config.secrets import is_secret_key, secret_values
-from gym_llm.nearest import nearest
+from gym_llm.did_you_mean import did_you_mean
+from gym_llm.errors import ConfigError
 
 ENV_FILE = "env.yaml"
 COMMAND_LINE = "the command line"
@@ -35,10 +36,6 @@ WELL_KNOWN = (
 _REFERENCE = re.compile(r"\$\{\s*([^${}]+?)\s*\}")
 _RAISED = re.compile(r'\w+ raised while resolving interpolation: "?(.*?)"?$')
 _NOT_FOUND = re.compile(r"Interpolation key '(.+)' not found")
-
-
-class ConfigError(ValueError):
-    """A configuration cannot be used; the message names the file and the key."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ def _set(merged: DictConfig, setting: str, places: dict[str, str]) -> None:
     known = {*map(str, merged), *WELL_KNOWN, *_mentioned(OmegaConf.to_container(merged))}
     if section not in known and not added:
         raise ConfigError(
-            f"{key}=…: nothing in the configuration is called {section}.{nearest(section, known)} "
+            f"{key}=…: nothing in the configuration is called {section}.{did_you_mean(section, known)} "
             f"(+{key}=… adds it all the same.)"
         )
     try:
@@ -234,7 +231,7 @@ def _examine(raw: Any, node: Any, key: str, places: dict[str, str], found: _Find
 def _note_broken(where: str, error: Exception, places: dict[str, str], found: _Findings) -> None:
     sentence = _first_line(error)
     if absent := _NOT_FOUND.search(sentence):
-        found.missing.append(f"{absent[1]} is not given, and needed by {where}.{nearest(absent[1], places)}")
+        found.missing.append(f"{absent[1]} is not given, and needed by {where}.{did_you_mean(absent[1], places)}")
     elif "Missing mandatory value" not in sentence:  # that one is reported where it is missing
         reason = _RAISED.sub(r"\1", sentence)
         found.broken.append(f"{where}: {reason}")

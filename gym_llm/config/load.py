@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gym_llm.config.compose import Composed, ConfigError, compose
+from gym_llm.config.compose import Composed, compose
 from gym_llm.config.nemo_gym import SERVER_TYPES, Mapping, map_nemo_gym
 from gym_llm.config.secrets import mask
 from gym_llm.config.sections import EngineSection, EnvironmentSection
-from gym_llm.nearest import nearest
+from gym_llm.did_you_mean import did_you_mean
+from gym_llm.errors import ConfigError
 
 POLICY = "policy"
 """The engine made of `policy_base_url`, `policy_model_name` and `policy_api_key`."""
@@ -121,14 +122,14 @@ def _add(
             sentence = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
                 fields = kind.model_fields if len(problem["loc"]) == 1 else ()
-                sentence = f"there is no such key.{nearest(str(problem['loc'][-1]), fields)}"
+                sentence = f"there is no such key.{did_you_mean(str(problem['loc'][-1]), fields)}"
             problems.append(f"{composed.place(key)}: {sentence}")
 
 
 def _neither(name: str, value: dict[str, Any], sections: dict[str, Any], composed: Composed) -> str:
-    hint = nearest(name, (other for other in sections if other != name))
+    hint = did_you_mean(name, (other for other in sections if other != name))
     for key in value:
-        hint = nearest(str(key), ("env", "engine")) or hint
+        hint = did_you_mean(str(key), ("env", "engine")) or hint
     return f"{composed.place(name)}: a section has `env: ID` (an environment) or `engine: SPEC` (an engine).{hint}"
 
 
@@ -150,7 +151,7 @@ def _engine_name(
             return name
         raise ConfigError(
             f"`engine: {name}` names no section of an engine, nor an engine such as {DEFAULT_ENGINE}."
-            f"{nearest(name, [*engines, DEFAULT_ENGINE])}"
+            f"{did_you_mean(name, [*engines, DEFAULT_ENGINE])}"
         )
     if POLICY in declared:
         return POLICY

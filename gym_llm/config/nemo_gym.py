@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gym_llm.config.compose import Composed
-from gym_llm.data.datasets import DatasetConfig
-from gym_llm.nearest import nearest
+from gym_llm.data.files.datasets import DatasetConfig
+from gym_llm.did_you_mean import did_you_mean
 from gym_llm.registration import env_ids
 
 MODELS, RESOURCES, AGENTS = "responses_api_models", "resources_servers", "responses_api_agents"
@@ -254,7 +254,7 @@ def _referred(
     if name not in known:
         mapping.problems.append(
             f"{composed.place(f'{agent.key}.{key}.name')}: there is no section of {kind} called {name}."
-            f"{nearest(name, known)}"
+            f"{did_you_mean(name, known)}"
         )
     return known.get(name)
 

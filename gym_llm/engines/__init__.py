@@ -7,7 +7,8 @@ import importlib
 import inspect
 from typing import Any
 
-from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.engines.base import Engine
+from gym_llm.errors import EngineError, EngineUnavailable
 
 __all__ = ["Engine", "EngineError", "EngineUnavailable", "make_engine"]
 
@@ -19,7 +20,7 @@ _CLASSES = {
     "https": ("gym_llm.engines.http", "HTTPEngine"),
     "replay": ("gym_llm.engines.replay", "ReplayEngine"),
     "vllm": ("gym_llm.engines.vllm", "VLLMEngine"),
-    "actor": ("gym_llm.engines.actor", "ActorEngine"),
+    "actor": ("gym_llm.ray.engine_client", "ActorEngine"),
 }
 _LOCAL_PACKAGES = {"torch", "transformers", "safetensors", "tokenizers"}
 
@@ -30,7 +31,7 @@ def make_engine(spec: str, **options: Any) -> Engine:
     Args:
         spec: `pocket`; `transformers:MODEL`; `vllm:MODEL`; the base URL of an OpenAI-compatible server (several,
             separated by commas, share the load); `replay:FILE`; `actor:NAME`, an engine in a Ray actor
-            (`gym_llm.vector.shared_engine`).
+            (`gym_llm.ray.shared_engine`).
         **options: Keyword arguments of the engine's class.
 
     Returns:

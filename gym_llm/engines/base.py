@@ -9,14 +9,6 @@ from typing import Self
 from gym_llm.types import Request, ResponseDict
 
 
-class EngineError(Exception):
-    """An engine could not answer one request (the message says why); the episode that asked ends with this error."""
-
-
-class EngineUnavailable(EngineError):
-    """An engine cannot answer any request: it is not installed, not reachable, or does not know the model."""
-
-
 class Engine(ABC):
     """Produces actions. Used as an async context manager, from one event loop.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.chat_completions import request_to_chat
-from gym_llm.engines.base import EngineError
+from gym_llm.chat.completions import request_to_chat
 from gym_llm.engines.token_response import log_prob_entry, token_response
+from gym_llm.errors import EngineError
 from gym_llm.types import Request, ResponseDict
 
 _CHAT_ONLY = (

@@ -18,8 +18,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from gym_llm.chat_completions import chat_to_response, request_to_chat
-from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.chat.completions import chat_to_response, request_to_chat
+from gym_llm.engines.base import Engine
 from gym_llm.engines.completions import completion_body, completion_to_response
 from gym_llm.engines.health import HealthChecks
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
@@ -27,10 +27,11 @@ from gym_llm.engines.routing import Router, Server
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.engines.token_response import overflow_response
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Item, Request, ResponseDict
 
 if TYPE_CHECKING:
-    from gym_llm.prompt_tokens import PromptTokens
+    from gym_llm.chat.prompt_tokens import PromptTokens
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +60,9 @@ class HTTPEngine(Engine):
     response is `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
     With `"completions"` prompts are made here, as token ids: later turns go on from the ids of the turns before
-    (`gym_llm.prompt_tokens.PromptTokens`), and answers come back as token ids. The other two send the conversation, and
-    the server tokenises it anew for every turn. In a chat, calls whose arguments are no JSON object are shown to the
-    model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them from then on
+    (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers come back as token ids. The other two send the
+    conversation, and the server tokenises it anew for every turn. In a chat, calls whose arguments are no JSON object
+    are shown to the model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them from then on
     (https://github.com/vllm-project/vllm/pull/48922).
 
     Retries are logged by `gym_llm.engines.http`: a warning when a server begins to fail, each retry at level INFO; as

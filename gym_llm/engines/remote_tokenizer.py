@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gym_llm.engines.base import EngineUnavailable
-from gym_llm.prompt_tokens import History, PromptTokens
+from gym_llm.chat.prompt_tokens import History, PromptTokens
+from gym_llm.errors import EngineUnavailable
 
 
 def load_prompt_tokens(name: str, history: History) -> PromptTokens:

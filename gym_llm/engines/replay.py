@@ -8,7 +8,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.engines.base import Engine
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Item, Request, ResponseDict
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from gym_llm.engines.base import EngineError
+from gym_llm.errors import EngineError
 from gym_llm.types import Request
 
 PASSED_ON: dict[str, str] = {

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.chat.prompt_tokens import History, PromptTokens
+from gym_llm.engines.base import Engine
 from gym_llm.engines.sampling import check_sampling, text_format, wants_log_probs
 from gym_llm.engines.seeding import turn_seed
 from gym_llm.engines.token_response import log_prob_entry, token_response
-from gym_llm.prompt_tokens import History, PromptTokens
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class TransformersEngine(Engine):
     `prompt_token_ids`, `generation_token_ids` (the end-of-turn token included, if it was sampled) and
     `generation_log_probs`: those of the model itself, at temperature 1 and before `top_p`, which is what a trainer
     recomputes and what vLLM calls raw log probabilities. The prompt of a later turn begins with the ids of the turn
-    before, as `gym_llm.prompt_tokens.PromptTokens` describes.
+    before, as `gym_llm.chat.prompt_tokens.PromptTokens` describes.
 
     The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and its
     `reasoning.effort` and `chat_template_kwargs` as the chat template's variables; `tool_choice` "none" shows the model

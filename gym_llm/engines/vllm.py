@@ -16,13 +16,14 @@ from contextlib import aclosing, contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any, get_args
 
-from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.chat.prompt_tokens import History, PromptTokens
+from gym_llm.engines.base import Engine
 from gym_llm.engines.sampling import INT64, wants_log_probs
 from gym_llm.engines.seeding import turn_seed
 from gym_llm.engines.token_response import log_prob_entry, overflow_response, token_response
 from gym_llm.engines.vllm_sampling import sampling_arguments
 from gym_llm.engines.weights import weights_folder
-from gym_llm.prompt_tokens import History, PromptTokens
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ _CUT = {"length": "max_output_tokens", "abort": "abort", "repetition": "repetiti
 class VLLMEngine(Engine):
     """Answers requests with vLLM's `AsyncLLM`, which batches them itself.
 
-    The prompt is made here, as token ids (`gym_llm.prompt_tokens.PromptTokens`: later turns go on from the ids of the
-    turns before; tools are shown by the chat template), and the answer comes back as token ids. The output is one
+    The prompt is made here, as token ids (`gym_llm.chat.prompt_tokens.PromptTokens`: later turns go on from the ids of
+    the turns before; tools are shown by the chat template), and the answer comes back as token ids. The output is one
     message with the text as it was sampled: `ReasoningParser` and `ToolCallParser` make items of it. It carries
     `prompt_token_ids`, `generation_token_ids` (with the token that ended the turn) and `generation_log_probs`: the
     model's own, before temperature and `top_p` (the engine argument `logprobs_mode` changes that).

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.engines.base import EngineError
 from gym_llm.engines.sampling import PASSED_ON, check_sampling, text_format
+from gym_llm.errors import EngineError
 from gym_llm.types import Request
 
 

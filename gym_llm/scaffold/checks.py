@@ -18,9 +18,10 @@ from typing import Any, Literal
 import gymnasium as gym
 
 import gym_llm
-from gym_llm.config import Config, ConfigError, load_config
-from gym_llm.data.jsonl import DataError, read_jsonl
+from gym_llm.config import Config, load_config
+from gym_llm.data.files.jsonl import read_jsonl
 from gym_llm.data.prepare import EnvDataset, prepare_data
+from gym_llm.errors import ConfigError, DataError
 from gym_llm.registration import env_ids
 
 EXAMPLES = 5

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from gym_llm.data.jsonl import DataError
+from gym_llm.errors import DataError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 _BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z0-9])(?=[A-Z][a-z])")

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 from gym_llm.concurrency import drive
 from gym_llm.engines.base import Engine
+from gym_llm.rollout.factory import EnvFactory, Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.scheduler import schedule
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.shard import Shard
+from gym_llm.rollout.worker import Worker
 from gym_llm.types import Rollout
-from gym_llm.vector.dispatch import dispatch
-from gym_llm.vector.factory import EnvFactory, Wrap
-from gym_llm.vector.plan import Job
-from gym_llm.vector.player import Player
-from gym_llm.vector.shard import Shard
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -66,21 +67,18 @@ class BatchPlayer:
             raise
         return tasks[0].result()
 
-    def play(
-        self, jobs: Sequence[Job], engine: Engine, *, seed: int = 0, sampling: dict[str, Any] | None = None
-    ) -> list[Rollout]:
+    def play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings | None = None) -> list[Rollout]:
         """Play episodes and wait for all of them.
 
         Args:
             jobs: All different.
             engine: Was started by `run(engine.start())`.
-            seed: The run's seed.
-            sampling: Request fields to set over the tasks' own.
+            settings: Their seed, sampling and step timeout.
 
         Returns:
             One record per job, in the order of the jobs.
         """
-        return self.run(self._play(jobs, engine, seed, sampling))
+        return self.run(self._play(jobs, engine, settings or RolloutSettings()))
 
     def close(self) -> None:
         """Close the environments and end the thread. Safe to call twice."""
@@ -95,18 +93,16 @@ class BatchPlayer:
             self._thread.join()
             loop.close()
 
-    async def _play(
-        self, jobs: Sequence[Job], engine: Engine, seed: int, sampling: dict[str, Any] | None
-    ) -> list[Rollout]:
-        player = Player(self._shard, engine, seed=seed, sampling=sampling)
-        found: dict[tuple[int, ...], Rollout] = {}
+    async def _play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
+        worker = Worker(self._shard, engine, settings)
+        by_job: dict[tuple[int, ...], Rollout] = {}
         try:
-            async with aclosing(dispatch([player], jobs)) as records:
+            async with aclosing(schedule([worker], jobs)) as records:
                 async for record in records:
-                    found[tuple(record["rollout_id"].values())] = record  # type: ignore[arg-type]
+                    by_job[tuple(record["rollout_id"].values())] = record  # type: ignore[arg-type]
         finally:
-            await player.aclose()
-        return [found[job] for job in jobs]
+            await worker.aclose()
+        return [by_job[job] for job in jobs]
 
 
 class Failures:

@@ -15,12 +15,12 @@ import gymnasium as gym
 
 from gym_llm.concurrency import drive, wait
 from gym_llm.env import VerifierEnv
+from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.tools import error_output
 from gym_llm.trainers.batches import Failures
 from gym_llm.trainers.trl_messages import turn_items
 from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.types import Row
-from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.chat_messages import items_of
+from gym_llm.chat.messages import items_of
 from gym_llm.types import Item
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.chat_messages import items_of
+from gym_llm.chat.messages import items_of
 from gym_llm.engines.base import Engine
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.batches import BatchPlayer, Failures
 from gym_llm.trainers.trl_messages import turn_items
 from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
-from gym_llm.vector.factory import EnvFactory
-from gym_llm.vector.plan import Job
-from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 
 _NOT_THE_ROWS = {TASK_INDEX, "trainer_state", "log_extra", "log_metric", "environments", "completion_ids"}
 

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from gym_llm.engines import make_engine
-from gym_llm.engines.base import Engine, EngineError
+from gym_llm.engines.base import Engine
 from gym_llm.engines.token_response import overflow_response, token_response
+from gym_llm.errors import EngineError
+from gym_llm.rollout.factory import Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.batches import BatchPlayer, Failures
 from gym_llm.trainers.peft_weights import merged_weights
 from gym_llm.trainers.trl_tasks import TrainedEnv, task_indices
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
-from gym_llm.vector.factory import Wrap
-from gym_llm.vector.plan import Job
-from gym_llm.vector.rollout import DEFAULT_WRAPPERS
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
@@ -119,13 +120,12 @@ class RolloutFunc(TrainedEnv):
             `prompt_ids`, `completion_ids`, `env_mask` (lists of lists of int), `logprobs` (list of lists of float, or
             None), and for the reward functions `env_reward` and `env_info`.
         """
-        seed = trainer.args.seed + trainer.accelerator.process_index
         jobs = [Job(task, next(self._numbers)) for task in task_indices(prompts)]
-        sampling = self._sampling(trainer)
+        settings = RolloutSettings(seed=_seed(trainer), sampling=self._sampling(trainer))
         with self._policy(trainer) as engine:
             if trainer.max_completion_length is not None:
                 engine = _WithinBudget(engine, trainer.max_completion_length, _tokenizer(trainer))
-            records = self._player.play(jobs, engine, seed=seed, sampling=sampling)
+            records = self._player.play(jobs, engine, settings)
         try:
             self._failures.check([_failure(record) for record in records])
         except RuntimeError:
@@ -226,10 +226,8 @@ class RolloutFunc(TrainedEnv):
             return make_engine(self._spec, **self._options)
         from gym_llm.engines.transformers import TransformersEngine
 
-        seed = trainer.args.seed + trainer.accelerator.process_index
-        return TransformersEngine.of(
-            model, _tokenizer(trainer), **{"seed": seed, "max_batch_size": 256, **self._options}
-        )
+        options = {"seed": _seed(trainer), "max_batch_size": 256, **self._options}
+        return TransformersEngine.of(model, _tokenizer(trainer), **options)
 
 
 class _WithinBudget(Engine):
@@ -345,6 +343,12 @@ def _reward_function(name: str) -> Any:
 
     reward.__name__ = name
     return reward
+
+
+def _seed(trainer: GRPOTrainer) -> int:
+    """A seed of each process's own."""
+    seed: int = trainer.args.seed + trainer.accelerator.process_index
+    return seed
 
 
 def _tokenizer(trainer: GRPOTrainer) -> Any:

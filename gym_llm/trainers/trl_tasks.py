@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.chat_completions import request_to_chat
+from gym_llm.chat.completions import request_to_chat
 from gym_llm.env import VerifierEnv
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.rollout.plan import make_plan
 from gym_llm.types import Row
-from gym_llm.vector.factory import EnvFactory
-from gym_llm.vector.plan import make_plan
 
 if TYPE_CHECKING:
     from datasets import Dataset

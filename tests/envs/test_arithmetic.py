@@ -5,8 +5,8 @@ import gymnasium as gym
 import pytest
 from testing import ROOT, message, row
 
-from gym_llm.data.jsonl import DataError
 from gym_llm.envs.arithmetic import Arithmetic
+from gym_llm.errors import DataError
 
 
 def play(answer, expected="85"):

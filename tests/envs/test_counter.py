@@ -4,8 +4,8 @@ import gymnasium as gym
 import pytest
 from testing import function_call, message, outputs, replay, row, vectors
 
-from gym_llm.data import DataError
 from gym_llm.envs.counter import Counter
+from gym_llm.errors import DataError
 
 
 @pytest.mark.parametrize("vector", vectors("counter"))

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testing import function_call, message, response
 
-from gym_llm import tool_calls
 from gym_llm.data import dumps, read_jsonl
 from gym_llm.env import VerifierEnv
 from gym_llm.registration import env_ids
+from gym_llm.tools import calls as tool_calls
 
 ENV_IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith("gym_llm.envs.")]
 VERIFIER_IDS = [env_id for env_id in ENV_IDS if env_id != "gym_llm/Mixed-v0"]  # which plays the others

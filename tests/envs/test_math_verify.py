@@ -14,7 +14,7 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.utils.env_checker import check_env
 
 import gym_llm  # noqa: F401 - registers the ids
-from gym_llm.data.jsonl import DataError
+from gym_llm.errors import DataError
 
 pytest.importorskip("math_verify")
 VECTORS = Path(os.environ.get("GYM_LLM_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors")

@@ -2,7 +2,8 @@ import gymnasium as gym
 import pytest
 from testing import ROOT, message, row
 
-from gym_llm.data.jsonl import DataError, read_jsonl
+from gym_llm.data.files.jsonl import read_jsonl
+from gym_llm.errors import DataError
 
 
 def arithmetic(**fields):

@@ -11,8 +11,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import gym_llm  # noqa: F401 - registers the ids
-from gym_llm.data.jsonl import DataError
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, extract_answer
+from gym_llm.errors import DataError
 
 VECTORS = Path(os.environ.get("GYM_LLM_VECTORS") or Path(__file__).parents[3] / "shared" / "vectors")
 CITIES = [{"A": "Oslo"}, {"B": "Bergen"}, {"C": "New  York"}, {"D": "A and B"}, {"E": None}]

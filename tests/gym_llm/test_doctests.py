@@ -34,4 +34,4 @@ def test_examples_in_docstrings_run(name: str, tmp_path_factory: pytest.TempPath
 
 def test_the_walk_finds_modules_of_every_folder() -> None:
     found = set(modules())
-    assert {"gym_llm.env", "gym_llm.engines.base", "gym_llm.envs.counter.env", "gym_llm.data.jsonl"} <= found
+    assert {"gym_llm.env", "gym_llm.engines.base", "gym_llm.envs.counter.env", "gym_llm.data.files.jsonl"} <= found

@@ -12,7 +12,7 @@ from testing import function_call, message, message_item, outputs, response, row
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
 from gym_llm.concurrency import drive
-from gym_llm.data import DataError
+from gym_llm.errors import DataError
 
 
 class Echo(VerifierEnv):

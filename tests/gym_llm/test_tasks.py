@@ -8,8 +8,8 @@ import pydantic
 import pytest
 from testing import row
 
-from gym_llm.data import DataError
 from gym_llm.env import VerifierEnv
+from gym_llm.errors import DataError
 from gym_llm.tasks import BaseTask, PreparedTask, RowTasks, TaskKind
 
 

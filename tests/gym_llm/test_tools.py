@@ -14,7 +14,8 @@ from testing import function_call, message, outputs, row
 
 from gym_llm import VerifierEnv, tool
 from gym_llm.concurrency import drive
-from gym_llm.tools import Tool, ToolCallError, tool_output, tools_of
+from gym_llm.errors import ToolCallError
+from gym_llm.tools import Tool, tool_output, tools_of
 
 
 class Unit(enum.Enum):

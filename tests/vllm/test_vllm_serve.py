@@ -6,9 +6,9 @@ import pytest
 from transformers import AutoTokenizer
 
 import gym_llm
-from gym_llm.engines.base import EngineUnavailable
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.pocket import engine as pocket_engine
+from gym_llm.errors import EngineUnavailable
 
 POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
 QUESTION = [{"role": "user", "content": "What is 12 + 7? Put the answer in \\boxed{}."}]

@@ -12,9 +12,9 @@ import pytest
 
 import gym_llm
 from gym_llm.engines import make_engine
-from gym_llm.engines.base import EngineUnavailable
 from gym_llm.engines.pocket import engine as pocket_engine
-from gym_llm.vector import shared_engine
+from gym_llm.errors import EngineUnavailable
+from gym_llm.ray.shared_engine import shared_engine
 
 POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
 

@@ -5,7 +5,8 @@ import gymnasium as gym
 import pytest
 
 import gym_llm  # noqa: F401 - registers the environments
-from gym_llm.data import DataError, read_jsonl
+from gym_llm.data import read_jsonl
+from gym_llm.errors import DataError
 from gym_llm.wrappers import ReasoningParser, RecordRollouts, TextAction, ToolCallParser
 
 

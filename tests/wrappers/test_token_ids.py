@@ -8,7 +8,7 @@ from gymnasium.error import InvalidAction
 from testing import function_call, message_item, response, row
 from token_conversations import SHAPES, play_all
 
-from gym_llm.vector.rollout import collect
+from gym_llm.rollout.play import collect
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 
 EVERY = pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gym_llm  # noqa: F401 - registers the environments
+from gym_llm.parsers.tool_call_formats import INVALID_CALL, WrittenCall, hermes, llama
 from gym_llm.types import Item, message_text
 from gym_llm.wrappers import ReasoningParser, ToolCallParser
-from gym_llm.wrappers.tool_call_formats import INVALID_CALL, WrittenCall, hermes, llama
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
 READ = '<tool_call>\n{"name": "get_counter_value", "arguments": {}}\n</tool_call>'

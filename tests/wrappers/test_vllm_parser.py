@@ -7,8 +7,8 @@ import gymnasium as gym
 import pytest
 
 import gym_llm  # noqa: F401 - registers the environments
+from gym_llm.parsers.written_words import lost_words, markup_words
 from gym_llm.wrappers import VLLMParser
-from gym_llm.wrappers.written_words import lost_words, markup_words
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import resources
 
+from gym_llm.chat.prompt_tokens import History
 from gym_llm.engines.transformers import TransformersEngine
-from gym_llm.prompt_tokens import History
 
 
 class PocketEngine(TransformersEngine):

@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from gym_llm.engines import EngineUnavailable, make_engine
+from gym_llm.engines import make_engine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.replay import ReplayEngine
+from gym_llm.errors import EngineUnavailable
 
 
 def test_urls_name_http_engines() -> None:

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from gym_llm.engines import health, http
-from gym_llm.engines.base import EngineError, EngineUnavailable
 from gym_llm.engines.http import HTTPEngine
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Request, message_text
 
 REQUEST: Request = {"input": [{"role": "user", "content": "2+2?"}]}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import gym_llm
-from gym_llm.engines.base import Engine, EngineError, EngineUnavailable
+from gym_llm.engines.base import Engine
 from gym_llm.engines.replay import ReplayEngine
+from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Item, Request, ResponseDict
 
 QUESTION = {"role": "user", "content": "Weather in Rome and Oslo?"}

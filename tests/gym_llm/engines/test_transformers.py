@@ -13,8 +13,8 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from gym_llm.engines.base import EngineError, EngineUnavailable
 from gym_llm.engines.transformers import TransformersEngine
+from gym_llm.errors import EngineError, EngineUnavailable
 
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 QUESTIONS = [f"What is {'1 + ' * n}2? Put the answer in \\boxed{{}}." for n in (1, 9, 3, 30, 0, 5, 17)]

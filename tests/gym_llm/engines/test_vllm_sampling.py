@@ -1,7 +1,7 @@
 import pytest
 
-from gym_llm.engines.base import EngineError
 from gym_llm.engines.vllm_sampling import sampling_arguments
+from gym_llm.errors import EngineError
 
 
 def test_nulls_and_fields_that_are_not_about_sampling_are_left_out():

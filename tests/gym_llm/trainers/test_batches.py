@@ -12,9 +12,9 @@ from testing import message_item, response, row
 
 from gym_llm import VerifierEnv
 from gym_llm.engines.base import Engine
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.rollout.plan import Job
 from gym_llm.trainers.batches import BatchPlayer, Failures
-from gym_llm.vector.factory import EnvFactory
-from gym_llm.vector.plan import Job
 
 
 class Watching(VerifierEnv):

@@ -11,7 +11,7 @@ from testing import message, row
 from transformers.utils import get_json_schema
 
 from gym_llm import BaseTask, VerifierEnv, tool
-from gym_llm.data.jsonl import DataError
+from gym_llm.errors import DataError
 from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
 
 

@@ -1,0 +1,1 @@
+"""Reading and writing: task sources, JSON Lines, rollout files."""

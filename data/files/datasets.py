@@ -1,0 +1,99 @@
+"""What a configuration says of a dataset: its file, its role in training, its licence, where it is published."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gym_llm.data.files.reading import slice_source
+
+DatasetType = Literal["train", "validation", "example"]
+
+License = Literal[
+    "Apache 2.0",
+    "MIT",
+    "GNU General Public License v3.0",
+    "Creative Commons Attribution 4.0 International",
+    "Creative Commons Attribution-ShareAlike 4.0 International",
+    "TBD",
+    "NVIDIA Internal Use Only, Do Not Distribute",
+]
+
+Name = Annotated[str, Field(min_length=1)]
+Index = Annotated[int, Field(ge=0, strict=True)]
+
+
+class HuggingFaceIdentifier(BaseModel):
+    """Where a dataset is on the Hugging Face hub.
+
+    Attributes:
+        repo_id: `organization/name`.
+        artifact_fpath: A file in that repository; None for a split of the dataset.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    repo_id: Name
+    artifact_fpath: Name | None = None
+
+
+class GitLabIdentifier(BaseModel):
+    """Where a dataset is in a GitLab project's model registry.
+
+    Attributes:
+        dataset_name: The registered model's name.
+        version: `x.y.z`.
+        artifact_fpath: A file of that version.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset_name: Name
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+    artifact_fpath: Name
+
+
+class DatasetConfig(BaseModel):
+    """One dataset of an environment, as NeMo Gym's configurations describe it.
+
+    Attributes:
+        name: Names the dataset among those of its environment.
+        type: `train`, `validation`, or `example` (the five rows that show what the data looks like).
+        jsonl_fpath: The file, relative to the working directory; see `gym_llm.data.files.reading` for its forms.
+        num_repeats: How often each row is in the training set.
+        start_idx: First row that is used, counted from 0; None for the first.
+        end_idx: Row before which reading stops; None for all.
+        license: Required of `train` and `validation`.
+        huggingface_identifier: Where to download it from.
+        gitlab_identifier: Where to download it from.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    type: DatasetType
+    jsonl_fpath: Name
+    num_repeats: Annotated[int, Field(ge=1, strict=True)] = 1
+    start_idx: Index | None = None
+    end_idx: Index | None = None
+    license: License | None = None
+    huggingface_identifier: HuggingFaceIdentifier | None = None
+    gitlab_identifier: GitLabIdentifier | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.type != "example" and self.license is None:
+            raise ValueError(f"a {self.type} dataset needs a `license`, e.g. Apache 2.0 (TBD if it is not settled)")
+        if self.end_idx is not None and self.end_idx <= (self.start_idx or 0):
+            raise ValueError(f"end_idx {self.end_idx} leaves no row after start_idx {self.start_idx or 0}")
+        return self
+
+    @property
+    def source(self) -> str:
+        """What to read, as one string: the file, and the rows of it where not all of them are meant.
+
+        >>> DatasetConfig(name="a", type="example", jsonl_fpath="a.jsonl", start_idx=10).source
+        'a.jsonl[10:]'
+        """
+        return slice_source(self.jsonl_fpath, self.start_idx, self.end_idx)

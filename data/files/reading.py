@@ -1,0 +1,285 @@
+"""Rows of a task source, one at a time: JSON Lines (plain, .gz, .zst), parquet, or a Hugging Face dataset.
+
+A source is named by a string, so that it can be written in a configuration and sent to any process:
+
+- `train.jsonl`, `train.jsonl.gz`, `train.jsonl.zst`: a JSON Lines file;
+- `train.parquet`: one row per record;
+- `hf:ORG/NAME` or `hf:ORG/NAME:SPLIT`: a dataset that `datasets.load_dataset` finds, on the hub or in a folder; the
+  split is `train` unless it is named. It is streamed, not downloaded first;
+- any of these and `[START:END]`: only these rows, counted from 0, END not included: `train.jsonl[:1000]`.
+
+Memory does not grow with the size of the source: a row is at most `MAX_ROW_BYTES` long, and one is held at a time (of a
+parquet file, one row group).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple
+
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.errors import DataError
+
+MAX_ROW_BYTES = 1 << 25
+"""The longest line that is read whole, 32 MiB; a longer one is an error in the data, not a row."""
+
+_PREFIX = "hf:"
+_SLICE = re.compile(r"\[(\d*):(\d*)\]$")
+_BATCH_ROWS = 64
+_BUFFER_BYTES = 1 << 18
+_MOST_COMPRESSED_BYTES, _LEAST_COMPRESSED_BYTES = 1 << 11, 1 << 4  # 4 bytes of zstandard may become 128 KiB
+_CREATE_PARAMS = "responses_create_params"
+
+
+class Source(NamedTuple):
+    """A task source's name, taken apart."""
+
+    name: str
+    """The file, or what follows `hf:`."""
+    start: int
+    """First row, from 0."""
+    end: int | None
+    """The row before which to stop; None for all."""
+    is_hub: bool
+    """Whether `datasets` loads it."""
+
+    @property
+    def label(self) -> str:
+        """The source's name in messages, without the part of it that is read."""
+        return f"{_PREFIX}{self.name}" if self.is_hub else self.name
+
+    @property
+    def is_tabular(self) -> bool:
+        """Whether rows come as objects, not as lines."""
+        return self.is_hub or self.name.endswith(".parquet")
+
+
+def parse_source(source: str | os.PathLike[str]) -> Source:
+    """Take a source's name apart.
+
+    >>> parse_source("hf:nvidia/Example:validation[10:20]")
+    Source(name='nvidia/Example:validation', start=10, end=20, is_hub=True)
+    """
+    name = os.fspath(source)
+    start, end = 0, None
+    if found := _SLICE.search(name):
+        name = name[: found.start()]
+        start, end = int(found[1] or 0), int(found[2]) if found[2] else None
+    is_hub = name.startswith(_PREFIX)
+    return Source(name.removeprefix(_PREFIX), start, end, is_hub)
+
+
+def slice_source(source: str, start: int | None = None, end: int | None = None) -> str:
+    """The name of a part of a source.
+
+    >>> slice_source("a.jsonl"), slice_source("a.jsonl", end=5)
+    ('a.jsonl', 'a.jsonl[:5]')
+    """
+    if not start and end is None:
+        return source
+    return f"{source}[{start or ''}:{'' if end is None else end}]"
+
+
+def absolute_source(source: str) -> str:
+    """The same source, named so that it is found from every folder.
+
+    >>> absolute_source("hf:nvidia/Example[:5]")
+    'hf:nvidia/Example[:5]'
+    """
+    parsed = parse_source(source)
+    return source if parsed.is_hub else slice_source(os.path.abspath(parsed.name), parsed.start, parsed.end)
+
+
+def read_rows(
+    source: str | os.PathLike[str], *, start: int | None = None, end: int | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """The lines of a source as they are, whatever is in them.
+
+    Args:
+        source: See the module.
+        start: First row, from 0, instead of the source's own `[START:END]`. Row n of a file is its line n + 1: empty
+            lines count.
+        end: Stop before this row.
+
+    Yields:
+        Line number from 1 (of the whole file, also where `start` leaves rows out), and the line's bytes with its line
+        ending. Of a line longer than `MAX_ROW_BYTES` only the first `MAX_ROW_BYTES + 1` bytes: `len(line) >
+        MAX_ROW_BYTES` says that it is too long. Rows of parquet files and hub datasets are written as JSON lines.
+
+    Raises:
+        DataError: If the source cannot be read, is cut off, or a package it needs is not installed.
+    """
+    parsed = parse_source(source)
+    first = parsed.start if start is None else start
+    last = parsed.end if end is None else end
+    if parsed.is_tabular:
+        yield from ((number, dumps(row)) for number, row in _table_rows(parsed, first, last))
+    else:
+        yield from _lines(parsed.name, first, last)
+
+
+def read_objects(
+    source: str | os.PathLike[str], *, start: int | None = None, end: int | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a source; empty lines are passed over.
+
+    Args:
+        source: See the module.
+        start: As for `read_rows`.
+        end: As for `read_rows`.
+
+    Yields:
+        Line number from 1, and object.
+
+    Raises:
+        DataError: As `read_rows`, or if a line is not a JSON object.
+    """
+    label = parse_source(source).label
+    for number, line in read_rows(source, start=start, end=end):
+        if line.isspace():
+            continue
+        if len(line) > MAX_ROW_BYTES:
+            raise DataError(f"{label}, line {number}: longer than {MAX_ROW_BYTES >> 20} MiB.")
+        try:
+            value = loads(line)
+        except ValueError as error:
+            raise DataError(f"{label}, line {number}: not JSON ({error}).") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{label}, line {number}: expected a JSON object, got {type(value).__name__}.")
+        yield number, value
+
+
+def _lines(path: str, start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
+    try:
+        with open(path, "rb", buffering=_BUFFER_BYTES) as stored, _decompressed(path, stored) as file:
+            number = 0
+            while end is None or number < end:
+                line = file.readline(MAX_ROW_BYTES + 1)
+                if not line:
+                    return
+                number += 1
+                if number > start:
+                    yield number, line
+                while len(line) > MAX_ROW_BYTES and not line.endswith(b"\n"):
+                    line = file.readline(MAX_ROW_BYTES + 1)
+    except EOFError:
+        raise DataError(f"{path} is cut off: its compressed data ends in the middle.") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} cannot be decompressed: {error}.") from None
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def _decompressed(path: str, file: BinaryIO) -> BinaryIO:
+    if path.endswith(".gz"):
+        return io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES)  # type: ignore[arg-type]
+    if path.endswith(".zst"):
+        return io.BufferedReader(_ZstdReader(file), _BUFFER_BYTES)
+    return file
+
+
+class _ZstdReader(io.RawIOBase):
+    """Decompressed bytes of a file of zstandard frames; unlike zstandard's own reader it notices a file cut off."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        try:
+            import zstandard
+        except ModuleNotFoundError:
+            raise DataError("A .zst file needs zstandard: pip install 'gym-llm[data]'.") from None
+        self._file = file
+        self._error = zstandard.ZstdError
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._frame: Any = None
+        self._output = memoryview(b"")
+        self._input = b""
+        self._step = _LEAST_COMPRESSED_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._output:
+            self._input = self._input or self._file.read(self._step)
+            if not self._input:
+                if self._frame is not None:
+                    raise EOFError
+                return 0
+            if self._frame is None:
+                self._frame = self._decompressor.decompressobj()
+            try:
+                self._output = memoryview(self._frame.decompress(self._input))
+            except self._error as error:
+                raise zlib.error(str(error)) from None
+            self._input = self._frame.unused_data
+            if len(self._output) > _BUFFER_BYTES:
+                self._step = max(_LEAST_COMPRESSED_BYTES, self._step // 2)
+            else:
+                self._step = min(_MOST_COMPRESSED_BYTES, self._step * 2)
+            if self._frame.eof:
+                self._frame = None
+        size = min(len(buffer), len(self._output))
+        buffer[:size] = self._output[:size]
+        self._output = self._output[size:]
+        return size
+
+
+def _table_rows(source: Source, start: int, end: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = _hub_rows(source.name, start) if source.is_hub else _parquet_rows(source.name, start)
+    for number, row in islice(enumerate(rows, start + 1), None if end is None else max(0, end - start)):
+        if _CREATE_PARAMS in row:
+            row[_CREATE_PARAMS] = _without_nulls(row[_CREATE_PARAMS])
+        yield number, row
+
+
+def _without_nulls(value: Any) -> Any:
+    """A column has one type for all rows, so a field that any row has is null in all others: it was not there."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _parquet_rows(path: str, start: int) -> Iterator[dict[str, Any]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise DataError("A parquet file needs pyarrow: pip install 'gym-llm[data]'.") from None
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            skipped, groups = start, list(range(file.num_row_groups))
+            while groups and skipped >= (size := file.metadata.row_group(groups[0]).num_rows):
+                skipped -= size
+                del groups[0]
+            rows = (
+                row
+                for group in groups
+                for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group])
+                for row in batch.to_pylist()
+            )
+            yield from islice(rows, skipped, None)
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is no parquet file that can be read: {error}") from None
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def _hub_rows(name: str, start: int) -> Iterator[dict[str, Any]]:
+    try:
+        import datasets
+    except ModuleNotFoundError:
+        raise DataError(f"{_PREFIX}{name} needs datasets: pip install 'gym-llm[data]'.") from None
+    repository, _, split = name.partition(":")
+    try:
+        rows = datasets.load_dataset(repository, split=split or "train", streaming=True)
+        yield from rows.skip(start) if start else rows
+    except Exception as error:  # what the hub, the network and each file format raise has no common class
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise DataError(f"Cannot load {_PREFIX}{name} ({reason}).") from error

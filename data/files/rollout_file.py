@@ -1,0 +1,166 @@
+"""The file that a run of rollouts leaves: appended to by one process, completable after any kill."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from gym_llm.data.files.atomic import write_atomically
+from gym_llm.data.files.jsonl import dumps, loads, repair_tail, write_all
+from gym_llm.errors import DataError
+
+
+class RolloutFile:
+    """One JSON line per finished episode, and beside it `NAME.summary.json`: what was run, and in the end its numbers.
+
+    Each record is a single append, so that a kill at any moment costs at most an unfinished last line, which the next
+    opening cuts off. The file is locked while it is open; the kernel drops the lock with the process. A file that is
+    still empty when it is closed is removed.
+
+    Args:
+        path: The file; folders are made as needed.
+        resume: Whether to go on with a file that already holds records.
+
+    Raises:
+        DataError: If the file holds records and is not to be resumed, is open in another process, or cannot be written.
+
+    Attributes:
+        path: The file.
+        cut_off: Bytes of an unfinished last line that were cut off when it was opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, resume: bool = False) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = _open_locked(self.path)
+        except OSError as error:
+            raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
+        if not resume and os.fstat(self._descriptor).st_size:
+            os.close(self._descriptor)
+            raise DataError(f"{path} already exists: resume it (--resume) or name another file.")
+        self.cut_off = repair_tail(self.path)
+
+    @property
+    def summary_path(self) -> Path:
+        """`runs/a.summary.json` for `runs/a.jsonl`."""
+        return self.path.with_name(self.path.name.removesuffix(".jsonl") + ".summary.json")
+
+    def read_summary(self) -> dict[str, Any]:
+        """What the last run wrote beside the file; empty if that is missing or broken."""
+        try:
+            summary = orjson.loads(self.summary_path.read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            return {}
+        return summary if isinstance(summary, dict) else {}
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Replace `NAME.summary.json`; readers see the old one or the new one, never a part.
+
+        Raises:
+            DataError: If it cannot be written.
+        """
+        data = orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        write_atomically(self.summary_path, data)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The records in the file, one at a time.
+
+        Raises:
+            DataError: If a line is no rollout.
+        """
+        return (record for _, record in self._lines())
+
+    def append(self, record: Any) -> None:
+        """Add one record.
+
+        Raises:
+            DataError: If it cannot be written, e.g. because the disk is full.
+        """
+        try:
+            write_all(self._descriptor, dumps(record))
+        except OSError as error:
+            raise DataError(f"Cannot write {self.path}: {error.strerror or error}.") from None
+
+    def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> int:
+        """Rewrite the file with only the wanted records, their bytes unchanged; a kill leaves it as it was.
+
+        Returns:
+            How many records were left out.
+        """
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        dropped = 0
+        # Locked under its temporary name already: there is no moment at which the path is unlocked.
+        descriptor = _open_locked(temporary)
+        try:
+            with open(descriptor, "ab", closefd=False) as file:
+                for line, record in self._lines():
+                    if wanted(record):
+                        file.write(line)
+                    else:
+                        dropped += 1
+            os.fsync(descriptor)
+            os.replace(temporary, self.path)
+        except BaseException as error:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise DataError(f"Cannot rewrite {self.path}: {error.strerror or error}.") from None
+            raise
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        return dropped
+
+    def close(self) -> None:
+        """Unlock the file, or remove it if there is nothing in it."""
+        if os.fstat(self._descriptor).st_size == 0:
+            self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        """The file itself."""
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                record = _parse(line)
+                if not isinstance(record, dict) or not {"rollout_id", "reward"} <= record.keys():
+                    raise DataError(f"{self.path}, line {number} is no rollout: it has no `rollout_id` and `reward`.")
+                yield line, record
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return loads(line)
+    except ValueError:
+        return None
+
+
+def _open_locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DataError(f"{path} is being written by another process: wait for it or name another file.") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # replaced or removed between opening and locking: lock the one that is there now

@@ -1,0 +1,103 @@
+"""SharedRolloutFile: one file of rollouts that many environments, in any number of processes, append to."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gym_llm.data.files.jsonl import dumps, loads, write_all
+from gym_llm.errors import DataError
+from gym_llm.types import Rollout, RolloutId
+
+
+class SharedRolloutFile:
+    """A rollout file and how often each task occurs in it, so that every record gets a `repeat_index` of its own.
+
+    Writers lock the file while they read what others have added since and append their line. Each process has one
+    object for a file (`SharedRolloutFile.at`), so a line is read at most once per process.
+
+    Args:
+        path: The file, absolute.
+    """
+
+    _open: dict[str, SharedRolloutFile] = {}
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._repeats: Counter[int] = Counter()
+        self._end = 0
+
+    @classmethod
+    def at(cls, path: str) -> SharedRolloutFile:
+        """This process's object for a path."""
+        path = os.path.abspath(path)
+        if path not in cls._open:
+            cls._open[path] = cls(path)
+        return cls._open[path]
+
+    def prepare(self) -> None:
+        """Make the file, and its folder, if it is missing, and read what it has.
+
+        Raises:
+            DataError: If the file has lines that are not rollouts.
+            OSError: If the file cannot be opened for writing.
+        """
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with self._locked() as descriptor:
+            self._catch_up(descriptor)
+
+    def append(self, task_index: int, make: Callable[[RolloutId], Rollout]) -> None:
+        """Append one record with a single write.
+
+        Args:
+            task_index: The task that was played.
+            make: Makes the record, given its id: the task and how often the file had it before.
+        """
+        with self._locked() as descriptor:
+            self._catch_up(descriptor)
+            data = dumps(make({"task_index": task_index, "repeat_index": self._repeats[task_index]}))
+            write_all(descriptor, data)
+            self._repeats[task_index] += 1
+            self._end += len(data)
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # closing the file unlocks it
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _catch_up(self, descriptor: int) -> None:
+        """Count the lines that were added since; cut off an unfinished last one, what a killed writer leaves."""
+        size = os.fstat(descriptor).st_size
+        if size == self._end:
+            return
+        if size < self._end:  # another file has taken its place
+            self._repeats.clear()
+            self._end = 0
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(self._end)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    os.ftruncate(descriptor, self._end)
+                    break
+                if not line.isspace():
+                    self._repeats[self._task_index(line)] += 1
+                self._end += len(line)
+
+    def _task_index(self, line: bytes) -> int:
+        try:
+            index = loads(line)["rollout_id"]["task_index"]
+        except (ValueError, TypeError, KeyError, IndexError):
+            index = None
+        if not isinstance(index, int):
+            raise DataError(
+                f"{self.path} has a line at byte {self._end} that is not a rollout (a JSON object with a rollout_id); "
+                "give a new file, or one that rollouts were written to."
+            )
+        return index

@@ -1,0 +1,1 @@
+"""Datasets on Hugging Face, and in GitLab's model registry."""

@@ -1,0 +1,149 @@
+"""How published datasets are called, and what is checked before they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Literal, TypeAlias
+
+from gym_llm.data.files.jsonl import loads
+from gym_llm.data.files.reading import MAX_ROW_BYTES, read_rows
+from gym_llm.data.prepare.validation import Faults
+from gym_llm.errors import DataError
+
+Split: TypeAlias = Literal["train", "validation", "test"]
+
+DEFAULT_PREFIX = "Nemotron-RL"
+"""NeMo Gym's `hf_dataset_prefix`."""
+
+_KEYWORDS: dict[str, Split] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+"""By which a file's name says its split, as the `datasets` library reads it."""
+
+_WORDS = re.compile(r"[-._ 0-9]+")
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\Z", re.ASCII)
+_LONGEST_NAME = 96
+
+
+def repo_name(variables: Mapping[str, Any], domain: str | None, name: str) -> str:
+    """The repository of a dataset on Hugging Face: `{hf_organization}/{hf_dataset_prefix}-{domain}-{name}`.
+
+    Args:
+        variables: The configuration's top-level values; an empty `hf_dataset_prefix` leaves the prefix out.
+        domain: What it is about, in lower case; None leaves it out.
+        name: The dataset's own name.
+
+    Raises:
+        DataError: If there is no `hf_organization`, or the hub takes no such name.
+
+    >>> repo_name({"hf_organization": "nvidia"}, "math", "OpenMathReasoning")
+    'nvidia/Nemotron-RL-math-OpenMathReasoning'
+    """
+    prefix = variables.get("hf_dataset_prefix", DEFAULT_PREFIX)
+    parts = [str(part) for part in (prefix, domain and domain.lower(), name) if part]
+    full = "-".join(parts)
+    if len(full) > _LONGEST_NAME or not _NAME.match(full) or "--" in full or ".." in full:
+        raise DataError(
+            f"{full!r} is no name for a repository: at most {_LONGEST_NAME} letters, digits, `-`, `_` and `.`, "
+            "none of these at either end, no `--` and no `..`."
+        )
+    return f"{organization(variables)}/{full}"
+
+
+def organization(variables: Mapping[str, Any]) -> str:
+    """The setting `hf_organization`.
+
+    Raises:
+        DataError: If it is not given.
+    """
+    if not variables.get("hf_organization"):
+        raise DataError("Whose dataset is it? Give hf_organization=NAME, or put it into env.yaml.")
+    return str(variables["hf_organization"])
+
+
+def collection_id(variables: Mapping[str, Any]) -> str | None:
+    """The collection that datasets are added to, `ORG/name-in-lower-case-SLUG`; None if none is configured.
+
+    Raises:
+        DataError: If only one of `hf_collection_name` and `hf_collection_slug` is given.
+
+    >>> collection_id({"hf_organization": "acme", "hf_collection_name": "NeMo Gym", "hf_collection_slug": "68b5c0d8"})
+    'acme/nemo-gym-68b5c0d8'
+    """
+    name, slug = variables.get("hf_collection_name"), variables.get("hf_collection_slug")
+    if not name and not slug:
+        return None
+    if not name or not slug:
+        raise DataError("A collection is named by hf_collection_name and hf_collection_slug: give both, or neither.")
+    return f"{organization(variables)}/{str(name).lower().replace(' ', '-')}-{slug}"
+
+
+def name_in_repo(path: str | os.PathLike[str], split: Split) -> str:
+    """What a file is called in the repository: its own name if that says the split, else `STEM-SPLIT.jsonl`.
+
+    Readers tell splits by file names, so a name that says none would belong to no split as soon as another says one.
+
+    Raises:
+        DataError: If the name says another split, or is not that of a data file.
+
+    >>> name_in_repo("data/train.jsonl", "train"), name_in_repo("multineedle_benchmark.jsonl", "validation")
+    ('train.jsonl', 'multineedle_benchmark-validation.jsonl')
+    """
+    name = PurePath(path).name
+    suffix = next((suffix for suffix in reversed(_SUFFIXES) if name.endswith(suffix)), None)
+    if suffix is None:
+        raise DataError(f"{path} is no data file: {', '.join(_SUFFIXES)} can be uploaded.")
+    stem = name.removesuffix(suffix)
+    said = {_KEYWORDS[word] for word in _WORDS.split(stem) if word in _KEYWORDS}
+    if said - {split}:
+        other = ", ".join(sorted(said - {split}))
+        raise DataError(f"{name} would be uploaded as {split}, but its name says {other}: rename it, or give --split.")
+    return name if said else f"{stem}-{split}{suffix}"
+
+
+def check_training_rows(path: str | os.PathLike[str]) -> int:
+    """See that every row is an object with `responses_create_params`.
+
+    Args:
+        path: The file, see `gym_llm.data.files.reading`.
+
+    Returns:
+        How many rows there are.
+
+    Raises:
+        DataError: If there is none, or some are wrong: by reason, with the lines.
+    """
+    faults, rows = Faults(os.fspath(path)), 0
+    for number, line in read_rows(path):
+        rows += 1
+        reason, detail = _fault(line)
+        if reason:
+            faults.add(number, reason, detail)
+    if faults.rows:
+        raise DataError(f"Nothing was uploaded, the training rows are not right.\n{faults.report()}")
+    if not rows:
+        raise DataError(f"{path} has no rows.")
+    return rows
+
+
+def _fault(line: bytes) -> tuple[str, str]:
+    """What is wrong with a row and where, or two empty strings."""
+    if len(line) > MAX_ROW_BYTES:
+        return f"longer than {MAX_ROW_BYTES >> 20} MiB", ""
+    if line.isspace():
+        return "the line is empty", ""
+    try:
+        value = loads(line)
+    except ValueError as error:
+        return "not JSON", str(error)
+    if not isinstance(value, dict):
+        return "not a JSON object", type(value).__name__
+    if not isinstance(value.get("responses_create_params"), dict):
+        return "`responses_create_params` is missing", ""
+    return "", ""

@@ -1,0 +1,58 @@
+"""What a hub's HTTP status means to the user, as one sentence."""
+
+from __future__ import annotations
+
+from gym_llm.errors import DataError
+
+
+class Refused(DataError):
+    """A hub did not do what it was asked to.
+
+    Attributes:
+        status: The HTTP status; 0 if there was no answer.
+        code: The hub's own name for the reason, or an empty string.
+    """
+
+    def __init__(self, message: str, status: int, code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+def refusal(
+    place: str, doing: str, status: int, *, token: str, detail: str = "", code: str = "", wait: str = ""
+) -> Refused:
+    """The error for a status.
+
+    Args:
+        place: Who refused, e.g. `Hugging Face`.
+        doing: What was asked for, e.g. `make the repository acme/x`.
+        status: HTTP status; 0 if there was no answer.
+        token: The setting that holds the token.
+        detail: What the hub said, in its own words.
+        code: The hub's own name for the reason.
+        wait: Seconds that the hub asks to wait, as its header says.
+
+    >>> print(refusal("GitLab", "read dataset a", 401, token="mlflow_tracking_token"))
+    GitLab does not accept the token (401) to read dataset a: put a valid mlflow_tracking_token into env.yaml.
+    """
+    detail = " ".join(detail.split()).rstrip(".")[:300]
+    said = f" ({detail})" if detail else ""
+    if status == 401:
+        reason = f"does not accept the token (401) to {doing}: put a valid {token} into env.yaml"
+    elif status == 403:
+        reason = f"does not allow this {token} to {doing} (403): use another, or ask its owner"
+    elif status == 404:
+        reason = f"cannot {doing} (404): there is no such thing, or your {token} may not see it{said}"
+    elif status == 409:
+        reason = f"cannot {doing} (409): it is there already, or somebody else is changing it{said}"
+    elif status == 412:
+        reason = f"cannot {doing} (412): somebody else changed it meanwhile; try again"
+    elif status == 429:
+        when = f"in {wait} seconds" if wait.isdigit() else "in some minutes"
+        reason = f"has had too many requests to {doing} (429): try again {when}"
+    elif status == 0:
+        reason = f"could not be reached to {doing}: {detail or 'no answer'}"
+    else:
+        reason = f"could not {doing} ({status}{': ' + detail if detail else ''})"
+    return Refused(f"{place} {reason}.", status, code)

@@ -1,0 +1,101 @@
+"""Statistics on disk: compared with the new ones, then replaced, all of them or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gym_llm.data.files.atomic import write_atomically
+from gym_llm.data.prepare.comparison import differences
+from gym_llm.data.prepare.metrics import COUNTER, TOKENS
+from gym_llm.data.prepare.tokens import WORDS_ONLY
+from gym_llm.errors import DataError, PreparationFailed
+
+
+@dataclass
+class PreparedFile:
+    """Statistics of a data set or of a collated file, and what became of them.
+
+    Attributes:
+        label: What the statistics are of.
+        metrics: The statistics.
+        metrics_path: Where they are on disk; None for a data set on the hub.
+        collated: The training file, if it is one.
+    """
+
+    label: str
+    metrics: dict[str, Any]
+    metrics_path: Path | None
+    collated: Path | None = None
+
+
+def store_metrics(files: Sequence[PreparedFile], overwrite: bool, notes: list[str]) -> None:
+    """Compare all statistics with those on disk, then write them.
+
+    Token counts are compared only where they were counted with the same tokenizer; a run without one keeps those that
+    are there.
+
+    Args:
+        files: Whose statistics.
+        overwrite: Replace statistics that disagree, instead of failing.
+        notes: Gets what the user should know, one sentence each.
+
+    Raises:
+        DataError: If statistics on disk cannot be read, or two data sets have the same place for theirs.
+        PreparationFailed: If some disagree; then only the `*_conflict.json` files are written.
+    """
+    reports: list[str] = []
+    to_write: dict[Path, dict[str, Any]] = {}
+    conflicts: dict[Path, dict[str, Any]] = {}
+    for file in files:
+        path, metrics = file.metrics_path, file.metrics
+        if path is None:
+            continue
+        if to_write.get(path, metrics) != metrics:
+            raise DataError(f"Two datasets would both write {path}: give them different names.")
+        old = _read_metrics(path)
+        same_counter = old.get(COUNTER) == metrics[COUNTER]
+        compared = old if same_counter else {n: v for n, v in old.items() if n not in (COUNTER, TOKENS)}
+        if found := differences(compared, metrics):
+            reports.append("\n  ".join([f"{path} disagrees with the data:", *found]))
+            conflicts[_conflict_path(path)] = metrics
+        elif old and not same_counter and metrics[COUNTER] == WORDS_ONLY and COUNTER in old:
+            notes.append(f"{path} keeps its token counts by {old[COUNTER]}, which were not checked.")
+            continue
+        elif old and old.keys() >= metrics.keys() and same_counter:
+            continue
+        to_write[path] = metrics
+    if conflicts and not overwrite:
+        for path, metrics in conflicts.items():
+            write_atomically(path, _dump(metrics))
+        hint = "If the data is right, give --overwrite-metrics; the new metrics are beside the old as *_conflict.json."
+        raise PreparationFailed("\n".join([*reports, hint]))
+    notes += [f"Overwritten: {report}" for report in reports]
+    for path, metrics in to_write.items():
+        write_atomically(path, _dump(metrics))
+    for file in files:
+        if file.metrics_path is not None:
+            _conflict_path(file.metrics_path).unlink(missing_ok=True)
+
+
+def _conflict_path(path: Path) -> Path:
+    return path.with_name(f"{path.stem}_conflict.json")
+
+
+def _read_metrics(path: Path) -> dict[str, Any]:
+    try:
+        metrics = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"The metrics {path} cannot be read ({error}): repair or delete the file.") from None
+    if not isinstance(metrics, dict):
+        raise DataError(f"The metrics {path} are not a JSON object: repair or delete the file.")
+    return metrics
+
+
+def _dump(metrics: dict[str, Any]) -> bytes:
+    return json.dumps(metrics, indent=4, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,313 @@
+"""Preparing data: check every row, compute statistics, compare them with those on disk, collate into training files.
+
+One pass over each file, in worker processes; nothing takes its final name before everything has been found right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias
+
+from gym_llm.data.files.atomic import replacing
+from gym_llm.data.files.datasets import DatasetConfig
+from gym_llm.data.files.reading import MAX_ROW_BYTES, parse_source, read_rows
+from gym_llm.data.prepare.collate import RowTagger
+from gym_llm.data.prepare.metrics import DatasetStatistics
+from gym_llm.data.prepare.metrics_files import PreparedFile, store_metrics
+from gym_llm.data.prepare.tokens import DEFAULT_TOKENIZER, NO_TOKENIZER, WORDS_ONLY, try_tokenizer
+from gym_llm.data.prepare.validation import CheckedChunk, Chunk, Faults, env_class, row_kind
+from gym_llm.data.prepare.workers import ChunkWorkers
+from gym_llm.env import VerifierEnv
+from gym_llm.errors import DataError, PreparationFailed, TokenizerUnavailable
+from gym_llm.tasks import TaskKind
+
+Mode: TypeAlias = Literal["example_validation", "train_preparation"]
+Source: TypeAlias = Literal["huggingface", "gitlab"]
+Show: TypeAlias = Callable[[str, int, int, int | None], None]
+"""Shows progress: the file, its rows and bytes so far, its bytes in all (None if they are not known)."""
+
+TYPES: dict[Mode, tuple[str, ...]] = {"example_validation": ("example",), "train_preparation": ("train", "validation")}
+
+_CHUNK_BYTES = 1 << 19
+_ALONE_BYTES = 1 << 22  # less than this is done before workers have started
+_COMPRESSED = {".gz", ".zst"}
+_MAX_WORKERS = 4  # each takes about 65 MB, and a tokenizer's vocabulary
+
+
+@dataclass(frozen=True)
+class EnvDataset:
+    """A data set and the environment that its rows are for.
+
+    Attributes:
+        section: The configuration's name for the environment.
+        env_id: Its Gymnasium id.
+        config: The data set.
+        kwargs: The environment's arguments.
+    """
+
+    section: str
+    env_id: str
+    config: DatasetConfig
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file here, not a data set on the hub."""
+        return not parse_source(self.config.jsonl_fpath).is_hub
+
+
+@dataclass
+class Preparation:
+    """What was prepared.
+
+    Attributes:
+        datasets: Each data set.
+        collated: Each training file.
+        notes: What the user should know, one sentence each.
+    """
+
+    datasets: list[PreparedFile]
+    collated: list[PreparedFile]
+    notes: list[str]
+
+
+def prepare_data(
+    datasets: Iterable[EnvDataset],
+    output_dir: str | os.PathLike[str],
+    *,
+    mode: Mode,
+    tokenizer: str = DEFAULT_TOKENIZER,
+    overwrite_metrics: bool = False,
+    download: Callable[[DatasetConfig], None] | None = None,
+    show: Show | None = None,
+    workers: int | None = None,
+) -> Preparation:
+    """Check data sets, write their statistics beside them, and collate them into `DIR/TYPE.jsonl`.
+
+    Args:
+        datasets: All data sets of a configuration; `mode` says which are prepared.
+        output_dir: Where the collated files and their statistics go; made if it is not there.
+        mode: `train_preparation` prepares `train` and `validation`, `example_validation` prepares `example`.
+        tokenizer: Counts input tokens, see `load_tokenizer`; `none` for no counting. If tiktoken's vocabulary cannot be
+            had, words are counted alone and the notes say so.
+        overwrite_metrics: Replace statistics on disk that disagree, instead of failing.
+        download: Fetches a data set whose file is missing.
+        show: Shows progress.
+        workers: Worker processes; None for one per core, or none where there is little to do.
+
+    Returns:
+        What was prepared.
+
+    Raises:
+        PreparationFailed: If rows are wrong (nothing is written then), or statistics on disk disagree (the new ones are
+            written beside them as `*_conflict.json`, nothing else).
+        DataError: If files or environments are missing (all of them are named), or a file cannot be read or written.
+    """
+    chosen = [dataset for dataset in datasets if dataset.config.type in TYPES[mode]]
+    if not chosen:
+        raise DataError(f"The configuration has no datasets of type {' or '.join(TYPES[mode])}, which {mode} prepares.")
+    fetch_missing(chosen, download)
+    setups = [_setup(dataset) for dataset in chosen]
+    metrics_paths = _metrics_paths(chosen)
+    _check_targets(chosen, Path(output_dir))
+    notes: list[str] = []
+    if workers is None:
+        workers = _worker_count(chosen, [setup[0] for setup in setups])
+    counter, tokenizer_name = _choose_tokenizer(tokenizer, workers, notes)
+    with ExitStack() as stack:
+        folder = stack.enter_context(_output_folder(Path(output_dir)))
+        pool = stack.enter_context(ChunkWorkers("gym_llm.data.prepare.validation:RowChecker", workers))
+        files = {
+            kind: stack.enter_context(replacing(folder / f"{kind}.jsonl"))
+            for kind in TYPES[mode]
+            if any(dataset.config.type == kind for dataset in chosen)
+        }
+        totals = {kind: DatasetStatistics(counter) for kind in files}
+        prepared: list[PreparedFile] = []
+        faults: list[Faults] = []
+        for dataset, setup, path in zip(chosen, setups, metrics_paths, strict=True):
+            config = dataset.config
+            statistics = DatasetStatistics(counter)
+            checked = pool.map((*setup, tokenizer_name), _chunks(config, show))
+            faults.append(_collect(config, checked, statistics, files[config.type]))
+            statistics.repeat(config.num_repeats)
+            metrics = config.model_dump(mode="json") | statistics.as_dict()
+            totals[config.type].add_dataset(statistics)
+            statistics.close()
+            prepared.append(PreparedFile(f"{dataset.section}/{config.name}", metrics, path))
+        if any(found.rows for found in faults):
+            raise PreparationFailed("\n".join(found.report() for found in faults if found.rows))
+        collated = []
+        for kind, total in totals.items():
+            target = folder / f"{kind}.jsonl"
+            configs = [dataset.config for dataset in chosen if dataset.config.type == kind]
+            metrics = _collated_header(kind, target, configs) | total.as_dict()
+            total.close()
+            collated.append(PreparedFile(kind, metrics, folder / f"{kind}_metrics.json", target))
+        store_metrics([*prepared, *collated], overwrite_metrics, notes)
+    return Preparation(prepared, collated, notes)
+
+
+def fetch_missing(datasets: Sequence[EnvDataset], download: Callable[[DatasetConfig], None] | None) -> None:
+    """See that every data set's file is there.
+
+    Raises:
+        DataError: Naming all that are missing and cannot be, or were not to be, downloaded.
+    """
+    missing = _missing(datasets)
+    published = [
+        dataset for dataset in missing if dataset.config.huggingface_identifier or dataset.config.gitlab_identifier
+    ]
+    hint = "" if download or not published else " --download fetches those that are published."
+    if download and len(published) == len(missing):
+        for dataset in missing:
+            download(dataset.config)
+        missing = _missing(missing)
+    elif download:
+        missing = [dataset for dataset in missing if dataset not in published]
+        hint = " They name no huggingface_identifier or gitlab_identifier to download them by."
+    if missing:
+        names = [f"  {dataset.config.jsonl_fpath} ({dataset.section}/{dataset.config.name})" for dataset in missing]
+        raise DataError("\n".join([f"Data files are missing: {len(missing)}.{hint}", *names]))
+
+
+def _missing(datasets: Iterable[EnvDataset]) -> list[EnvDataset]:
+    return [dataset for dataset in datasets if dataset.is_file and not os.path.isfile(dataset.config.jsonl_fpath)]
+
+
+def _setup(dataset: EnvDataset) -> tuple[type[VerifierEnv], dict[str, Any], RowTagger | None]:
+    """What a `RowChecker` needs to know of the environment."""
+    verifier = env_class(dataset.env_id)
+    named_by_row = not isinstance(row_kind(verifier, dataset.kwargs), TaskKind)
+    return verifier, dataset.kwargs, None if named_by_row else RowTagger(dataset.section, dataset.env_id)
+
+
+def _choose_tokenizer(name: str, workers: int, notes: list[str]) -> tuple[str, str | None]:
+    """What metrics call the token counter, and the tokenizer's name, None for none."""
+    if name == NO_TOKENIZER:
+        return WORDS_ONLY, None
+    # Not in this process if others do the counting: a vocabulary takes up to 100 MB.
+    with ChunkWorkers("functools:partial", min(workers, 1)) as pool:
+        (found,) = pool.map((try_tokenizer,), [name])
+    if not isinstance(found, TokenizerUnavailable):
+        return found, name
+    if not found.has_substitute:
+        raise DataError(str(found))
+    notes.append(str(found))
+    return WORDS_ONLY, None
+
+
+def _check_targets(datasets: Sequence[EnvDataset], folder: Path) -> None:
+    for dataset in datasets:
+        target = folder / f"{dataset.config.type}.jsonl"
+        if dataset.is_file and target.resolve() == Path(dataset.config.jsonl_fpath).resolve():
+            raise DataError(f"{target} is itself a dataset and would be replaced: name another output folder.")
+
+
+def _metrics_paths(datasets: Sequence[EnvDataset]) -> list[Path | None]:
+    """Where each data set's statistics go: `<stem>_metrics.json`, with the name where several share a file."""
+    stems = [_stem(dataset.config) if dataset.is_file else None for dataset in datasets]
+    paths: list[Path | None] = []
+    for dataset, stem in zip(datasets, stems, strict=True):
+        if stem is None:
+            paths.append(None)
+            continue
+        sharing = {other.config.name for other, its in zip(datasets, stems, strict=True) if its == stem}
+        suffix = f"_{dataset.config.name}" if len(sharing) > 1 else ""
+        paths.append(stem.with_name(f"{stem.name}{suffix}_metrics.json"))
+    return paths
+
+
+def _stem(config: DatasetConfig) -> Path:
+    path = Path(parse_source(config.jsonl_fpath).name)
+    if path.suffix in _COMPRESSED:
+        path = path.with_suffix("")
+    return path.with_suffix("")
+
+
+def _worker_count(datasets: Sequence[EnvDataset], verifiers: Iterable[type[VerifierEnv]]) -> int:
+    if any(verifier.__module__ == "__main__" for verifier in verifiers):
+        return 0  # another process cannot import it
+    sizes = [os.path.getsize(dataset.config.jsonl_fpath) if dataset.is_file else _ALONE_BYTES for dataset in datasets]
+    if sum(sizes) < _ALONE_BYTES:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MAX_WORKERS)
+
+
+@contextmanager
+def _output_folder(path: Path) -> Iterator[Path]:
+    """Make the folder; an error takes away again what was made."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"Cannot make the output folder {path}: {error.strerror or error}.") from None
+    try:
+        yield path
+    except BaseException:
+        for folder in made:
+            try:
+                folder.rmdir()
+            except OSError:  # something is in it: a conflict file, or another process's work
+                break
+        raise
+
+
+def _chunks(config: DatasetConfig, show: Show | None) -> Iterator[Chunk]:
+    source = config.source
+    path = config.jsonl_fpath
+    total = os.path.getsize(path) if path.endswith(".jsonl") and source == path else None
+    first, size, rows, done = 1, 0, 0, 0
+    lines: list[bytes | None] = []
+    for number, line in read_rows(source):
+        if not lines:
+            first = number
+        lines.append(line if len(line) <= MAX_ROW_BYTES else None)
+        size += len(line)
+        if size >= _CHUNK_BYTES:
+            yield Chunk(first, lines)
+            rows += len(lines)
+            done += size
+            if show:
+                show(path, rows, done, total)
+            lines, size = [], 0
+    if lines:
+        yield Chunk(first, lines)
+    if show:
+        show(path, rows + len(lines), done + size, done + size)
+
+
+def _collect(
+    config: DatasetConfig, checked: Iterable[CheckedChunk], statistics: DatasetStatistics, file: BinaryIO
+) -> Faults:
+    faults = Faults(config.source)
+    lines = 0
+    for chunk in checked:
+        lines += chunk.lines
+        for problem in chunk.problems:
+            faults.add(*problem)
+        if faults.rows:
+            continue
+        statistics.add(chunk.statistics)
+        if config.num_repeats == 1:
+            file.write(chunk.output)
+        else:
+            for line in chunk.output.split(b"\n")[:-1]:
+                for _ in range(config.num_repeats):
+                    file.write(line + b"\n")
+    if not lines:
+        raise DataError(f"{config.source} has no rows.")
+    return faults
+
+
+def _collated_header(kind: str, target: Path, configs: Sequence[DatasetConfig]) -> dict[str, Any]:
+    """What the statistics of a collated file begin with: as in NeMo Gym its data set's configuration, if it has one."""
+    dumped = [config.model_dump(mode="json") for config in configs]
+    return (
+        dumped[0] if len(dumped) == 1 else {"name": kind, "type": kind, "jsonl_fpath": str(target), "datasets": dumped}
+    )

@@ -1,0 +1,202 @@
+"""Checking a data set's rows: each against the Responses schema and its verifier's own `Task`, in worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+
+from gym_llm.data.files.parsing import BadRow, parse_line
+from gym_llm.data.files.reading import MAX_ROW_BYTES
+from gym_llm.data.prepare.collate import RowTagger
+from gym_llm.data.prepare.metrics import ChunkStatistics, RowStatistics
+from gym_llm.data.prepare.tokens import input_text, load_tokenizer
+from gym_llm.env import VerifierEnv
+from gym_llm.errors import DataError
+from gym_llm.tasks import RowKind
+
+_SHOWN_FAULTS = 100
+_SHOWN_RANGES = 20
+
+
+def env_class(env_id: str) -> type[VerifierEnv]:
+    """The class behind a registered id, whose `Task` says what a row must have.
+
+    Raises:
+        DataError: If there is no such environment, or it is not a verifier.
+    """
+    try:
+        entry_point = gym.spec(env_id).entry_point
+        found: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except (gym.error.Error, ImportError, AttributeError) as error:
+        raise DataError(f"The environment {env_id!r} cannot be loaded ({error}); `gym-llm list` names all.") from None
+    if not (isinstance(found, type) and issubclass(found, VerifierEnv)):
+        raise DataError(f"The environment {env_id!r} is no subclass of VerifierEnv, so its rows cannot be checked.")
+    return found
+
+
+def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
+    """What an environment demands of its rows: a `TaskKind`, unless each row names a verifier of its own (`Mixed`).
+
+    Raises:
+        DataError: If the environment cannot be made with these arguments.
+    """
+    try:
+        return verifier(**kwargs)._task_kind()
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{verifier.__name__} cannot be made with {kwargs}: {error}") from None
+
+
+class Chunk(NamedTuple):
+    """Consecutive lines of a file."""
+
+    first: int
+    """Line number of the first one."""
+    lines: list[bytes | None]
+    """None for a line that is too long to be read."""
+
+
+class CheckedChunk(NamedTuple):
+    """What checking a chunk gives."""
+
+    lines: int
+    """How many lines it has."""
+    statistics: ChunkStatistics
+    """Of its valid rows."""
+    problems: list[tuple[int, str, str]]
+    """Line number, reason and detail (`BadRow`) of the others."""
+    output: bytes
+    """The rows as the collated file has them; empty if there are problems."""
+
+
+class RowChecker:
+    """Checks chunks; made once per data set in each worker.
+
+    Args:
+        verifier: The environment's class.
+        kwargs: Its arguments.
+        tagger: Marks the rows; None where they say themselves who plays them.
+        tokenizer: Name of the tokenizer to count tokens with; None for none.
+    """
+
+    def __init__(
+        self, verifier: type[VerifierEnv], kwargs: dict[str, Any], tagger: RowTagger | None, tokenizer: str | None
+    ) -> None:
+        self._kind = row_kind(verifier, kwargs)
+        self._tagger = tagger
+        self._count_tokens = load_tokenizer(tokenizer)[1] if tokenizer is not None else None
+
+    def __call__(self, chunk: Chunk) -> CheckedChunk:
+        """Check a chunk's rows, count them, and give them their tags."""
+        statistics = RowStatistics()
+        problems: list[tuple[int, str, str]] = []
+        output: list[bytes] = []
+        texts: list[str] = []
+        for number, line in enumerate(chunk.lines, chunk.first):
+            try:
+                if line is None:
+                    raise BadRow(f"the line is longer than {MAX_ROW_BYTES >> 20} MiB")
+                row = parse_line(line)
+                check_row(row, self._kind)
+            except BadRow as problem:
+                problems.append((number, problem.reason, problem.detail))
+                continue
+            statistics.add(row)
+            output.append(self._tagger.tag(line, row) if self._tagger else line.strip() + b"\n")
+            if self._count_tokens:
+                texts.append(input_text(row["responses_create_params"]))
+        if self._count_tokens:
+            statistics.add_tokens(map(self._count_tokens, texts))
+        return CheckedChunk(len(chunk.lines), statistics.summary(), problems, b"" if problems else b"".join(output))
+
+
+def check_row(row: dict[str, Any], kind: RowKind) -> None:
+    """Check a row against the Responses schema and its verifier's.
+
+    Raises:
+        BadRow: With every wrong field.
+    """
+    try:
+        kind.prepare(row)
+    except DataError as error:
+        raise BadRow(str(error)) from None
+    except Exception as error:  # a validator of another package's Task may fail in any way; the row is at fault
+        raise BadRow(f"the verifier's Task cannot read it: {type(error).__name__}: {error}") from None
+
+
+@dataclass
+class Fault:
+    """One reason for which rows of a file were refused.
+
+    Attributes:
+        detail: What is special to the first of them; may be empty.
+        rows: How many rows.
+        ranges: First and last line of each run of them; no more than are shown.
+    """
+
+    detail: str
+    rows: int = 0
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, number: int) -> None:
+        """Count the row of this line."""
+        self.rows += 1
+        if self.ranges and self.ranges[-1][1] == number - 1:
+            self.ranges[-1] = (self.ranges[-1][0], number)
+        elif len(self.ranges) < _SHOWN_RANGES:
+            self.ranges.append((number, number))
+
+
+class Faults:
+    """All that is wrong with a file, by reason; of any number of bad rows only so much is kept as can be read.
+
+    >>> faults = Faults("train.jsonl")
+    >>> for number in (2, 3, 7):
+    ...     faults.add(number, "the line is empty", "")
+    >>> print(faults.report())
+    train.jsonl: 3 bad rows
+      lines 2-3, 7: the line is empty
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._faults: dict[str, Fault] = {}
+        self.rows = 0
+
+    def add(self, number: int, reason: str, detail: str) -> None:
+        """Count a bad row.
+
+        Args:
+            number: Its line.
+            reason: See `BadRow`.
+            detail: See `BadRow`.
+        """
+        self.rows += 1
+        fault = self._faults.get(reason)
+        if fault is None:
+            if len(self._faults) == _SHOWN_FAULTS:
+                return
+            fault = self._faults[reason] = Fault(detail)
+        fault.add(number)
+
+    def report(self) -> str:
+        """One line per reason: the lines (counted from 1; row n of a data set is line n + 1) and what is wrong."""
+        lines = [f"{self._path}: {_counted(self.rows, 'bad row')}"]
+        told = 0
+        for reason, fault in self._faults.items():
+            places = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in fault.ranges)
+            shown = sum(high - low + 1 for low, high in fault.ranges)
+            more = f" and {_counted(fault.rows - shown, 'more')}" if shown < fault.rows else ""
+            noun = "line" if fault.rows == 1 else "lines"
+            detail = f" ({'first: ' if fault.rows > 1 else ''}{fault.detail})" if fault.detail else ""
+            lines.append(f"  {noun} {places}{more}: {reason}{detail}")
+            told += fault.rows
+        if told < self.rows:
+            lines.append(f"  and {_counted(self.rows - told, 'more row')} with other faults")
+        return "\n".join(lines)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 or noun == 'more' else 's'}"

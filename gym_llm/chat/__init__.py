@@ -1,0 +1,1 @@
+"""Responses <-> Chat Completions, chat templates, and prompts as token ids."""

@@ -1,0 +1,236 @@
+"""PromptTokens: the next prompt's token ids, made from those that were already read and sampled.
+
+Tokenising a conversation's text anew for every turn gives a model ids that it never sampled: most texts have many
+tokenisations, and a sampled one need not be the tokenizer's own. A trainer would then compute probabilities of tokens
+that were never drawn ("retokenization drift", https://blog.vllm.ai/2025/10/22/agent-lightning.html).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any, Literal, cast, get_args
+
+from gym_llm.chat.completions import request_to_chat
+from gym_llm.chat.template import render, template_variables
+from gym_llm.errors import EngineError
+from gym_llm.types import Item, Request
+
+History = Literal["template", "append"]
+"""What happens where the chat template shows what was said in another form than it was said in; see `PromptTokens`."""
+
+CACHED_CHARACTERS = 32_000_000
+"""Text of the latest prompts that is remembered, over all conversations; their ids take about as much memory."""
+_MODEL_ITEMS = ("reasoning", "function_call")
+
+
+class PromptTokens:
+    """Makes prompts as token ids, for engines that have a tokenizer.
+
+    The first prompt of a conversation is what the chat template shows, tokenised. A later one goes on from the ids that
+    the last model turn carries (`prompt_token_ids`, `generation_token_ids`; see `gym_llm.types.Item`): these ids as
+    they are, then the ids of only the text that the template puts after them: what closes the turn (also the
+    end-of-turn token, if the turn was cut before it), what was said since, and the start of the next turn.
+
+    That holds as long as the template shows what was said as it was said, which is checked for every prompt: its text
+    has to begin with the text of the ids. Templates do rewrite history (Qwen3 drops the thinking of finished turns,
+    others trim texts or write arguments in their own JSON style). There
+
+    - `history="template"` shows what the template shows, tokenised anew: a new segment for a trainer
+      (`gym_llm.wrappers.TokenIdTracking`);
+    - `history="append"` goes on from the ids all the same, and the model sees what was really said. What closes the
+      turn and comes after it is what the template shows after another text in that turn's place. Nothing but the last
+      model turn and what follows it is looked at: a caller that changes earlier items goes unnoticed.
+
+    A request's `reasoning.effort` and `chat_template_kwargs` are variables of the template, for all that is shown for
+    that request; see `gym_llm.chat.template.template_variables`.
+
+    A turn that was cut in its thinking or in a call may be shown complete (`</think>`, the rest of a call's JSON). With
+    `"template"` that is part of what the template puts after it, with `"append"` it is left out.
+
+    Args:
+        tokenizer: A `transformers` tokenizer that has a chat template.
+        stop_token_ids: Tokens that end a model's turn.
+        history: `"template"` or `"append"`.
+
+    Raises:
+        ValueError: If `history` is neither.
+    """
+
+    def __init__(self, tokenizer: Any, *, stop_token_ids: Collection[int], history: History = "template") -> None:
+        if history not in get_args(History):
+            raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
+        self.history = history
+        self._tokenizer = tokenizer
+        self._stop_texts = {token: self._decode([token]) for token in sorted(stop_token_ids)}
+        self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
+        self._cached_characters = 0
+
+    def build(self, request: Request, *, conversation: str = "") -> list[int]:
+        """The ids of a request's prompt. From one thread at a time.
+
+        Args:
+            request: The request. Not changed.
+            conversation: The same name for all turns of one conversation makes later turns cheaper (the text of the
+                prompt before is remembered); the ids are the same without.
+
+        Returns:
+            A fresh list.
+
+        Raises:
+            EngineError: If the request cannot be shown or has a `tool_choice` that forces calls, or if
+                `history="append"` cannot tell what comes after the last model turn.
+            jinja2.TemplateError: If the template objects to the conversation.
+        """
+        chat = request_to_chat(request)
+        _check_tool_choice(chat)
+        variables = template_variables(chat)
+        text = render(chat["messages"], variables, self._tokenizer)
+        items = request["input"]
+        last = _last_sampled(items)
+        if last is None:
+            ids = self._encode(text)
+        else:
+            prompt: list[int] = items[last]["prompt_token_ids"]
+            sampled: list[int] = items[last]["generation_token_ids"]
+            said = self._text_said(request, last, text, variables, conversation)
+            if text.startswith(said) and (self.history == "template" or self._stopped(items[last])):
+                ids = prompt + sampled + self._encode(text[len(said) :], after=sampled)
+            elif self.history == "append":
+                rest = self._rest(request, last, variables)
+                ids = prompt + sampled + self._encode(rest, after=sampled)
+                text = said + rest
+            else:
+                ids = self._encode(text)
+        if conversation:
+            self._remember(conversation, ids, text)
+        return ids
+
+    def _text_said(self, request: Request, last: int, text: str, variables: dict[str, Any], conversation: str) -> str:
+        """The text of the last model turn's prompt and of what was sampled, as the template showed and would show it.
+
+        What the tokenizer makes of a text may decode to another text (normalised, spaces around special tokens gone);
+        so the text that was tokenised is what counts, if it can be found out.
+        """
+        turn = request["input"][last]
+        prompt: list[int] = turn["prompt_token_ids"]
+        sampled: list[int] = turn["generation_token_ids"]
+        # In two pieces, because engines tell the text without the token that ended it.
+        if self._stopped(turn):
+            answer = self._decode(sampled[:-1]) + self._stop_texts[sampled[-1]]
+        else:
+            answer = self._decode(sampled)
+        latest_ids, latest_text = self._latest.get(conversation, (None, ""))
+        if latest_ids is not None and len(latest_ids) == len(prompt) and latest_ids.tolist() == prompt:
+            return latest_text + answer
+        decoded = self._decode(prompt)
+        if text.startswith(decoded + answer) or self.history == "append":
+            return decoded + answer
+        before: Request = {**request, "input": request["input"][: _turn_start(request["input"], last)]}
+        shown = render(request_to_chat(before)["messages"], variables, self._tokenizer)
+        same = shown == decoded or self._decode(self._encode(shown)) == self._decode(self._encode(decoded))
+        return (shown if same else decoded) + answer
+
+    def _rest(self, request: Request, last: int, variables: dict[str, Any]) -> str:
+        """What the template shows after the last model turn, whatever it makes of the turn itself.
+
+        The turn is replaced by a text that occurs nowhere else; a turn that called a tool keeps its calls, with that
+        text as the last one's argument, because templates close such turns in other ways and show results only after
+        calls.
+        """
+        items: list[Item] = request["input"]
+        before: Request = {**request, "input": items[: last + 1]}
+        messages = request_to_chat(before)["messages"]
+        after = request_to_chat({"input": items[last + 1 :]})["messages"]
+        turn = messages.pop() if messages and messages[-1]["role"] == "assistant" else {}
+        mark = "gymllmturn"
+        while mark in str(messages) or mark in str(after) or mark in str(variables):
+            mark += "x"
+        if calls := turn.get("tool_calls"):
+            call = {**calls[-1], "function": {**calls[-1]["function"], "arguments": f'{{"text": "{mark}"}}'}}
+            turn = {"role": "assistant", "content": None, "tool_calls": [*calls[:-1], call]}
+            rest = self._after_mark([*messages, turn, *after], mark, variables)
+            # The end of the call's JSON is still to be cut off, and only an end-of-turn token says where that is.
+            if rest is not None and (end := self._find_stop(rest)) is not None:
+                start, length = end
+                return rest[start + length if self._stopped(items[last]) else start :]
+        rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, variables)
+        if rest is None:
+            raise EngineError(
+                "The chat template does not show the last model turn, so that history='append' cannot tell what comes "
+                "after it; use history='template'."
+            )
+        if self._stopped(items[last]) and (end := self._find_stop(rest)) is not None:
+            start, length = end
+            if not rest[:start].strip():  # else the template closes turns with something else, and this is a later one
+                return rest[start + length :]
+        return rest
+
+    def _after_mark(self, messages: list[dict[str, Any]], mark: str, variables: dict[str, Any]) -> str | None:
+        before, found, after = render(messages, variables, self._tokenizer).rpartition(mark)
+        return after if found and mark not in before else None
+
+    def _find_stop(self, text: str) -> tuple[int, int] | None:
+        """Where the first end-of-turn token is in a text, and how long it is."""
+        found = [(text.find(stop), -len(stop)) for stop in self._stop_texts.values() if stop and stop in text]
+        return (min(found)[0], -min(found)[1]) if found else None
+
+    def _stopped(self, turn: Item) -> bool:
+        sampled = turn["generation_token_ids"]
+        return bool(sampled) and sampled[-1] in self._stop_texts
+
+    def _encode(self, text: str, after: list[int] | None = None) -> list[int]:
+        """The ids of a text that begins a prompt or comes after these ids."""
+        if after and (stop := self._stop_texts.get(after[-1])):
+            # Some tokenizers treat what follows a special token in their own way: they drop whitespace there, or put
+            # none of what they put at the beginning of a text.
+            ids: list[int] = self._tokenizer.encode(stop + text, add_special_tokens=False)
+            if ids[:1] == after[-1:]:
+                return ids[1:]
+        return cast("list[int]", self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _decode(self, ids: list[int]) -> str:
+        return cast(str, self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _remember(self, conversation: str, ids: list[int], text: str) -> None:
+        _, old = self._latest.pop(conversation, (None, ""))
+        # As an array, which takes a ninth of a list's memory: finished conversations stay here for a while.
+        self._latest[conversation] = (array("I", ids), text)
+        self._cached_characters += len(text) - len(old)
+        while self._cached_characters > CACHED_CHARACTERS:
+            _, (_, old) = self._latest.popitem(last=False)
+            self._cached_characters -= len(old)
+
+
+def _check_tool_choice(chat: dict[str, Any]) -> None:
+    """Refuse what a prompt cannot say; "none" leaves the tools out of it (`template_variables`)."""
+    choice = chat.get("tool_choice") or "auto"
+    if choice not in ("auto", "none"):
+        raise EngineError(
+            f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat server "
+            "with a tool parser (`vllm serve`) can do more."
+        )
+
+
+def _last_sampled(items: list[Item] | str) -> int | None:
+    """The index of the last item that carries a model turn's tokens."""
+    if isinstance(items, str):
+        return None
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if item.get("prompt_token_ids") is not None and item.get("generation_token_ids") is not None:
+            return index
+    return None
+
+
+def _turn_start(items: list[Item], last: int) -> int:
+    """Where the model turn begins whose last item this is."""
+    start = last
+    while start > 0:
+        item = items[start - 1]
+        said_by_model = item.get("type") in _MODEL_ITEMS or item.get("role") == "assistant"
+        if not said_by_model or item.get("generation_token_ids") is not None:
+            break
+        start -= 1
+    return start

@@ -1,0 +1,109 @@
+"""A request as the text that a model is shown: what the chat template of its tokenizer makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gym_llm.chat.completions import request_to_chat
+from gym_llm.errors import EngineError
+from gym_llm.types import Request
+
+_NO_VARIABLES = frozenset(
+    {"add_generation_prompt", "chat_template", "continue_final_message", "conversation", "messages"}
+    | {"tokenize", "tools"}
+)  # arguments of `apply_chat_template`, and what it gives a template itself
+
+
+def chat_prompt(request: Request, tokenizer: Any) -> str:
+    """The prompt for a request, with the start of the model's turn at its end.
+
+    Args:
+        request: The request. Not changed.
+        tokenizer: A `transformers` tokenizer that has a chat template.
+
+    Raises:
+        EngineError: If the request has something that no chat can say, or an image or a file, or its
+            `chat_template_kwargs` are no variables of a template.
+        jinja2.TemplateError: If the template objects to the conversation.
+    """
+    chat = request_to_chat(request)
+    return render(chat["messages"], template_variables(chat), tokenizer)
+
+
+def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
+    """What a chat template is given besides the messages.
+
+    These are the tools (unless `tool_choice` is "none"), what is in `chat_template_kwargs`, and `reasoning_effort`,
+    which also sets `enable_thinking` if `chat_template_kwargs` do not: a server of vLLM's shows the same request the
+    same way (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`), if it is started with
+    `--exclude-tools-when-tool-choice-none`.
+
+    Args:
+        chat: A request as `request_to_chat` gives it.
+
+    Raises:
+        EngineError: If `chat_template_kwargs` is no object, or names what is not the template's.
+
+    >>> template_variables({"reasoning_effort": "none"})
+    {'tools': None, 'enable_thinking': False, 'reasoning_effort': 'none'}
+    """
+    given = chat.get("chat_template_kwargs") or {}
+    if not isinstance(given, dict):
+        raise EngineError(f'chat_template_kwargs is an object such as {{"enable_thinking": false}}, got {given!r:.80}.')
+    if wrong := _NO_VARIABLES & given.keys():
+        raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
+    effort = chat.get("reasoning_effort")
+    if effort is not None:
+        given = {"enable_thinking": effort != "none", **given, "reasoning_effort": effort}
+    return {"tools": None if chat.get("tool_choice") == "none" else chat.get("tools"), **given}
+
+
+def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:
+    """The prompt for chat messages, given `template_variables`; see `chat_prompt`."""
+    shown = [_for_template(message) for message in messages]
+    try:
+        return _apply(shown, variables, tokenizer)
+    except Exception:
+        # Some templates (GLM's, Qwen3-Coder's) go through a call's arguments and fail if these are no JSON object.
+        # What the model wrote is not to end the episode: it is shown as an argument.
+        objects = [_with_objects_only(message) for message in shown]
+        if objects == shown:
+            raise
+        return _apply(objects, variables, tokenizer)
+
+
+def _apply(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:
+    text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **variables)
+    return text
+
+
+def _for_template(message: dict[str, Any]) -> dict[str, Any]:
+    """A chat message as templates expect it: content as a string, a call's arguments as an object if they are one."""
+    content = message.get("content")
+    if not isinstance(content, str):
+        if any(part.get("type") != "text" for part in content or ()):
+            raise EngineError("A chat template shows text only: leave images and files out of the request.")
+        message = {**message, "content": "".join(part["text"] for part in content or ())}
+    if calls := message.get("tool_calls"):
+        message = {**message, "tool_calls": [{**call, "function": _with_object(call["function"])} for call in calls]}
+    return message
+
+
+def _with_object(function: dict[str, Any]) -> dict[str, Any]:
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return function  # the model wrote something else: show it what it wrote
+    return {**function, "arguments": arguments} if isinstance(arguments, dict) else function
+
+
+def _with_objects_only(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with arguments that are a text put into an object."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": {"arguments": call["function"]["arguments"]}}}
+        if isinstance(call["function"]["arguments"], str)
+        else call
+        for call in message.get("tool_calls") or ()
+    ]
+    return {**message, "tool_calls": calls} if calls else message

@@ -1,0 +1,21 @@
+"""The nearest name, for errors about one that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """` Did you mean …?`, or nothing where nothing is near.
+
+    Args:
+        name: What was asked for.
+        known: What there is.
+        cutoff: How alike they have to be, from 0 to 1 (`difflib.get_close_matches`).
+
+    >>> did_you_mean("temprature", ["temperature", "top_p"])
+    ' Did you mean temperature?'
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f" Did you mean {near[0]}?" if near else ""

@@ -1,0 +1,92 @@
+"""Every error that gym_llm raises by a name of its own. The class says whose fault it is.
+
+Gymnasium's errors stay Gymnasium's (`InvalidAction`, `ResetNeeded`, `DependencyNotInstalled`, …), and an argument that
+makes no sense is a `ValueError` or `TypeError`, as everywhere in Python.
+"""
+
+from __future__ import annotations
+
+
+class GymLLMError(Exception):
+    """The root of them all."""
+
+
+# The caller's ---------------------------------------------------------------------------------------------------------
+
+
+class CallerError(GymLLMError):
+    """Whoever called passed something that cannot be used: a file, a configuration, an option."""
+
+
+class UsageError(CallerError):
+    """A run or a command cannot do what it was asked to; the message is one sentence for the user."""
+
+
+class DataError(CallerError, ValueError):
+    """A task file cannot be used; the message names the file and, where there is one, the line."""
+
+
+class PreparationFailed(DataError):
+    """The data cannot be used as it is; the message is the report: bad rows, or metrics that differ."""
+
+
+class ConfigError(CallerError, ValueError):
+    """A configuration cannot be used; the message names the file and the key."""
+
+
+# The model's ----------------------------------------------------------------------------------------------------------
+
+
+class ModelError(GymLLMError):
+    """A model wrote something that cannot be used. It is told so; this never leaves an environment."""
+
+
+class ToolCallError(ModelError):
+    """A call that cannot be made; the message is for the model."""
+
+
+# The infrastructure's -------------------------------------------------------------------------------------------------
+
+
+class InfrastructureError(GymLLMError):
+    """Something outside failed: an engine, a process, Ray, a hub. The same call may succeed another time."""
+
+
+class EngineError(InfrastructureError):
+    """An engine could not answer one request (the message says why); the episode that asked ends with this error."""
+
+
+class EngineUnavailable(EngineError):
+    """An engine cannot answer any request: it is not installed, not reachable, or does not know the model."""
+
+
+class RayUnavailable(InfrastructureError, RuntimeError):
+    """Ray cannot be used here; the message says what to do instead."""
+
+
+class ShardDied(InfrastructureError):
+    """A shard's process has ended; the message says how."""
+
+
+class WorkerDied(InfrastructureError, RuntimeError):
+    """A worker process ended (a crash, a signal, memory) while it ran this call, twice."""
+
+
+class StepTimeout(InfrastructureError, TimeoutError):
+    """An environment's reset or step took longer than `step_timeout`; its episode is lost."""
+
+    def __str__(self) -> str:
+        """The same for everybody: Python makes the instance itself where a thread is interrupted."""
+        return "the environment took longer than step_timeout"
+
+
+class TokenizerUnavailable(InfrastructureError):
+    """A tokenizer cannot be loaded here and now; the message is one sentence.
+
+    Attributes:
+        has_substitute: Whether to go on with counting words: nothing is wrong but that the vocabulary is not here.
+    """
+
+    def __init__(self, message: str, *, has_substitute: bool = False) -> None:
+        super().__init__(message)
+        self.has_substitute = has_substitute

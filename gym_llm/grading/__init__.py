@@ -1,0 +1,1 @@
+"""What verifiers share in grading an answer."""

@@ -1,0 +1,1 @@
+"""From what a model wrote to reasoning, messages and function calls."""

@@ -1,0 +1,1 @@
+"""Shards and engines in other processes and on other machines, over Ray."""

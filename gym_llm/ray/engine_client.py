@@ -1,0 +1,171 @@
+"""ActorEngine: the client of an engine that lives in a Ray actor, for the processes that share it."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import uuid
+from typing import Any, cast
+
+from gym_llm.engines.base import Engine
+from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.types import Request, ResponseDict
+
+
+class ActorEngine(Engine):
+    """A client of an engine that lives in a Ray actor: `actor:NAME`.
+
+    Requests made in the same turn of the event loop travel together, and so do answers.
+
+    Args:
+        name: The name of a `gym_llm.ray.engine_actor.EngineActor`; see `gym_llm.ray.shared_engine`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.model = ""
+        self._name = name
+        self._client = uuid.uuid4().hex
+        self._actor: Any = None
+        self._loop: asyncio.AbstractEventLoop
+        self._futures: dict[int, asyncio.Future[ResponseDict]] = {}
+        self._numbers = 0
+        self._new: list[tuple[int, Request, str]] = []
+        self._dropped: list[int] = []
+        self._exchanges: set[asyncio.Task[None]] = set()
+        self._flushing = False
+
+    async def start(self) -> None:
+        """Find the actor.
+
+        Raises:
+            EngineUnavailable: If there is none of that name.
+        """
+        import ray
+
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._actor = ray.get_actor(self._name)
+            self.model = await self._actor.model.remote()
+        except (ValueError, ray.exceptions.RayError) as error:
+            raise EngineUnavailable(f"There is no engine actor {self._name!r} ({type(error).__name__}).") from None
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer one request; see `Engine.respond`."""
+        if self._actor is None:
+            raise EngineError(f"The client of engine actor {self._name!r} is not started: use `async with engine`.")
+        number = self._numbers = self._numbers + 1
+        future = self._futures[number] = self._loop.create_future()
+        self._new.append((number, request, episode_id))
+        self._flush_soon()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._dropped.append(number)
+            self._flush_soon()
+            raise
+        finally:
+            del self._futures[number]
+
+    async def update_weights(self, folder: str) -> None:
+        """See the engine's own `update_weights`; a folder that the actor can read."""
+        await self._call("update_weights", folder)
+
+    async def sleep(self, level: int = 1) -> None:
+        """See the engine's own `sleep`."""
+        await self._call("sleep", level)
+
+    async def wake_up(self) -> None:
+        """See the engine's own `wake_up`."""
+        await self._call("wake_up")
+
+    async def aclose(self) -> None:
+        """Let go of the actor, which goes on; requests under way are cancelled."""
+        import ray
+
+        actor, self._actor = self._actor, None
+        if actor is None:
+            return
+        for exchange in list(self._exchanges):
+            exchange.cancel()
+        self._exchanges.clear()
+        self._fail("The engine's client was closed.")
+        try:
+            await actor.leave.remote(self._client)
+        except ray.exceptions.RayError:
+            pass  # the actor has ended, and so has whatever was under way
+        self._client = uuid.uuid4().hex  # should it be started again: the actor does not listen to who has left
+
+    async def _call(self, method: str, *args: Any) -> None:
+        import ray
+
+        try:
+            await self._actor.call.remote(method, *args)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError as error:
+            raise EngineError(_failed(error)) from None
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._actor is None:
+            return
+        new, dropped = self._new, self._dropped
+        self._new, self._dropped = [], []
+        try:
+            batch = pickle.dumps((new, dropped), pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever a request's object raises; the others are fine
+            batch = pickle.dumps(([one for one in new if self._can_be_sent(one)], dropped), pickle.HIGHEST_PROTOCOL)
+        exchange = asyncio.create_task(self._exchange(batch))
+        self._exchanges.add(exchange)
+
+    def _can_be_sent(self, numbered: tuple[int, Request, str]) -> bool:
+        try:
+            pickle.dumps(numbered)
+            return True
+        except Exception as error:  # whatever its object raises
+            future = self._futures.get(numbered[0])
+            if future is not None and not future.done():
+                future.set_exception(EngineError(f"The request cannot be sent to the engine's process: {error}"))
+            return False
+
+    async def _exchange(self, batch: bytes) -> None:
+        try:
+            finished = pickle.loads(await self._actor.exchange.remote(self._client, batch))
+        except Exception as error:  # an answer that cannot be read here, too: whoever waits would wait for ever
+            self._fail(_failed(error))
+            return
+        finally:
+            # Now, not in a callback of the task: that comes a turn of the event loop later, in which another exchange
+            # may come back, too, and each would leave it to the other to ask again.
+            self._exchanges.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+        for number, answer in finished:
+            future = self._futures.get(number)
+            if future is None or future.done():
+                continue
+            if isinstance(answer, str):
+                future.set_exception(EngineError(answer))
+            else:
+                future.set_result(answer)
+        # Whoever waits is served by the newest exchange; the last to come back asks again.
+        if not self._exchanges and any(not future.done() for future in self._futures.values()):
+            self._flush_soon()
+
+    def _fail(self, reason: str) -> None:
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(EngineError(reason))
+
+
+def _failed(error: Exception) -> str:
+    from ray.exceptions import RayError, RayTaskError
+
+    if isinstance(error, RayTaskError) or not isinstance(error, RayError):
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        return f"An exchange with the engine's actor failed: {type(cause).__name__}: {cause}"
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return f"The engine's actor has ended: {line}"

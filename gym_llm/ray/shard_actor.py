@@ -1,0 +1,203 @@
+"""The process at the other end of `RayVectorEnv`: a shard that is told what to do in batches."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from gym_llm.concurrency import drive
+from gym_llm.concurrency.garbage import collect_rarely
+from gym_llm.data.files.reading import absolute_source
+from gym_llm.engines import make_engine
+from gym_llm.engines.base import Engine
+from gym_llm.errors import StepTimeout
+from gym_llm.ray.watchdog import Watchdog
+from gym_llm.ray.wire import Sender
+from gym_llm.record import failed_record
+from gym_llm.rollout.factory import EnvFactory, Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.shard import Outcome, Shard
+from gym_llm.rollout.worker import Worker
+from gym_llm.types import Rollout, Row
+
+
+@dataclass(frozen=True)
+class ShardRecipe:
+    """What a shard is made of; see `RayVectorEnv`."""
+
+    spec: EnvSpec
+    num_envs: int
+    tasks: str | list[Row] | None = None
+    env_kwargs: dict[str, Any] | None = None
+    env_wrappers: tuple[Wrap, ...] = ()
+    same_step_reset: bool = False
+    step_timeout: float | None = None
+
+    @classmethod
+    def of(cls, env_id: str | EnvSpec, num_envs: int, *, tasks: str | list[Row] | None, **more: Any) -> ShardRecipe:
+        """The recipe for an id, with whatever a process elsewhere cannot look up."""
+        spec = env_id if isinstance(env_id, EnvSpec) else gym.spec(env_id)
+        # The shards run in folders of Ray's.
+        return cls(spec, num_envs, absolute_source(tasks) if isinstance(tasks, str) else tasks, **more)
+
+    def shard(self) -> Shard:
+        """Make it. The spec goes along because other processes do not know what this one registered."""
+        return Shard(
+            EnvFactory(self.spec, tasks=self.tasks, env_kwargs=self.env_kwargs),
+            self.num_envs,
+            self.env_wrappers,
+            same_step_reset=self.same_step_reset,
+            step_timeout=self.step_timeout,
+        )
+
+
+class ShardActor:
+    """A shard in a process of its own (an async Ray actor). Batches come and go pickled: Ray then only moves bytes."""
+
+    def __init__(self, recipe: ShardRecipe) -> None:
+        collect_rarely()
+        self._recipe = recipe
+        self._senders = [Sender() for _ in range(recipe.num_envs)]
+        self._engine: Engine | None = None
+        self._worker: Worker | None = None
+        self._watchdog: Watchdog | None = None
+
+    @cached_property
+    def _shard(self) -> Shard:
+        # Not made by the constructor: what that raises Ray turns into a text.
+        shard = self._recipe.shard()
+        if self._recipe.step_timeout is not None:
+            self._watchdog = Watchdog(self._recipe.step_timeout, StepTimeout, Shard.perform)
+            self._watchdog.start()
+        return shard
+
+    async def describe(self) -> dict[str, Any]:
+        """Spaces, metadata and render mode of an environment, and the process's number."""
+        env = self._shard.env(0)
+        return {
+            "observation_space": env.observation_space,
+            "action_space": env.action_space,
+            "metadata": env.metadata,
+            "render_mode": env.render_mode,
+            "pid": os.getpid(),
+        }
+
+    async def exchange(self, batch: bytes, at_least: int) -> bytes:
+        """Take orders, and give back the outcomes that are ready.
+
+        Args:
+            batch: Pickled pair of slots and orders; see `Shard.submit`.
+            at_least: Wait for so many outcomes, until no slot is busy, or until the next exchange comes.
+
+        Returns:
+            Pickled list of tuples: the fields of `Outcome` with the observations packed.
+        """
+        slots, orders = pickle.loads(batch)
+        shard = self._shard
+        shard.submit(slots, orders)
+        await shard.wait_ready(at_least)
+        packed = [self._pack(outcome) for outcome in shard.take()]
+        try:
+            return pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever an info's object raises; the others' outcomes are fine
+            return pickle.dumps([_picklable(outcome) for outcome in packed], pickle.HIGHEST_PROTOCOL)
+
+    async def call(
+        self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Call a method, or get an attribute, of some environments."""
+        return await drive(self._shard.call, slots, name, args, kwargs)
+
+    async def assign(self, slots: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of some environments, each to its own value."""
+        self._shard.assign(slots, name, values)
+
+    async def start_rollout(self, engine: str, engine_options: dict[str, Any], settings: RolloutSettings) -> None:
+        """Make an engine client of this process's own and get ready to play with it."""
+        await self.end_rollout()
+        shard = self._shard
+        if self._watchdog is not None:
+            self._watchdog.sleep()  # loading a model takes as long as it takes
+        try:
+            self._engine = make_engine(engine, **engine_options)
+            await self._engine.start()
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.wake()
+        self._worker = Worker(shard, self._engine, replace(settings, step_timeout=self._recipe.step_timeout))
+
+    async def play(self, jobs: bytes) -> bytes:
+        """See `Worker.exchange`; jobs and results are pickled lists."""
+        assert self._worker is not None, "play before start_rollout"
+        finished = await self._worker.exchange(pickle.loads(jobs))
+        try:
+            return pickle.dumps(finished, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever an info's object raises; the others' records are fine
+            env_id = self._recipe.spec.id
+            return pickle.dumps([_portable_record(env_id, *each) for each in finished], pickle.HIGHEST_PROTOCOL)
+
+    async def waiting(self) -> dict[str, int]:
+        """See `Worker.waiting`."""
+        return await self._worker.waiting() if self._worker is not None else {}
+
+    async def end_rollout(self) -> None:
+        """Cancel what is under way and close the engine client."""
+        if self._worker is not None:
+            await self._worker.aclose()
+        if self._engine is not None:
+            await self._engine.aclose()
+        self._worker = self._engine = None
+
+    async def close(self) -> None:
+        """Close every environment."""
+        await self.end_rollout()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._shard.close()
+
+    def _pack(self, outcome: Outcome) -> tuple[Any, ...]:
+        slot, observation, reward, terminated, truncated, info, final, error = outcome
+        if error is not None:
+            return (slot, None, 0.0, False, False, {}, None, _portable(error))
+        sender = self._senders[slot]
+        packed_final = None if final is None else (sender.pack(final[0]), final[1])
+        return (slot, sender.pack(observation), reward, terminated, truncated, info, packed_final, None)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself where it survives pickling, else one that says the same; with its traceback as a note."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"It was raised in a shard's process:\n{trace}")
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:  # exceptions with constructor arguments of their own commonly fail
+        return RuntimeError(f"{type(error).__name__}: {error}\n{trace}")
+
+
+def _portable_record(env_id: str, job: Job, record: Rollout) -> tuple[Job, Rollout]:
+    """A record as it is, or one that says that it cannot be pickled."""
+    try:
+        pickle.dumps(record)
+        return job, record
+    except Exception as error:  # whatever an info's object raises
+        return job, failed_record(env_id, job, f"The episode's record cannot be sent to another process: {error}")
+
+
+def _picklable(outcome: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A packed outcome as it is, or as an error if it cannot be pickled."""
+    try:
+        pickle.dumps(outcome)
+        return outcome
+    except Exception as error:  # whatever an info's object raises
+        sentence = f"What the environment returned cannot be sent to another process: {error}"
+        return (outcome[0], None, 0.0, False, False, {}, None, TypeError(sentence))

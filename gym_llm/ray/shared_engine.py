@@ -1,0 +1,81 @@
+"""One engine for all shards of a run, where an engine per shard would be too much: in a Ray actor beside them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gym_llm.errors import EngineUnavailable
+from gym_llm.ray.engine_actor import EngineActor
+from gym_llm.ray.session import connect
+
+_CLOSING_SECONDS = 30.0
+
+
+@asynccontextmanager
+async def shared_engine(
+    spec: str, options: dict[str, Any] | None = None, *, ray_address: str | None = None
+) -> AsyncGenerator[str, None]:
+    """Start an engine in a Ray actor, for as long as the context lasts.
+
+    Args:
+        spec: Which engine; see `gym_llm.make_engine`.
+        options: Its options.
+        ray_address: See `RayVectorEnv`.
+
+    Yields:
+        A spec, `actor:NAME`, with which every process of the same Ray job can use the engine: `RayVectorEnv.rollout`,
+        several times over, and `make_engine` for its `update_weights`, `sleep` and `wake_up`.
+
+    Raises:
+        EngineUnavailable: If the engine cannot start, or no machine has the GPUs that it needs.
+        RayUnavailable: If Ray cannot be used.
+    """
+    ray = connect(ray_address)
+    options = options or {}
+    gpus = _gpus(spec, options) if ray.cluster_resources().get("GPU", 0) else 0
+    if gpus > ray.available_resources().get("GPU", 0):
+        raise EngineUnavailable(f"{spec} needs {gpus} GPUs, but Ray has not so many free.")
+    name = f"engine-{uuid.uuid4().hex[:12]}"
+    remote = ray.remote(EngineActor).options(name=name, num_cpus=0, num_gpus=gpus, max_restarts=0)
+    actor = remote.remote(spec, options)
+    try:
+        try:
+            await actor.start.remote()
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError as error:
+            raise EngineUnavailable(f"The process that {spec} was to run in has ended: {error}") from None
+        yield f"actor:{name}"
+        ray.wait([actor.aclose.remote()], timeout=_CLOSING_SECONDS)
+    finally:
+        ray.kill(actor)
+
+
+@asynccontextmanager
+async def engine_for_shards(
+    spec: str, options: dict[str, Any] | None
+) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+    """The spec and options that shards make their engine from: the given ones, or those of a shared one.
+
+    vLLM takes a GPU whole and batches better the more it gets, so there is one for all; other engines are cheap
+    clients, or small models of which every process runs its own.
+    """
+    if spec.partition(":")[0] != "vllm":
+        yield spec, options or {}
+        return
+    async with shared_engine(spec, options) as shared:
+        yield shared, {}
+
+
+def _gpus(spec: str, options: dict[str, Any]) -> int:
+    """How many GPUs an engine's own process needs; with Ray as its executor vLLM finds them itself."""
+    if spec.partition(":")[0] != "vllm" or options.get("distributed_executor_backend") == "ray":
+        return 0
+    sizes = (options.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
+    product = 1
+    for size in sizes:
+        product *= size
+    return product

@@ -1,0 +1,64 @@
+"""Playing in other processes, over Ray."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gym_llm.engines.base import Engine
+from gym_llm.ray.shard_actor import ShardRecipe
+from gym_llm.ray.shard_client import RemoteShard, RemoteWorker, close_shards, end_shards, start_shards
+from gym_llm.ray.shared_engine import engine_for_shards
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.rollout.settings import RolloutSettings
+
+
+@asynccontextmanager
+async def open_workers(
+    factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+) -> AsyncGenerator[list[RemoteWorker], None]:
+    """A worker in each of `settings.workers` processes; see `gym_llm.rollout.play.OpenWorkers`."""
+    if not isinstance(engine, str):
+        raise ValueError("With workers the engine is a spec such as 'http://host:port/v1', made in every process.")
+    recipe = ShardRecipe.of(
+        **factory.arguments,
+        num_envs=num_envs,
+        env_wrappers=settings.env_wrappers,
+        step_timeout=settings.step_timeout,
+    )
+    several = isinstance(settings.runtime_env, Sequence)
+    shards = start_shards(
+        recipe,
+        None if several else min(settings.workers, num_envs),
+        runtime_env=settings.runtime_env,
+        ray_address=settings.ray_address,
+    )
+    try:
+        async with workers_in(shards, engine, engine_options, settings) as workers:
+            yield workers
+        close_shards(shards)
+    finally:
+        end_shards(shards)
+
+
+@asynccontextmanager
+async def workers_in(
+    shards: Sequence[RemoteShard], engine: str, engine_options: dict[str, Any], settings: RolloutSettings
+) -> AsyncGenerator[list[RemoteWorker], None]:
+    """Have running shards play, each with an engine client of its own, or with one that they share.
+
+    Args:
+        shards: Nothing else uses them meanwhile.
+        engine: A spec.
+        engine_options: Its options.
+        settings: How the episodes are played.
+    """
+    async with engine_for_shards(engine, engine_options) as (spec, options):
+        workers = [RemoteWorker(shard, (spec, options, settings.for_workers())) for shard in shards]
+        try:
+            await asyncio.gather(*(worker.start() for worker in workers))
+            yield workers
+        finally:
+            await asyncio.gather(*(worker.aclose() for worker in workers), return_exceptions=True)

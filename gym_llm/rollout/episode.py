@@ -1,0 +1,95 @@
+"""Playing one episode: an environment and an engine, turn by turn."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import Any, cast
+
+import gymnasium as gym
+
+from gym_llm.concurrency import drive
+from gym_llm.engines.base import Engine
+from gym_llm.errors import EngineError
+from gym_llm.record import make_record
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.types import Rollout
+
+
+class Waiting:
+    """What an episode is waiting for, for whoever watches the run."""
+
+    __slots__ = ("_verifier", "on_engine")
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self._verifier: Any = env.unwrapped
+        self.on_engine = False
+
+    @property
+    def what(self) -> str:
+        """`engine`, `tool`, `verifier`, or `env` for anything else."""
+        return "engine" if self.on_engine else self._verifier.phase
+
+
+async def play(
+    env: gym.Env[Any, Any],
+    engine: Engine,
+    job: Job,
+    settings: RolloutSettings,
+    waiting: Waiting | None = None,
+) -> Rollout:
+    """Play an episode to its end.
+
+    Args:
+        env: An environment that plays nothing else meanwhile.
+        engine: Answers the requests.
+        job: Which task to play.
+        settings: Its seed and sampling are the run's.
+        waiting: Is told when the engine is asked.
+
+    Returns:
+        The episode's record. If the environment or the engine fails it has an `error`; nothing is raised.
+    """
+    started = perf_counter()
+    waited = reward_sum = 0.0
+    terminated = truncated = False
+    info: dict[str, Any] = {"task_index": job.task_index}
+    error = None
+    waiting = waiting or Waiting(env)
+    sampling = settings.sampling
+    verifier: Any = env.unwrapped
+    verifier.episode = None  # should reset fail, the record must not show the episode before
+    try:
+        request, info = await drive(env.reset, seed=job.env_seed(settings.seed), options={"task_index": job.task_index})
+        while not (terminated or truncated):
+            if sampling:
+                request = {**request, **sampling}
+            asked = perf_counter()
+            waiting.on_engine = True
+            try:
+                response = await engine.respond(request, episode_id=job.episode_id)
+            finally:  # a request that failed was waited for, too
+                waiting.on_engine = False
+                waited += perf_counter() - asked
+            request, reward, terminated, truncated, info = await drive(env.step, response)
+            reward_sum += float(reward)
+    except EngineError as failure:
+        error = str(failure)
+    except (Exception, SystemExit) as failure:  # one episode's bug is that episode's record
+        error = f"{type(failure).__name__}: {failure}"
+    except asyncio.CancelledError as failure:
+        if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
+            raise  # the run ends; otherwise a hook or the engine had something of its own cancelled
+        error = f"CancelledError: {failure}"
+    return make_record(
+        env,
+        rollout_id={"task_index": job.task_index, "repeat_index": job.repeat_index},
+        reward=0.0 if error else reward_sum,
+        terminated=terminated,
+        truncated=truncated,
+        error=error,
+        info=info,
+        timing={"total": perf_counter() - started, "engine": waited},
+        sampling=sampling,
+    )

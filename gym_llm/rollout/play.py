@@ -1,0 +1,133 @@
+"""Rollouts: an environment id and an engine in, records out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from gym_llm.concurrency import wait
+from gym_llm.engines.base import Engine
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.rollout.plan import Plan, open_plan
+from gym_llm.rollout.progress import report_waiting
+from gym_llm.rollout.scheduler import AnyWorker, schedule
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.types import Rollout, Row
+
+OpenWorkers: TypeAlias = Callable[
+    [EnvFactory, int, str | Engine, dict[str, Any], RolloutSettings],
+    AbstractAsyncContextManager[Sequence[AnyWorker]],
+]
+"""Makes workers that play a factory's environments, this many at once in all, with an engine and its options."""
+
+_HERE, _OVER_RAY = "gym_llm.rollout.local", "gym_llm.ray.workers"
+"""Modules with an `open_workers`. By name: playing here needs no Ray, and rollouts do not depend on where they run."""
+
+
+async def rollout(
+    env_id: str,
+    engine: str | Engine = "pocket",
+    *,
+    tasks: str | list[Row] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    episodes: int | None = None,
+    limit: int | None = None,
+    repeats: int = 1,
+    skip: Container[tuple[int, int]] = frozenset(),
+    engine_options: dict[str, Any] | None = None,
+    settings: RolloutSettings | None = None,
+    **more: Any,
+) -> AsyncGenerator[Rollout, None]:
+    """Play episodes, many at once, and yield each as it finishes.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
+        engine: A spec (`"pocket"`, `"http://host:port/v1"`, …; opened and closed here) or an engine that you started.
+        tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
+        env_kwargs: Further arguments of the environment.
+        episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
+        limit: Play only the first tasks, this many.
+        repeats: Play each task so many times.
+        skip: Pairs (task index, repeat index) that are not to be played.
+        engine_options: Arguments of the engine that the spec names.
+        settings: How they are played.
+        **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, `wrappers`, `step_timeout`, `workers`,
+            `ray_address`, `runtime_env`, `on_waiting`; see `RolloutSettings`.
+
+    Yields:
+        Records in the order of finishing; an episode that fails is a record with an `error`.
+
+    Raises:
+        TypeError: If there is no setting of a name.
+        ValueError: If the numbers make no sense, or the engine's spec is unknown.
+        gymnasium.error.Error: If the environment is unknown.
+        DataError: If tasks are wrong.
+        EngineUnavailable: If the engine cannot be used.
+        RayUnavailable: If there are to be workers and Ray cannot be used.
+    """
+    if settings is not None and more:
+        raise TypeError(f"Give `settings`, or settings one by one ({', '.join(more)}), not both.")
+    settings = settings or RolloutSettings.of(**more)
+    plan = open_plan(
+        env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
+    )
+    played = play_plan(plan, engine, settings, skip=skip, engine_options=engine_options)
+    async with aclosing(played) as records:
+        async for record in records:
+            yield record
+
+
+async def play_plan(
+    plan: Plan,
+    engine: str | Engine,
+    settings: RolloutSettings,
+    *,
+    skip: Container[tuple[int, int]] = frozenset(),
+    engine_options: dict[str, Any] | None = None,
+) -> AsyncGenerator[Rollout, None]:
+    """`rollout` of a plan that is open already.
+
+    Args:
+        plan: Which episodes, of which environment.
+        engine: See `rollout`, as for all else.
+        settings: How they are played.
+        skip: Pairs (task index, repeat index) that are not to be played.
+        engine_options: Arguments of the engine that the spec names.
+
+    Yields:
+        Records in the order of finishing.
+
+    Raises:
+        Exception: As `rollout`, but for what is wrong with the environment and its tasks.
+    """
+    num_envs = min(settings.concurrency, len(plan))
+    jobs = (job for job in plan.jobs() if job not in skip)
+    open_workers: OpenWorkers = import_module(_OVER_RAY if settings.workers else _HERE).open_workers
+    async with (
+        open_workers(plan.factory, num_envs, engine, engine_options or {}, settings) as workers,
+        report_waiting(workers, settings.on_waiting),
+        aclosing(schedule(workers, jobs)) as records,
+    ):
+        async for record in records:
+            yield record
+
+
+def collect(env_id: str, engine: str | Engine = "pocket", **kwargs: Any) -> list[Rollout]:
+    """Play episodes and return their records, sorted by task and repeat.
+
+    Args:
+        env_id: A registered id.
+        engine: See `rollout`.
+        **kwargs: As for `rollout`.
+
+    Raises:
+        Exception: As `rollout`.
+    """
+
+    async def gather() -> list[Rollout]:
+        return [record async for record in rollout(env_id, engine, **kwargs)]
+
+    records = wait(gather())
+    return sorted(records, key=lambda record: tuple(record["rollout_id"].values()))

@@ -1,0 +1,108 @@
+"""How the episodes of a run are played, in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self, cast
+
+from gym_llm.did_you_mean import did_you_mean
+from gym_llm.engines.sampling import PASSED_ON, check_sampling
+from gym_llm.errors import EngineError
+from gym_llm.rollout.factory import Wrap
+from gym_llm.types import Request
+from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
+
+DEFAULT_WRAPPERS: tuple[Wrap, ...] = (ToolCallParser, ReasoningParser, TokenIdTracking)
+"""Innermost first: reasoning is taken out of the text before tool calls are looked for in what is left.
+
+`TokenIdTracking` does nothing where the engine reports no token ids.
+"""
+
+RuntimeEnv = dict[str, Any] | Sequence[dict[str, Any] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    """What `gym_llm.rollout`, a `Run`, the vector environments and the command line are told about playing.
+
+    Attributes:
+        wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
+        concurrency: Episodes at once.
+        seed: Chooses generated tasks, the environments' randomness, and the sampling of engines that run here.
+        sampling: Request fields to set over the tasks' own, e.g. `{"temperature": 0.7, "max_output_tokens": 64}`.
+        step_timeout: Seconds that a reset or step of an environment may wait; its episode fails when it takes longer.
+            None for no limit. Code that blocks is interrupted in workers only; see `gym_llm.ray.watchdog`.
+        workers: Processes to play in, over Ray; 0 for this one alone. The engine has to be a spec then.
+        ray_address: A cluster's address; None for a Ray of this machine's own.
+        runtime_env: Ray's `runtime_env` of the workers, e.g. `{"pip": ["math-verify==0.7.0"]}`, or a list: one for each
+            worker, None for this process's packages.
+        on_waiting: Called once a second with how many episodes wait for what: `engine`, a phase of their environment
+            (`gym_llm.types.Phase`), or `env` for anything else.
+
+    Raises:
+        ValueError: If a value makes no sense.
+    """
+
+    wrappers: Sequence[Wrap] | None = None
+    concurrency: int = 64
+    seed: int = 0
+    sampling: dict[str, Any] | None = None
+    step_timeout: float | None = 600.0
+    workers: int = 0
+    ray_address: str | None = None
+    runtime_env: RuntimeEnv | None = None
+    on_waiting: Callable[[dict[str, int]], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency is 1 or more, got {self.concurrency}.")
+        if self.seed < 0:
+            raise ValueError(f"seed is 0 or more, got {self.seed}.")
+        if self.step_timeout is not None and not self.step_timeout > 0:
+            raise ValueError(f"step_timeout is a positive number of seconds, or None; got {self.step_timeout}.")
+        if self.workers < 0:
+            raise ValueError(f"workers is 0 or more, got {self.workers}.")
+        if self.runtime_env is not None and not self.workers:
+            raise ValueError("runtime_env is for other processes: give the number of `workers`, too.")
+        if self.sampling:
+            _check_sampling(self.sampling)
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """The settings of these names.
+
+        Raises:
+            TypeError: If there is no setting of a name; with the nearest there is.
+            ValueError: If a value makes no sense.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise TypeError(
+                    f"There is no setting {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
+                )
+        return cls(**values)
+
+    @property
+    def env_wrappers(self) -> tuple[Wrap, ...]:
+        """What each environment is wrapped with."""
+        return DEFAULT_WRAPPERS if self.wrappers is None else tuple(self.wrappers)
+
+    def for_workers(self) -> RolloutSettings:
+        """What another process has to know of them."""
+        return replace(self, wrappers=None, on_waiting=None, workers=0, runtime_env=None)
+
+
+def _check_sampling(sampling: dict[str, Any]) -> None:
+    """Refuse what no engine takes, and names that are nearly right; others are for a server to know."""
+    from gym_llm.responses import ResponseCreateParams
+
+    known = {*ResponseCreateParams.model_fields, *PASSED_ON}
+    for name in sampling:
+        if name not in known and (hint := did_you_mean(name, known, cutoff=0.8)):
+            raise ValueError(f"A request has no field {name!r}.{hint}")
+    try:
+        check_sampling(cast(Request, sampling))
+    except EngineError as error:
+        raise ValueError(f"sampling: {error}") from None

@@ -1,0 +1,114 @@
+"""Playing many episodes in one shard: a slot that has finished takes the next job without waiting for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from gym_llm.engines.base import Engine
+from gym_llm.rollout.episode import Waiting, play
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.shard import Shard
+from gym_llm.rollout.step_timeout import StepClock, StepDeadline
+from gym_llm.types import Rollout
+
+_STARTED_AT_ONCE = 64
+
+
+class Worker:
+    """Plays jobs in a shard's slots, as many at once as there are slots. Used from one event loop.
+
+    Args:
+        shard: The environments; nothing else uses them meanwhile.
+        engine: A started engine.
+        settings: How they are played.
+    """
+
+    def __init__(self, shard: Shard, engine: Engine, settings: RolloutSettings) -> None:
+        self.env_id = shard.env_id
+        self.num_envs = shard.num_envs
+        self._shard = shard
+        self._engine = engine
+        self._settings = settings
+        self._clock = None if settings.step_timeout is None else StepClock(settings.step_timeout)
+        self._jobs: deque[Job] = deque()
+        self._free = list(range(shard.num_envs - 1, -1, -1))
+        self._finished: list[tuple[Job, Rollout]] = []
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[int, Waiting] = {}
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+        """Take on jobs and wait until at least one, of these or earlier ones, is finished.
+
+        Args:
+            jobs: May be empty, if others are under way.
+
+        Returns:
+            All that have finished since the last call, in that order.
+        """
+        self._jobs.extend(jobs)
+        started = 0
+        while self._free and len(self._jobs) > started % _STARTED_AT_ONCE:
+            task = asyncio.create_task(self._work(self._free.pop()))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+            started += 1
+            if started % _STARTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # these send their first requests while the next environments are made
+                if self._finished:
+                    break  # the rest is started by the next call, at once
+        while not self._finished:
+            if self._failure is not None:
+                raise self._failure
+            if not self._tasks:
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        finished, self._finished = self._finished, []
+        return finished
+
+    async def restart(self) -> None:
+        """Nothing to do: a shard in this process dies with it."""
+
+    async def waiting(self) -> dict[str, int]:
+        """How many episodes wait for what, now: `engine`, `tool`, `verifier`, or `env` for anything else."""
+        return Counter(waiting.what for waiting in self._waiting.values())
+
+    async def aclose(self) -> None:
+        """Cancel what is under way."""
+        self._closed = True
+        self._jobs.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _work(self, slot: int) -> None:
+        try:
+            env = self._shard.env(slot)
+            if self._clock is not None:
+                env = StepDeadline(env, self._clock)
+            self._waiting[slot] = waiting = Waiting(env)
+            while self._jobs:
+                job = self._jobs.popleft()
+                record = await play(env, self._engine, job, self._settings, waiting)
+                self._finished.append((job, record))
+                self._changed.set()
+        except asyncio.CancelledError:
+            if not self._closed:  # the job is lost, and whoever waits for it would wait for ever
+                self._failure = RuntimeError(f"A hook has cancelled the task of its episode, {job.episode_id}.")
+            raise
+        finally:
+            self._waiting.pop(slot, None)
+            self._free.append(slot)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+        self._changed.set()

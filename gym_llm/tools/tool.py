@@ -1,0 +1,200 @@
+"""Tools: methods of an environment that the model may call.
+
+The schema the model sees comes from the method's signature and docstring, its arguments are checked by pydantic, and
+whatever goes wrong in a call is an answer to the model, never an exception.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, NotRequired, Required, TypeVar, overload
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
+
+from gym_llm.errors import ToolCallError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MAX_ERROR_CHARACTERS = 2_000
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(*, blocking: bool = False) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, *, blocking: bool = False) -> Any:
+    """Mark a method of a `VerifierEnv` as a tool of the model.
+
+    The method's parameters become the tool's; one named `state` is given the episode's state instead and is not shown.
+    The docstring's first paragraph is the tool's description, its `Args:` section describes the parameters. It returns
+    a str (sent as it is) or anything JSON can say. It may be async: several async calls of one turn run at once.
+
+    Args:
+        function: The method, when the decorator is used without arguments.
+        blocking: Whether it blocks (files, CPU, a synchronous client): it then runs in a thread, so that other episodes
+            go on meanwhile, and must not touch what other threads use.
+
+    Raises:
+        TypeError: If a parameter has no type or cannot be passed by name.
+    """
+    if function is None:
+        return functools.partial(_mark, blocking=blocking)
+    return _mark(function, blocking)
+
+
+def _mark(function: F, blocking: bool) -> F:
+    if blocking and inspect.iscoroutinefunction(function):
+        raise TypeError(f"Tool {function.__name__!r} is async, so it cannot be blocking=True; choose one.")
+    function.__gym_llm_tool__ = Tool(function, blocking)  # type: ignore[attr-defined]
+    return function
+
+
+def tools_of(cls: type) -> dict[str, Tool]:
+    """The tools of an environment class by name, in the order they were defined, inherited ones first."""
+    found: dict[str, Tool] = {}
+    for base in reversed(cls.__mro__):
+        for name, member in vars(base).items():
+            marked = getattr(member, "__gym_llm_tool__", None)
+            if isinstance(marked, Tool):
+                found[name] = marked
+            else:
+                found.pop(name, None)  # a subclass took the tool back
+    return found
+
+
+class Tool:
+    """One tool: its schema and its call.
+
+    Attributes:
+        name: The method's name.
+        blocking: Whether it has to run in a thread.
+    """
+
+    def __init__(self, function: Callable[..., Any], blocking: bool) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.blocking = blocking
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        for parameter in parameters:
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise TypeError(f"Parameter {parameter.name!r} of tool {self.name!r} cannot be passed by name.")
+            if parameter.name != "state" and parameter.annotation is parameter.empty:
+                raise TypeError(f"Parameter {parameter.name!r} of tool {self.name!r} needs a type annotation.")
+        self.wants_state = any(parameter.name == "state" for parameter in parameters)
+        self._parameters = [parameter for parameter in parameters if parameter.name != "state"]
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[dict[str, Any]]:
+        # Not at decoration time: annotations may name classes that are defined further down.
+        hints = typing.get_type_hints(self.function, include_extras=True)
+        described = _argument_descriptions(inspect.getdoc(self.function) or "")
+        fields: dict[str, Any] = {}
+        for parameter in self._parameters:
+            extra: dict[str, Any] = {}
+            required = parameter.default is parameter.empty
+            if not required:
+                extra["default"] = to_jsonable_python(parameter.default)
+            field = Field(description=described.get(parameter.name, ""), json_schema_extra=extra)
+            annotated = typing.cast(Any, Annotated)[hints[parameter.name], field]
+            fields[parameter.name] = Required[annotated] if required else NotRequired[annotated]
+        arguments: Any = typing.cast(Any, TypedDict)("Arguments", fields)
+        arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+        return TypeAdapter(arguments)
+
+    @functools.cached_property
+    def schema(self) -> dict[str, Any]:
+        """The tool as a request names it: `type`, `name`, `description`, `parameters` (JSON Schema), `strict`.
+
+        `strict` is true where every parameter is required, as OpenAI's strict mode demands
+        (https://platform.openai.com/docs/guides/function-calling#strict-mode).
+        """
+        generated = self._adapter.json_schema()
+        generated.pop("title", None)
+        properties = generated.get("properties", {})
+        for schema in properties.values():
+            schema.pop("title", None)
+        required = generated.get("required", [])
+        definitions = {"$defs": generated["$defs"]} if "$defs" in generated else {}
+        return {
+            "type": "function",
+            "name": self.name,
+            "description": (inspect.getdoc(self.function) or "").split("\n\n")[0].replace("\n", " "),
+            "parameters": {
+                "type": "object",
+                "properties": properties,
+                "required": required,
+                "additionalProperties": False,
+                **definitions,
+            },
+            "strict": len(required) == len(properties),
+        }
+
+    def arguments(self, text: str) -> dict[str, Any]:
+        """Parse and check a call's arguments.
+
+        Args:
+            text: What the model wrote: a JSON object, or nothing at all for a tool without parameters.
+
+        Returns:
+            Keyword arguments for the method, converted to its types.
+
+        Raises:
+            ToolCallError: With the sentence to show the model.
+        """
+        try:
+            arguments = json.loads(text, parse_constant=_refuse_constant) if text.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise ToolCallError(f"The arguments of {self.name} are not valid JSON: {error}") from None
+        if not isinstance(arguments, dict):
+            kind = type(arguments).__name__
+            raise ToolCallError(f"The arguments of {self.name} should be a JSON object, got {kind}.")
+        try:
+            return self._adapter.validate_python(arguments)
+        except (ValidationError, RecursionError) as error:
+            raise ToolCallError(f"The arguments of {self.name} are wrong: {_explain(error)}") from None
+
+
+def tool_output(value: Any) -> str:
+    """What a tool returned, as the text of a `function_call_output`: a str as it is, anything else as JSON.
+
+    The JSON is ASCII with Python's separators, byte for byte what NeMo Gym sends.
+
+    >>> tool_output({"count": 42})
+    '{"count": 42}'
+    """
+    return value if isinstance(value, str) else json.dumps(value, default=to_jsonable_python)
+
+
+def error_output(message: str) -> str:
+    """A failed call's `function_call_output` text.
+
+    >>> error_output("No tool named verify.")
+    '{"error": "No tool named verify."}'
+    """
+    return json.dumps({"error": message[:_MAX_ERROR_CHARACTERS]})
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _explain(error: ValidationError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in problems)
+
+
+def _argument_descriptions(docstring: str) -> dict[str, str]:
+    """The `Args:` section of a Google-style docstring, by parameter."""
+    section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", docstring, re.MULTILINE)
+    if section is None:
+        return {}
+    entries = re.findall(r"^ {4}(\w+)[^:\n]*: (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

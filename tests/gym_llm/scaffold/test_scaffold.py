@@ -1,0 +1,158 @@
+"""`gym-llm env init` and `gym-llm env test`, from the first command to a verifier that is installed."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from testing import ROOT
+
+from gym_llm.cli import main
+from gym_llm.errors import DataError
+from gym_llm.scaffold import Check, check_verifier, checks, find_verifier, write_verifier
+
+
+def results(folder: Path) -> dict[str, Check]:
+    return {check.subject: check for check in check_verifier(find_verifier(str(folder)))}
+
+
+def failing(folder: Path) -> dict[str, str]:
+    return {subject: check.detail for subject, check in results(folder).items() if check.state == "failed"}
+
+
+def command(*args: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-P", "-m", "gym_llm.cli", *args]
+    return subprocess.run(line, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+
+
+def test_a_new_verifier_passes_its_tests_as_written(tmp_path, capsys):
+    assert main(["env", "init", "CapitalCities", "--dir", str(tmp_path)]) == 0
+    folder = tmp_path / "capital_cities"
+    assert f"gym-llm env test {folder}" in capsys.readouterr().out
+    written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert written == {
+        "README.md",
+        "__init__.py",
+        "config.yaml",
+        "data/example.jsonl",
+        "env.py",
+        "pyproject.toml",
+        "test_env.py",
+    }
+    ruff = [sys.executable, "-m", "ruff"]
+    for check in (["check"], ["format", "--check"]):
+        config = [
+            "--no-cache",
+            "--config",
+            str(ROOT / "pyproject.toml"),
+            "--config",
+            "lint.per-file-ignores={'test_*'=['D']}",
+        ]
+        ran = subprocess.run([*ruff, *check, *config, str(folder)], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert main(["env", "test", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "ok     tests: 12 passed" in said and "FAILED" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["capital_cities"]
+
+
+def test_an_installed_verifier_is_like_any_other(tmp_path):
+    folder = write_verifier("river_lengths", tmp_path)
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    subprocess.run([*build, str(folder)], check=True, timeout=120)
+    site = tmp_path / "site"
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    work = tmp_path / "work"
+    work.mkdir()
+    write_verifier("river_lengths", work)
+    ran = command("list", cwd=work, PYTHONPATH=str(site))
+    assert "river_lengths/RiverLengths-v0" in ran.stdout
+    prepare = ("data", "prepare", "--config", "river_lengths/config.yaml", "--tokenizer", "none", "--output-dir", "out")
+    ran = command(*prepare, "--mode", "example_validation", cwd=work, PYTHONPATH=str(site))
+    assert ran.returncode == 0, ran.stderr
+    ran = command("env", "test", "river_lengths", cwd=work, PYTHONPATH=str(site))
+    assert "ok     metrics: example_metrics.json agrees" in ran.stdout, ran.stdout
+    ran = command("env", "test", "river_lengths/RiverLengths-v0", cwd=tmp_path / "site", PYTHONPATH=str(site))
+    assert "ok     tests: 12 passed" in ran.stdout and ran.returncode == 0
+
+
+def test_what_is_wrong_with_a_verifier_is_said(tmp_path):
+    folder = write_verifier("broken_one", tmp_path)
+    rows = (folder / "data/example.jsonl").read_text().splitlines()
+    (folder / "data/example.jsonl").write_text("\n".join(rows[:4]) + "\n")
+    (folder / "README.md").write_text("# Broken\n")
+    (folder / "test_env.py").write_text("def test_it():\n    assert False, 'as ordered'\n")
+    (folder / "data/example_rollouts.jsonl").write_text('{"reward": 1.0}\n')
+    (folder / "data/example_metrics.json").write_text(json.dumps({"Number of examples": 5}))
+    found = failing(folder)
+    assert set(found) == {"example rows", "README.md", "tests", "example rollouts", "metrics"}
+    assert "has 4 rows, 5 are wanted" in found["example rows"] and "licence" in found["README.md"]
+    assert "as ordered" in found["tests"] and "line 1" in found["example rollouts"]
+    assert "Number of examples" in found["metrics"]
+    assert sorted(path.name for path in (folder / "data").iterdir()) == [
+        "example.jsonl",
+        "example_metrics.json",
+        "example_rollouts.jsonl",
+    ]
+
+
+def test_a_row_that_the_verifier_refuses_is_named(tmp_path):
+    folder = write_verifier("strict_one", tmp_path)
+    rows = (folder / "data/example.jsonl").read_text().splitlines()
+    rows[2] = rows[2].replace("expected_answer", "answer")
+    (folder / "data/example.jsonl").write_text("\n".join(rows) + "\n")
+    assert "line 3" in failing(folder)["example rows"]
+
+
+def test_a_verifier_that_cannot_be_made_fails_its_checks_and_ends_nothing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    found = failing("gym_llm/MathVerify-v0")
+    assert "math-verify" in found["example rows"] and "math-verify" in found["metrics"]
+
+
+def test_without_pytest_the_tests_are_only_missing(tmp_path, monkeypatch):
+    folder = write_verifier("untested", tmp_path)
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None)
+    assert results(folder)["tests"] == Check("tests", "missing", "not run; they need pytest: pip install pytest")
+
+
+def test_training_data_without_a_licence_fails(tmp_path):
+    folder = write_verifier("free_one", tmp_path)
+    dataset = "    - {name: train, type: train, jsonl_fpath: train.jsonl}\n"
+    (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + dataset)
+    assert "license" in failing(folder)["config.yaml"]
+    (folder / "config.yaml").write_text(
+        (folder / "config.yaml").read_text().replace("train.jsonl}", "a, license: MIT}")
+    )
+    assert results(folder)["config.yaml"] == Check("config.yaml", "ok", "can be read; train: MIT")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1st", "a-b", "a b", "../a", "class", "__a", "a__b", "json", "Json", "numpy", "gym_llm"]
+)
+def test_a_name_that_cannot_be_one_is_refused_and_nothing_is_written(name, tmp_path):
+    with pytest.raises(DataError):
+        write_verifier(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_that_is_there_is_overwritten(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(DataError, match="is there already"):
+        write_verifier("mine", tmp_path)
+    with pytest.raises(DataError, match="Cannot write"):
+        write_verifier("mine", tmp_path / "nowhere")
+    assert main(["env", "test"]) == 2 and main(["env", "test", "no_such_verifier"]) == 2
+    assert "gym-llm list" in capsys.readouterr().err
+
+
+def test_one_of_ours_is_found_by_its_name_and_its_id():
+    assert find_verifier("gym_llm/MultipleChoice-v0") == find_verifier("multiple_choice")
+    assert find_verifier("envs/multiple_choice" if Path("envs").is_dir() else str(ROOT / "envs/multiple_choice")) == (
+        find_verifier("multiple_choice")
+    )
+    assert [path.name for path in find_verifier("multiple_choice").tests] == ["test_multiple_choice.py"]
