@@ -33,8 +33,8 @@ class VerifierEnv(gym.Env[Request, Any]):
 
     The observation is the request to send next, the action is the response that came back
     (`gym_llm.responses.actions`). A turn with function calls runs the tools and goes on; a turn without asks `respond`
-    for the user's next message, and when there is none the episode terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns,
-    truncate the episode; `verify` scores what there is.
+    for the user's next message, and when there is none the episode terminates with the reward of `verify`. A response
+    that was cut off, or `max_turns` turns, truncate the episode; `verify` scores what there is.
 
     Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `respond` and `verify`, each of which may
     be async. They may override `generate` to make tasks instead of reading them.

@@ -1,8 +1,8 @@
 """A function over a stream of chunks on all cores: results in order, memory bounded.
 
 Workers are plain subprocesses, for the reasons given in `gym_llm.concurrency.processes`. Each has a few chunks at most,
-dealt out in turn, so that a source of any size flows through; what a worker is sent it reads in a thread, so that neither side
-can wait for the other to read. A worker ends when its parent does: its connection closes.
+dealt out in turn, so that a source of any size flows through; what a worker is sent it reads in a thread, so that
+neither side can wait for the other to read. A worker ends when its parent does: its connection closes.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class HTTPEngine(Engine):
     With `"completions"` prompts are made here, as token ids: later turns go on from the ids of the turns before
     (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers come back as token ids. The other two send the
     conversation, and the server tokenises it anew for every turn. In a chat, calls whose arguments are no JSON object
-    are shown to the model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them from then on
-    (https://github.com/vllm-project/vllm/pull/48922).
+    are shown to the model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them
+    from then on (https://github.com/vllm-project/vllm/pull/48922).
 
     Retries are logged by `gym_llm.engines.http`: a warning when a server begins to fail, each retry at level INFO; as
     is by `gym_llm.engines.health` that it answers again.
