@@ -64,7 +64,7 @@ class RayUnavailable(InfrastructureError, RuntimeError):
     """Ray cannot be used here; the message says what to do instead."""
 
 
-class ShardDied(InfrastructureError):
+class ShardDied(InfrastructureError, RuntimeError):
     """A shard's process has ended; the message says how."""
 
 
