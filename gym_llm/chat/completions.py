@@ -136,13 +136,13 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
     return chat_completion
 
 
-def _tokens_of(output: list[Item]) -> tuple[Any, ...]:
+def _tokens_of(output: list[Item]) -> tuple[Any, Any, Any]:
     """The three token fields of a turn's last item: all of them, or three times None."""
-    tokens = tuple(output[-1].get(field) for field in TOKEN_FIELDS) if output else (None, None, None)
-    _, token_ids, log_probs = tokens
-    if None in tokens or len(token_ids) != len(log_probs):
+    last = output[-1] if output else {}
+    prompt_ids, token_ids, log_probs = (last.get(field) for field in TOKEN_FIELDS)
+    if prompt_ids is None or token_ids is None or log_probs is None or len(token_ids) != len(log_probs):
         return None, None, None
-    return tokens
+    return prompt_ids, token_ids, log_probs
 
 
 def _identify(output: list[Item], completion_id: str) -> None:
