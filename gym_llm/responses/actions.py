@@ -54,8 +54,8 @@ def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
         return items, {}
     for field, kind in (("status", str), ("usage", dict)):
         if not isinstance(response.get(field), (kind, NoneType)):
-            given = type(response[field]).__name__
-            raise InvalidAction(f"The response's `{field}` is a {given}, but it should be a {kind.__name__} or None.")
+            actual = type(response[field]).__name__
+            raise InvalidAction(f"The response's `{field}` is a {actual}, but it should be a {kind.__name__} or None.")
     return items, response
 
 

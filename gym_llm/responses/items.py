@@ -127,8 +127,8 @@ def _item_tag(item: Any) -> str | None:
         return _ITEM_TAGS.get(type(item))
     kind = item.get("type")
     if kind == "message" or (kind is None and "role" in item):
-        said_by_model = item.get("role") == "assistant" and isinstance(item.get("content"), list)
-        return "output_message" if said_by_model else "message"
+        is_models = item.get("role") == "assistant" and isinstance(item.get("content"), list)
+        return "output_message" if is_models else "message"
     if not isinstance(kind, str):
         return None
     return kind if kind in _KNOWN_TYPES else "other"

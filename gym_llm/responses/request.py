@@ -74,5 +74,5 @@ def explain(error: ValidationError) -> str:
     """
     problem = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in problem["loc"])
-    given = "" if problem["type"] == "missing" else f" (given: {problem['input']!r:.80})"
-    return f"{place}: {problem['msg']}{given}" if place else f"{problem['msg']}{given}"
+    value = "" if problem["type"] == "missing" else f" (given: {problem['input']!r:.80})"
+    return f"{place}: {problem['msg']}{value}" if place else f"{problem['msg']}{value}"
