@@ -40,3 +40,6 @@ def env_ids() -> list[str]:
     """
     foreign = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
     return sorted(name for name in gym.registry if name.startswith("gym_llm/") or name in foreign)
+
+
+register_envs()  # here, because `gym_llm` imports this module for it, as soon as there is a Gymnasium to register with
