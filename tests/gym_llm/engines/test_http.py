@@ -226,8 +226,7 @@ def test_retry_after_is_honoured(form: str, monkeypatch: pytest.MonkeyPatch) -> 
     after = (lambda: "0.3") if form == "seconds" else (lambda: formatdate(time.time() + 2, usegmt=True))
     server = Server([answering(lambda: failing(429, **{"Retry-After": after()})), good])
     assert message_text(ask(server)["output"]) == "4"
-    (wait,) = waits
-    assert wait >= (0.3 if form == "seconds" else 0.9)
+    assert max(waits) >= (0.3 if form == "seconds" else 0.9), waits
 
 
 def test_retries_end() -> None:
