@@ -152,7 +152,7 @@ def test_waiting_for_an_engine_that_fails_is_timed_too() -> None:
     records = gym_llm.collect(ID, FakeEngine(fail, seconds=lambda episode: 0.05), tasks=rows(2))
     assert [record["error"] for record in records] == ["the server said 500", "KeyError: 'a bug'"]
     for record in records:
-        assert 0.05 <= record["timing"]["engine"] <= record["timing"]["total"] < 5
+        assert 0.05 <= record["timing"]["engine"] <= record["timing"]["total"]
 
 
 def test_no_episode_waits_for_the_slowest() -> None:
