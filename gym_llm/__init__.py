@@ -69,22 +69,22 @@ class _AfterGymnasium:
     other finders find Gymnasium, and adds to what is done when that is loaded.
     """
 
+    asking_others = False
+
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "gymnasium":
+        if name != "gymnasium" or cls.asking_others:
             return None
-        place = sys.meta_path.index(cls)
-        del sys.meta_path[place]
+        cls.asking_others = True
         try:
             spec = find_spec(name)
         finally:
-            sys.meta_path.insert(place, cls)
+            cls.asking_others = False
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_register(module: Any) -> None:
                 load(module)
-                sys.meta_path.remove(cls)
                 import_module("gym_llm.registration")
 
             spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
