@@ -14,7 +14,7 @@ from gym_llm.cli.env import add_env_command
 from gym_llm.cli.list import add_list_command
 from gym_llm.cli.rollout import add_rollout_command
 from gym_llm.did_you_mean import did_you_mean
-from gym_llm.errors import DataError, EngineUnavailable, UsageError
+from gym_llm.errors import DataError, EngineUnavailable, RayUnavailable, UsageError
 
 _EXAMPLES = """\
 examples:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(make_parser(), argv)
     try:
         return args.run(args)
-    except (UsageError, DataError, EngineUnavailable) as error:
+    except (UsageError, DataError, EngineUnavailable, RayUnavailable) as error:
         print(f"gym-llm: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `gym-llm list | head`; keep the interpreter from complaining when it closes stdout

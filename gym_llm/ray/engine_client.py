@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from gym_llm.engines.base import Engine
 from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.ray.session import ray_module
 from gym_llm.types import Request, ResponseDict
 
 
@@ -39,9 +40,9 @@ class ActorEngine(Engine):
 
         Raises:
             EngineUnavailable: If there is none of that name.
+            RayUnavailable: If Ray is not installed.
         """
-        import ray
-
+        ray = ray_module()
         self._loop = asyncio.get_running_loop()
         try:
             self._actor = ray.get_actor(self._name)
