@@ -212,7 +212,7 @@ class RayVectorEnv(BatchedVectorEnv):
         """Replace a shard; its slots that were being reset are so in the new one."""
         under_way = shard.replace()
         if shard.died > _DEATHS_IN_A_ROW:
-            raise RuntimeError(f"A shard's process ended {shard.died} times in a row without doing anything: {cause}")
+            raise ShardDied(f"A shard's process ended {shard.died} times in a row without doing anything: {cause}")
         shard.lost.difference_update(under_way)
         resets = [slot for slot, order in under_way.items() if isinstance(order, Reset)]
         if resets:
@@ -254,7 +254,7 @@ class RayVectorEnv(BatchedVectorEnv):
         """The result of a call; once more in a new process whenever the shard has died, which a dying machine repeats.
 
         Raises:
-            RuntimeError: If it dies again and again.
+            ShardDied: If it dies again and again.
         """
         while True:
             try:

@@ -15,7 +15,7 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.chat.completions import request_to_chat
+from gym_llm.chat.requests import request_to_chat
 from gym_llm.engines.vllm import INSTALL
 from gym_llm.parsers.call_parser import CallParser
 from gym_llm.parsers.message_parts import (

@@ -23,8 +23,8 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.hubs.refusals import Refused, refusal
-from gym_llm.errors import DataError
+from gym_llm.data.hubs.refusals import refusal
+from gym_llm.errors import DataError, Refused
 
 VERSION_TAG = "gitlab.version"
 

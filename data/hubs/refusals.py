@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from gym_llm.errors import DataError
-
-
-class Refused(DataError):
-    """A hub did not do what it was asked to.
-
-    Attributes:
-        status: The HTTP status; 0 if there was no answer.
-        code: The hub's own name for the reason, or an empty string.
-    """
-
-    def __init__(self, message: str, status: int, code: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
+from gym_llm.errors import Refused
 
 
 def refusal(

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
-from gym_llm.data.files.parsing import BadRow, parse_line
+from gym_llm.data.files.parsing import parse_line
 from gym_llm.data.files.reading import MAX_ROW_BYTES
 from gym_llm.data.prepare.collate import RowTagger
 from gym_llm.data.prepare.metrics import ChunkStatistics, RowStatistics
 from gym_llm.data.prepare.tokens import input_text, load_tokenizer
 from gym_llm.env import VerifierEnv
-from gym_llm.errors import DataError
+from gym_llm.errors import BadRow, DataError
 from gym_llm.tasks import RowKind
 
 _SHOWN_FAULTS = 100

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gymnasium.error import DependencyNotInstalled
 
+from gym_llm.engines import capabilities
 from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,11 +60,9 @@ def parser_wrappers(args: argparse.Namespace, part: Part) -> list[Wrap] | None:
 
 def _model(part: Part) -> str:
     """Whose tokenizer the parsers are given."""
-    kind, _, model = part.engine.partition(":")
-    if kind == "pocket":
-        return kind
-    if kind in ("vllm", "transformers"):
-        return model
+    if capabilities(part.engine).loads_model:
+        kind, _, model = part.engine.partition(":")
+        return model or kind
     named = part.engine_options.get("tokenizer") or part.engine_options.get("model")
     if not named:
         raise UsageError(f"vLLM's parsers need the tokenizer of the model that {part.engine} serves: give --model.")

@@ -24,7 +24,7 @@ from gym_llm.cli.report import print_parts, print_summary, print_transcript
 from gym_llm.cli.usage import unknown_env
 from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.data.files.rollout_file import RolloutFile
-from gym_llm.engines import Engine, make_engine
+from gym_llm.engines import Engine, capabilities, make_engine
 from gym_llm.errors import RayUnavailable, UsageError
 from gym_llm.registration import parse_id
 from gym_llm.rollout.plan import Plan, open_plan
@@ -33,8 +33,6 @@ from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout
 
-_SEEDED_ENGINES = {"pocket", "transformers"}
-_LOADED_ENGINES = {*_SEEDED_ENGINES, "vllm"}
 _PARSERS = ("reasoning_parser", "tool_call_parser")
 _IDENTITY = ("env_id", "tasks_sha256", "env_kwargs", "sampling", "seed", "datasets", *_PARSERS)
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
@@ -158,7 +156,7 @@ async def _play(
 ) -> None:
     for engine, parts in engines:
         # Where workers load a model, it is not loaded here, too: there may be no room for it twice.
-        elsewhere = args.workers and _kind(parts[0].engine) in _LOADED_ENGINES
+        elsewhere = args.workers and capabilities(parts[0].engine).loads_model
         async with nullcontext() if elsewhere else engine:
             for part in parts:
                 if run.models.get(part.dataset) not in (None, engine.model):
@@ -274,12 +272,9 @@ def _make_engine(args: argparse.Namespace, part: Part) -> Engine:
 
 
 def _engine_options(args: argparse.Namespace, part: Part) -> dict[str, Any]:
-    seeded = _SEEDED_ENGINES if args.seed is None else _LOADED_ENGINES
-    return {"seed": args.seed or 0, **part.engine_options} if _kind(part.engine) in seeded else part.engine_options
-
-
-def _kind(engine: str) -> str:
-    return engine.strip().partition(":")[0]
+    if args.seed is None or not capabilities(part.engine).seed:
+        return part.engine_options
+    return {"seed": args.seed, **part.engine_options}
 
 
 def _settings(args: argparse.Namespace, parts: list[Part], env_ids: list[str]) -> dict[str, Any]:

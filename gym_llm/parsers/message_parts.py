@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.types import Item
-
-TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-"""What the last output item of a turn may carry; see `gym_llm.types.Item`."""
+from gym_llm.types import TOKEN_FIELDS, Item
 
 
 def is_message(item: Item) -> bool:

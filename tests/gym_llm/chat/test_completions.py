@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_llm.chat.completions import chat_to_request, chat_to_response, request_to_chat, response_to_chat
+from gym_llm.chat.completions import chat_to_response, response_to_chat
+from gym_llm.chat.requests import chat_to_request, request_to_chat
 from gym_llm.errors import EngineError
 from gym_llm.spaces import ResponseSpace
 

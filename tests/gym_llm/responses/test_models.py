@@ -20,7 +20,7 @@ from gym_llm.responses import (
     ResponseOutputText,
     ResponseReasoningItem,
     ResponseUsage,
-    Summary,
+    SummaryText,
     explain,
 )
 
@@ -77,7 +77,7 @@ def test_objects_made_in_python_write_what_was_set_and_what_names_them():
         created_at=1.5,
         model="m",
         output=[
-            ResponseReasoningItem(id="rs_1", summary=[Summary(text="hm")]),
+            ResponseReasoningItem(id="rs_1", summary=[SummaryText(text="hm")]),
             ResponseOutputMessage(id="msg_1", content=[ResponseOutputText(text="4")], status="completed"),
             ResponseFunctionToolCall(name="f", arguments="{}", call_id="c"),
         ],
