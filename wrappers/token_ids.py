@@ -8,7 +8,7 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.parsers.message_parts import TOKEN_FIELDS
+from gym_llm.parsers.base import TOKEN_FIELDS
 from gym_llm.responses.actions import output_items
 from gym_llm.types import Item
 
