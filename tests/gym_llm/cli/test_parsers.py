@@ -12,7 +12,8 @@ from gym_llm.cli import main
 from gym_llm.cli.parsers import parser_wrappers
 from gym_llm.cli.parts import Part
 from gym_llm.errors import UsageError
-from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser, vllm_parser
+from gym_llm.parsers import vllm as vllm_parser
+from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser
 
 ENV = "gym_llm/Arithmetic-v0"
 
