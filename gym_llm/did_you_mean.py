@@ -6,6 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name that is most like this one; None where none is near."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """` Did you mean …?`, or nothing where nothing is near.
 
@@ -17,5 +22,5 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     >>> did_you_mean("temprature", ["temperature", "top_p"])
     ' Did you mean temperature?'
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f" Did you mean {near[0]}?" if near else ""
+    near = nearest(name, known, cutoff=cutoff)
+    return f" Did you mean {near}?" if near else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 from typing import Any
 
 import gymnasium as gym
+import typer
 
+from gym_llm.cli.help import Command
 from gym_llm.registration import env_ids
 
 _EXAMPLES = """\
@@ -15,37 +16,29 @@ examples:
   gym-llm list
   gym-llm list | grep get_weather
 """
+app = typer.Typer()
 
 
-def add_list_command(commands: Any) -> None:
-    """Add `list` to the parser's subcommands."""
-    parser = commands.add_parser(
-        "list",
-        help="the environments, their tasks and tools",
-        description="List every registered environment: what it is, how many tasks it comes with, its tools.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run, command_parser=parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table."""
+@app.command("list", cls=Command, epilog=_EXAMPLES)
+def list_envs() -> int:
+    """List every registered environment: what it is, how many tasks it comes with, its tools."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    table.add_column("environment", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    table.add_column("tasks", justify="right")
-    table.add_column("tools", overflow="fold")
+    from gym_llm.cli.bars import table_console
+
+    console = table_console()
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=int(console.is_terminal))
+    for heading in ("environment", "what it is", "tasks", "tools")[: 2 if console.is_terminal else 4]:
+        table.add_column(heading, overflow="fold", no_wrap=heading == "environment")
     for env_id in env_ids():
-        table.add_row(*(Text(cell) for cell in (env_id, *_describe(env_id))))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=400)  # one line per environment, for grep
+        doc, tasks, tools = _describe(env_id)
+        if console.is_terminal:  # four columns would be narrow ones
+            count, tools = f"\n  {tasks} tasks" if tasks else "", f"\n{tools}" if tools else ""
+            table.add_row(Text(env_id + count), Text.assemble(doc, (tools, "cyan")))
+        else:
+            table.add_row(*map(Text, (env_id, doc, tasks, tools)))
     console.print(table)
     return 0
 
@@ -58,5 +51,5 @@ def _describe(env_id: str) -> tuple[str, str, str]:
     except Exception as error:  # another package's environment may fail in any way; the others are listed all the same
         return f"cannot be made: {type(error).__name__}: {error}", "", ""
     doc = (inspect.getdoc(type(env)) or "").strip().partition("\n")[0]
-    tasks = "generated" if env.tasks is not None and count is None else str(count or "none")
+    tasks = "generated" if env.tasks is not None and count is None else str(count or "no")
     return doc, tasks, tools

@@ -69,7 +69,7 @@ def _from_config(args: argparse.Namespace) -> list[Part]:
         if getattr(args, option) is not None:
             instead = {"tasks": "`datasets`", "env_kwargs": "`kwargs`", "episodes": "--limit and --repeats"}[option]
             raise UsageError(f"--{option.replace('_', '-')} does not go with --config: give {instead}.")
-    config = read_config(args)
+    config = read_config(args.config, args.settings)
     parts = []
     for name, section in config.environments.items():
         engine = _engine(args, config, name)

@@ -13,11 +13,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from gym_llm.cli.usage import printable
 from gym_llm.responses.transcript import transcript
 from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _SPEAKER = r"(?m)^(system|developer|user|assistant|thinking|call|tool):"
 _AFTER_SPEAKER = re.compile(_SPEAKER + r"\s+")
 _EMPTY_LINES = re.compile(r"\n(\s*\n)+")
@@ -93,12 +93,3 @@ def print_parts(console: Console, kind: str, parts: Mapping[str, Summary]) -> No
         )
         table.add_row(Text(name), *numbers)
     console.print(table)
-
-
-def printable(text: str) -> str:
-    r"""The text without what could steer a terminal or not be encoded; models write anything.
-
-    >>> printable("red \x1b[31m alert")
-    'red �[31m alert'
-    """
-    return _UNPRINTABLE.sub("\ufffd", text)

@@ -6,9 +6,12 @@ import argparse
 import json
 from typing import Any
 
-from gym_llm.cli.parsers import add_parser_options
+import typer
 
-_EXAMPLES = """\
+from gym_llm.cli.parsers import add_parser_options
+from gym_llm.did_you_mean import did_you_mean
+
+EXAMPLES = """\
 examples:
   gym-llm rollout gym_llm/Arithmetic-v0                          the built-in model, 64 generated tasks
   gym-llm rollout gym_llm/Weather-v0 --show 1                    ... and see one conversation
@@ -27,14 +30,32 @@ exit codes: 0 done, 1 every episode failed, 2 wrong arguments, data or engine, 1
 """
 
 
-def add_rollout_command(commands: Any) -> None:
-    """Add `rollout` to the parser's subcommands."""
-    parser = commands.add_parser(
-        "rollout",
-        help="play an environment with a model and score it",
+SETTINGS = {"context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
+
+
+def rollout(context: typer.Context) -> int:
+    """Play an environment with a model and score it."""
+    parser = make_parser()
+    argv = context.args
+    try:
+        args, rest = parser.parse_known_args(argv, argparse.Namespace(argv=["rollout", *argv]))
+        settings = [argument for argument in rest if "=" in argument and not argument.startswith("-")]
+        if len(settings) < len(rest):
+            wrong = next((argument.partition("=")[0] for argument in rest if argument.startswith("--")), "")
+            hint = did_you_mean(wrong, parser._option_string_actions) if wrong else ""
+            parser.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
+    except SystemExit as end:
+        return int(end.code or 0)
+    args.settings = [*args.settings, *settings]
+    return run(args)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "gym-llm rollout",
         description="Play episodes of an environment with a model, many at once. Each finished episode is one JSON\n"
         "line of the output; a table of the results is printed, and written beside it as FILE.summary.json.",
-        epilog=_EXAMPLES,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -107,7 +128,7 @@ def add_rollout_command(commands: Any) -> None:
     output.add_argument("--retry-failed", action="store_true", help="with --resume: play failed episodes again")
     output.add_argument("--show", metavar="N", type=_natural, default=0, help="print the first N conversations")
     output.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    parser.set_defaults(run=run, command_parser=parser)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
