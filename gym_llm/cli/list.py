@@ -5,11 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import gymnasium as gym
 import typer
 
 from gym_llm.cli.help import Command
-from gym_llm.registration import env_ids
 
 _EXAMPLES = """\
 examples:
@@ -27,6 +25,7 @@ def list_envs() -> int:
     from rich.text import Text
 
     from gym_llm.cli.bars import table_console
+    from gym_llm.registration import env_ids
 
     console = table_console()
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=int(console.is_terminal))
@@ -44,6 +43,8 @@ def list_envs() -> int:
 
 
 def _describe(env_id: str) -> tuple[str, str, str]:
+    import gymnasium as gym
+
     try:
         env: Any = gym.make(env_id).unwrapped
         tools = ", ".join(schema["name"] for schema in env.tool_schemas())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gym_llm.did_you_mean import nearest
 from gym_llm.errors import UsageError
-from gym_llm.registration import env_ids
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -30,6 +29,8 @@ def unknown_env(env_id: str) -> UsageError:
     >>> print(unknown_env("arithmetic"))
     There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
     """
+    from gym_llm.registration import env_ids
+
     names = {form: name for name in env_ids() for form in (_bare(name), name.lower())}
     near = nearest(env_id.lower(), names) or nearest(_bare(env_id), names)
     hint = f" Did you mean {names[near]}?" if near else ""
@@ -45,9 +46,13 @@ def wrong_arguments(error: TyperException) -> str:
 
     Nothing if there are none: then the help has been printed.
     """
-    # The classes of Typer's usage errors have no public names. One for an option that does not exist has the nearest
-    # ones; formatted, it would list them in parentheses, sorted by the alphabet.
-    context, options = getattr(error, "ctx", None), getattr(error, "possibilities", None)
-    message = f"{error.message}. Did you mean {options[0]}?" if options else error.format_message()
+    # The classes of Typer's usage errors have no public names: one for a wrong value knows the parameter, one for an
+    # option that does not exist the nearest ones.
+    context, param, options = (getattr(error, name, None) for name in ("ctx", "param", "possibilities"))
+    message = error.format_message()
+    if options:
+        message = f"{error.message}. Did you mean {options[0]}?"
+    elif param and error.message:
+        message = f"argument {param.opts[0]}: {error.message}"
     usage = f"u{context.get_usage()[1:]}\n" if context else ""
     return f"{usage}gym-llm: {' '.join(message.split())}" if message else ""
