@@ -7,14 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
 from gym_llm import __version__
+from gym_llm.cli import rollout
 from gym_llm.cli.config import add_config_command
 from gym_llm.cli.data import add_data_command
 from gym_llm.cli.env import add_env_command
 from gym_llm.cli.list import add_list_command
-from gym_llm.cli.rollout import add_rollout_command
 from gym_llm.did_you_mean import did_you_mean
-from gym_llm.errors import DataError, EngineUnavailable, UsageError
+from gym_llm.errors import DataError, EngineUnavailable, RayUnavailable, UsageError
 
 _EXAMPLES = """\
 examples:
@@ -40,7 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_config_command(commands)
     add_data_command(commands)
     add_env_command(commands)
-    add_rollout_command(commands)
+    commands.add_parser("rollout", help="play an environment with a model and score it")
     return parser
 
 
@@ -56,10 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal that cannot show ± shows ?
-    args = _parse(make_parser(), argv)
     try:
+        if argv[:1] == ["rollout"]:
+            return _rollout(argv)
+        args = _parse(make_parser(), argv)
         return args.run(args)
-    except (UsageError, DataError, EngineUnavailable) as error:
+    except (UsageError, DataError, EngineUnavailable, RayUnavailable) as error:
         print(f"gym-llm: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `gym-llm list | head`; keep the interpreter from complaining when it closes stdout
@@ -67,6 +73,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+class _Command(TyperCommand):
+    def format_help(self, ctx, formatter):  # type: ignore[no-untyped-def]
+        epilog, self.epilog = self.epilog, None
+        super().format_help(ctx, formatter)
+        print(epilog)
+
+
+def _rollout(argv: Sequence[str]) -> int:
+    """Wt-G's skeleton takes this one's place."""
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    app.command("rollout", epilog=rollout.EXAMPLES, cls=_Command)(rollout.rollout)
+    try:
+        code = get_command(app).main([*argv], prog_name="gym-llm", standalone_mode=False, obj=[*argv])
+        if "--help" in argv:
+            raise SystemExit(code)
+        return code
+    except typer.TyperException as error:
+        context, param = getattr(error, "ctx", None), getattr(error, "param", None)
+        options = getattr(error, "possibilities", None)
+        message = f"argument {param.opts[0]}: {error.message}" if param else error.format_message()
+        if options:
+            name = error.option_name
+            rest = argv[next(i for i, text in enumerate(argv) if text.partition("=")[0] == name) :]
+            message = f"unrecognized arguments: {' '.join(rest)}. Did you mean {options[0]}?"
+        print(f"u{context.get_usage()[1:]}\ngym-llm rollout: error: {message}", file=sys.stderr)
+        return 2
 
 
 def _parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:

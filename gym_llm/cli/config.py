@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.cli.usage import unknown_env
@@ -42,7 +43,7 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("settings", metavar="key=value", nargs="*", help="settings over those of the files")
 
 
-def read_config(args: argparse.Namespace) -> Config:
+def read_config(files: Sequence[str], settings: Sequence[str]) -> Config:
     """The configuration that a command was given.
 
     Raises:
@@ -54,7 +55,7 @@ def read_config(args: argparse.Namespace) -> Config:
     from gym_llm.errors import ConfigError
 
     try:
-        config = load_config(args.config, args.settings)
+        config = load_config(files, settings)
     except ConfigError as error:
         raise UsageError(str(error)) from None
     for section in config.environments.values():
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the configuration."""
     import yaml
 
-    config = read_config(args)
+    config = read_config(args.config, args.settings)
     print(yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True, width=120), end="")
     for sentence in config.unmapped:
         print(f"# not mapped: {sentence}")

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.config:
         raise UsageError("There is nothing to prepare: name a configuration with --config FILE.")
-    config = read_config(args)
+    config = read_config(args.config, args.settings)
     datasets = [
         EnvDataset(name, section.env, dataset, section.kwargs)
         for name, section in config.environments.items()

@@ -298,13 +298,13 @@ def _registry(config: Config) -> ModelRegistry:
 @contextmanager
 def _configured(args: argparse.Namespace) -> Iterator[Config]:
     """The configuration, for a block whose errors never show a secret."""
-    from gym_llm.config.secrets import is_secret_key, mask
+    from gym_llm.secrets import is_secret_key, mask
 
     for setting in args.settings:
         key = setting.partition("=")[0].lstrip("+")
         if is_secret_key(key):
             raise UsageError(f"{key}=… would be seen by everyone who can list processes: put it into env.yaml.")
-    config = read_config(args)
+    config = read_config(args.config, args.settings)
     secrets = config.secrets | {os.environ[name] for name in _TOKENS if os.environ.get(name)}
     try:
         yield config

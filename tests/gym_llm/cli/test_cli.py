@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -27,8 +26,9 @@ import pytest
 from aiohttp import web
 from testing import row
 
-from gym_llm.cli import main, make_parser
-from gym_llm.cli.play import _engine_options
+from gym_llm.cli import main
+from gym_llm.errors import EngineUnavailable
+from gym_llm.rollout import part
 
 COMMAND = [sys.executable, "-m", "gym_llm.cli"]
 ENV = "gym_llm/FollowUp-v0"
@@ -297,9 +297,7 @@ def test_engine_options_go_over_a_configurations(server):
 
 @pytest.mark.parametrize("option", ["max_model_len", "=3", "max-model-len=3", "sk-0123456789", ""])
 def test_an_engine_option_without_a_name_is_an_error_that_does_not_repeat_it(option, capsys):
-    with pytest.raises(SystemExit) as end:
-        play("--engine-option", option)
-    assert end.value.code == 2
+    assert play("--engine-option", option) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith("argument --engine-option: expected NAME=VALUE such as max_model_len=4096")
 
@@ -501,9 +499,7 @@ def test_a_mistake_is_one_sentence(argv, sentence, capsys):
 
 @pytest.mark.parametrize("option", ["--episode 3", "--epsodes=3"])
 def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(option, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["rollout", ENV, *option.split()])
-    assert end.value.code == 2
+    assert main(["rollout", ENV, *option.split()]) == 2
     said = capsys.readouterr().err
     assert said.startswith("usage: gym-llm rollout") and said.endswith(f"{option}. Did you mean --episodes?\n")
 
@@ -519,19 +515,23 @@ def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(optio
         ("http://h/v1", ["--seed", "5"], None),
     ],
 )
-def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed):
-    args = make_parser().parse_args(["rollout", ENV, "--engine", engine, *argv])
-    part = SimpleNamespace(engine=engine, engine_options={})
-    assert _engine_options(args, part).get("seed") == seed
+def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed, monkeypatch):
+    made = []
+
+    def refuse(spec, **options):
+        made.append(options)
+        raise EngineUnavailable("That is enough.")
+
+    monkeypatch.setattr(part, "make_engine", refuse)
+    assert main(["rollout", ENV, "--engine", engine, *argv, "--output", "a.jsonl"]) == 2
+    assert made[0].get("seed") == seed
 
 
 @pytest.mark.parametrize(
     "argv", [["--episodes", "0"], ["--limit", "x"], ["--temperature", "-1"], ["--top-p", "nan"], ["--seed", "-1"]]
 )
 def test_a_number_out_of_range_is_named(argv, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["rollout", ENV, *argv])
-    assert end.value.code == 2
+    assert main(["rollout", ENV, *argv]) == 2
     assert f"argument {argv[0]}: expected " in capsys.readouterr().err
 
 
@@ -721,7 +721,7 @@ def test_a_second_interrupt_ends_at_once_whatever_is_going_on(server):
 
 RUN_FORKS = """
 import json, os, sys
-import gym_llm.cli.play, gym_llm.engines.http, gym_llm.envs.follow_up
+import gym_llm.rollout.run, gym_llm.engines.http, gym_llm.envs.follow_up
 from gym_llm.cli import main
 for line in sys.stdin:
     child = os.fork()
