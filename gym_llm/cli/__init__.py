@@ -28,7 +28,7 @@ app = typer.Typer(
     cls=Group, epilog=_EXAMPLES, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
 app.add_typer(list.app)
-app.command("rollout", cls=Command, epilog=rollout.EXAMPLES, **rollout.SETTINGS)(rollout.rollout)
+app.command("rollout", cls=Command, epilog=rollout.EXAMPLES)(rollout.rollout)
 app.add_typer(config.app)
 app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
@@ -60,8 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal that cannot show ± shows ?
+    argv = [*(sys.argv[1:] if argv is None else argv)]
     try:
-        return get_command(app).main(argv, prog_name="gym-llm", standalone_mode=False)
+        return get_command(app).main(argv, prog_name="gym-llm", standalone_mode=False, obj=argv)
     except typer.TyperException as error:
         if message := wrong_arguments(error):
             print(message, file=sys.stderr)

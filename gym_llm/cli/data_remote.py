@@ -303,7 +303,7 @@ def _registry(config: Config) -> ModelRegistry:
 @contextmanager
 def _configured(files: Sequence[str], settings: Sequence[str]) -> Iterator[Config]:
     """The configuration, for a block whose errors never show a secret."""
-    from gym_llm.config.secrets import is_secret_key, mask
+    from gym_llm.secrets import is_secret_key, mask
 
     for setting in settings:
         key = setting.partition("=")[0].lstrip("+")

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -28,8 +27,8 @@ from aiohttp import web
 from testing import row
 
 from gym_llm.cli import main
-from gym_llm.cli.play import _engine_options
-from gym_llm.cli.rollout import make_parser
+from gym_llm.errors import EngineUnavailable
+from gym_llm.rollout import part
 
 COMMAND = [sys.executable, "-m", "gym_llm.cli"]
 ENV = "gym_llm/FollowUp-v0"
@@ -502,7 +501,8 @@ def test_a_mistake_is_one_sentence(argv, sentence, capsys):
 def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(option, capsys):
     assert main(["rollout", ENV, *option.split()]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("usage: gym-llm rollout") and said.endswith(f"{option}. Did you mean --episodes?\n")
+    name = re.split("[ =]", option)[0]  # what follows it may be a secret
+    assert said.startswith("usage: gym-llm rollout") and said.endswith(f"{name}. Did you mean --episodes?\n")
 
 
 @pytest.mark.parametrize(
@@ -516,10 +516,16 @@ def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(optio
         ("http://h/v1", ["--seed", "5"], None),
     ],
 )
-def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed):
-    args = make_parser().parse_args([ENV, "--engine", engine, *argv])
-    part = SimpleNamespace(engine=engine, engine_options={})
-    assert _engine_options(args, part).get("seed") == seed
+def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed, monkeypatch):
+    made = []
+
+    def refuse(spec, **options):
+        made.append(options)
+        raise EngineUnavailable("That is enough.")
+
+    monkeypatch.setattr(part, "make_engine", refuse)
+    assert main(["rollout", ENV, "--engine", engine, *argv, "--output", "a.jsonl"]) == 2
+    assert made[0].get("seed") == seed
 
 
 @pytest.mark.parametrize(
@@ -716,7 +722,7 @@ def test_a_second_interrupt_ends_at_once_whatever_is_going_on(server):
 
 RUN_FORKS = """
 import json, os, sys
-import gym_llm.cli.play, gym_llm.engines.http, gym_llm.envs.follow_up
+import gym_llm.rollout.run, gym_llm.engines.http, gym_llm.envs.follow_up
 from gym_llm.cli import main
 for line in sys.stdin:
     child = os.fork()
