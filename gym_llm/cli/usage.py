@@ -38,7 +38,9 @@ def unknown_env(env_id: str) -> UsageError:
 
 
 def _bare(name: str) -> str:
-    return name.rpartition("/")[2].partition("-v")[0].lower()
+    from gym_llm.registration import parse_id
+
+    return parse_id(name)[1].lower()
 
 
 def wrong_arguments(error: TyperException) -> str:
