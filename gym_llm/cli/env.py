@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gym_llm.cli.help import Command, Group
-from gym_llm.cli.usage import printable
+from gym_llm.cli.usage import complete_env, printable
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -63,7 +63,8 @@ def init(
 @app.command(cls=Command, epilog=_TEST_EXAMPLES)
 def test(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="folders, ids, or names of folders", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="folders, ids, or names of folders", autocompletion=complete_env),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
 ) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -14,6 +15,7 @@ _WIDTH = 120
 
 class _Examples:
     epilog: str | None
+    help: str | None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, without Typer's types where they tell nothing: `<bool>` of a flag, `<list[str]>` of words."""
@@ -26,6 +28,7 @@ class _Examples:
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; paragraphs of the epilog that have indented lines keep their lines, others are wrapped."""
         epilog, self.epilog = self.epilog, None
+        self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", self.help or "")
         super().format_help(ctx, formatter)  # type: ignore[misc]
         from rich.console import Console
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gym_llm.cli.usage import complete_env
 from gym_llm.errors import UsageError
 
 EXAMPLES = """\
@@ -66,10 +67,10 @@ def _engine_option(text: str) -> tuple[str, Any]:
         return name, value
 
 
-_engine = partial(typer.Option, rich_help_panel="engine", show_default=False)
-_episodes = partial(typer.Option, rich_help_panel="episodes", show_default=False)
-_processes = partial(typer.Option, rich_help_panel="processes", show_default=False)
-_output = partial(typer.Option, rich_help_panel="output", show_default=False)
+_engine = partial(typer.Option, rich_help_panel="Engine", show_default=False)
+_episodes = partial(typer.Option, rich_help_panel="Episodes", show_default=False)
+_processes = partial(typer.Option, rich_help_panel="Processes", show_default=False)
+_output = partial(typer.Option, rich_help_panel="Output", show_default=False)
 
 
 def rollout(
@@ -80,6 +81,7 @@ def rollout(
             metavar="ENV_ID",
             help="e.g. gym_llm/Arithmetic-v0; `gym-llm list` names all. With --config: key=value, over what the files "
             "say",
+            autocompletion=complete_env,
         ),
     ] = None,
     config: Annotated[

@@ -23,6 +23,13 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+def complete_env(incomplete: str) -> list[str]:
+    """The ids that begin like this, for the shell."""
+    from gym_llm.registration import env_ids
+
+    return [env_id for env_id in env_ids() if env_id.startswith(incomplete)]
+
+
 def unknown_env(env_id: str) -> UsageError:
     """The error for an id that is not registered, with the nearest one that is.
 
@@ -55,6 +62,6 @@ def wrong_arguments(error: TyperException) -> str:
     if options:
         message = f"{error.message}. Did you mean {options[0]}?"
     elif param and error.message:
-        message = f"argument {param.opts[0]}: {error.message}"
+        message = f"argument {param.opts[0]}: {error.message.removeprefix('Value error, ')}"
     usage = f"u{context.get_usage()[1:]}\n" if context else ""
     return f"{usage}gym-llm: {' '.join(message.split())}" if message else ""
