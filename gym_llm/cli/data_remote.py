@@ -158,7 +158,8 @@ def download(
             _refuse("Hugging Face's: give --name", repo_id=repo_id)
             _refuse("Hugging Face's: give --version", revision=revision)
             _refuse("Hugging Face's: give --artifact FILE", split=split)
-            _registry(config).download(*_need(name=name, version=version, artifact=artifact), target)
+            name, version, artifact = _need(name=name, version=version, artifact=artifact)
+            _registry(config).download(name, version, artifact, target)
         else:
             _refuse("GitLab's: give --repo-id ORG/NAME", name=name)
             _refuse("GitLab's: give --revision", version=version)
@@ -247,7 +248,7 @@ def list_datasets(*, source: From, files: ConfigFiles, settings: Settings) -> in
 
 
 def _upload_to_hub(
-    config: Config, path: str | Path, name: str | None, domain: str | None, split: str | None, **commit: Any
+    config: Config, path: str | Path, name: str | None, domain: str | None, split: Split, **commit: Any
 ) -> None:
     from gym_llm.data.hubs.publishing import collection_id, repo_name
 

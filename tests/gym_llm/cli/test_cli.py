@@ -176,7 +176,6 @@ def test_without_a_command_there_is_help(capsys):
         ("list --format html", "gym-llm list", "argument --format: 'html' is not one of 'table', 'markdown'."),
         ("data upload a.jsonl", "gym-llm data upload", "Missing option '--to'. Choose from: huggingface, gitlab"),
         ("data upload --to gitlab", "gym-llm data upload", "Missing argument 'FILE'."),
-        ("env init a --dir", "gym-llm env init", "Option '--dir' requires an argument."),
     ],
 )
 def test_what_is_no_command_is_answered_in_two_lines(command, usage, sentence, capsys):
