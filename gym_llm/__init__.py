@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gym_llm.engines import make_engine
     from gym_llm.env import VerifierEnv
     from gym_llm.rollout import collect, rollout
+    from gym_llm.rollout.part import Part
+    from gym_llm.rollout.run import Run
     from gym_llm.rollout.settings import RolloutSettings
     from gym_llm.tasks import BaseTask
     from gym_llm.tools import tool
@@ -26,10 +28,12 @@ __all__ = [
     "BaseTask",
     "Episode",
     "Item",
+    "Part",
     "Request",
     "ResponseDict",
     "Rollout",
     "RolloutSettings",
+    "Run",
     "Verdict",
     "VerifierEnv",
     "collect",
@@ -40,7 +44,9 @@ __all__ = [
 
 _HOME = {
     "BaseTask": "gym_llm.tasks",
+    "Part": "gym_llm.rollout.part",
     "RolloutSettings": "gym_llm.rollout.settings",
+    "Run": "gym_llm.rollout.run",
     "VerifierEnv": "gym_llm.env",
     "collect": "gym_llm.rollout",
     "make_engine": "gym_llm.engines",

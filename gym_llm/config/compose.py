@@ -13,9 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from gym_llm.config.secrets import is_secret_key, secret_values
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import ConfigError
+from gym_llm.secrets import is_secret_key, secret_values
 
 ENV_FILE = "env.yaml"
 COMMAND_LINE = "the command line"

@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationError
 
 from gym_llm.config.compose import COMMAND_LINE, Composed, compose
 from gym_llm.config.nemo_gym import AGENTS, SERVER_TYPES, Mapping, map_nemo_gym
-from gym_llm.config.secrets import mask
 from gym_llm.config.sections import EngineSection, EnvironmentSection
 from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import ConfigError
+from gym_llm.secrets import mask
 
 POLICY = "policy"
 """The engine made of `policy_base_url`, `policy_model_name` and `policy_api_key`."""

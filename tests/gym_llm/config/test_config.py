@@ -12,8 +12,8 @@ from testing import ROOT
 
 from gym_llm.cli import main
 from gym_llm.config import EngineSection, load_config
-from gym_llm.config.secrets import mask
 from gym_llm.errors import ConfigError
+from gym_llm.secrets import mask
 
 ENV_CONFIGS = sorted(ROOT.glob("envs/*/config.yaml"))
 ARITHMETIC = "arithmetic:\n  env: gym_llm/Arithmetic-v0\n  kwargs: {digits: 2}\n"
