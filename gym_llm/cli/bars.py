@@ -24,8 +24,10 @@ def show_bars() -> Iterator[Draw]:
     """Progress on stderr: a bar for each name on a terminal, elsewhere a line every ten seconds."""
     console = Console(stderr=True)
     is_terminal = console.is_terminal and not console.is_dumb_terminal
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
-    bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not is_terminal)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[text]}"))
+    bars = Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, expand=True, disable=not is_terminal
+    )
     tasks: dict[str, TaskID] = {}
     last = time.monotonic()
 

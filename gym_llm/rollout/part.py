@@ -25,7 +25,6 @@ from gym_llm.rollout.summary import Summary
 from gym_llm.secrets import mask
 from gym_llm.types import Rollout, Row
 from gym_llm.unknown_env import unknown_env
-from gym_llm.wrappers.vllm_parser import HARMONY
 
 _SEEDED_ENGINES = ("pocket", "transformers")
 
@@ -85,21 +84,14 @@ class Part:
         """`engine_options`, with the run's seed for engines that sample here (vLLM is faster without one)."""
         return {"seed": seed, **self.engine_options} if self.engine_kind in _SEEDED_ENGINES else self.engine_options
 
-    def has_engine_of(self, other: Part) -> bool:
-        """Whether one engine can play both."""
-        return (self.engine, self.engine_options) == (other.engine, other.engine_options)
-
     def wrappers(self, reasoning_parser: str | None, tool_call_parser: str | None) -> Sequence[Wrap] | None:
         """What the environments are wrapped with for parsers of these names; None for the usual.
 
         Raises:
             UsageError: If a parser is unknown, cannot be used, or no model says which tokenizer it is for.
         """
-        model = self.tokenizer
-        if model is None and {reasoning_parser, tool_call_parser} - {None, *HARMONY}:
-            raise UsageError(f"vLLM's parsers need the tokenizer of the model that {self.engine} serves: give --model.")
         try:
-            return parser_wrappers(reasoning_parser, tool_call_parser, model)
+            return parser_wrappers(reasoning_parser, tool_call_parser, self.tokenizer, engine=str(self.engine))
         except (DependencyNotInstalled, ValueError, OSError) as error:
             raise UsageError(str(error)) from None
 
