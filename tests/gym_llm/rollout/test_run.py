@@ -79,10 +79,10 @@ every = [(task, repeat) for task in range(5) for repeat in range(4)]
 
 
 def test_a_run_is_resumed_from_python():
-    with Run(ENV, Yes(), output="a.jsonl", limit=2) as run:
+    with Run(ENV, Yes(), tasks=rows(5), output="a.jsonl", limit=2) as run:
         assert (run.remaining, run.path, run.summary.episodes) == (2, Path("a.jsonl"), 0)
         assert run.play().episodes == 2
-    with gym_llm.Run(ENV, Yes(), output="a.jsonl", repeats=4, resume=True, concurrency=128) as run:
+    with gym_llm.Run(ENV, Yes(), tasks=rows(5), output="a.jsonl", repeats=4, resume=True, concurrency=128) as run:
         assert (run.remaining, run.summary.episodes, run.played) == (18, 2, 0)
         summary = run.play()
         assert (run.remaining, run.played) == (0, 18)
