@@ -93,16 +93,19 @@ class Run:
         self.settings = RolloutSettings.of(settings, **more)
         if isinstance(env_id, str):
             env_id = [Part(env_id, engine, tasks, env_kwargs or {}, engine_options or {}, repeats)]
-        parts = {part.dataset: part for part in env_id}
-        if not parts or len(parts) < len(env_id) or ("" in parts and len(parts) > 1):
+        names = {part.dataset for part in env_id}
+        if not names or len(names) < len(env_id) or ("" in names and len(names) > 1):
             raise ValueError("A run has one part or more; several need a `dataset` each, to tell their records by.")
-        wrappers = {name: part.wrappers(reasoning_parser, tool_call_parser) for name, part in parts.items()}
-        seed = self.settings.seed
         self.parts = {
-            name: part.open(wrappers[name] or self.settings.wrappers, episodes=episodes, limit=limit, seed=seed)
-            for name, part in parts.items()
+            part.dataset: part.open(
+                part.wrappers(reasoning_parser, tool_call_parser) or self.settings.wrappers,
+                episodes=episodes,
+                limit=limit,
+                seed=self.settings.seed,
+            )
+            for part in env_id
         }
-        self.summary = Summary(repeats=max(part.repeats for part in parts.values()))
+        self.summary = Summary(repeats=max(part.repeats for part in env_id))
         self.environments: dict[str, Summary] = {}
         self.played = 0
         self._seconds = self._started = 0.0
