@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
+from gym_llm.did_you_mean import nearest
 from gym_llm.errors import UsageError
-from gym_llm.registration import env_ids
+from gym_llm.registration import env_ids, parse_id
 
 
 def unknown_env(env_id: str) -> UsageError:
@@ -14,11 +13,7 @@ def unknown_env(env_id: str) -> UsageError:
     >>> print(unknown_env("arithmetic"))
     There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
     """
-    names = {form: name for name in env_ids() for form in (_bare(name), name.lower())}
-    near = difflib.get_close_matches(env_id.lower(), names, n=1) or difflib.get_close_matches(_bare(env_id), names, n=1)
-    hint = f" Did you mean {names[near[0]]}?" if near else ""
+    names = {form: name for name in env_ids() for form in (parse_id(name)[1].lower(), name.lower())}
+    near = nearest(env_id.lower(), names) or nearest(parse_id(env_id)[1].lower(), names)
+    hint = f" Did you mean {names[near]}?" if near else ""
     return UsageError(f"There is no environment {env_id!r}.{hint} `gym-llm list` names all.")
-
-
-def _bare(name: str) -> str:
-    return name.rpartition("/")[2].partition("-v")[0].lower()

@@ -68,7 +68,7 @@ class RolloutFile:
         Raises:
             DataError: If it cannot be written.
         """
-        data = orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        data = orjson.dumps(summary, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         write_atomically(self.summary_path, data)
 
     def records(self) -> Iterator[Rollout]:

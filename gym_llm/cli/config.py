@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import unknown_env
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
@@ -52,6 +51,7 @@ def read_config(files: Sequence[str], settings: Sequence[str]) -> Config:
     import gymnasium as gym
 
     from gym_llm.config import load_config
+    from gym_llm.unknown_env import unknown_env
 
     config = load_config(files, settings)
     for section in config.environments.values():

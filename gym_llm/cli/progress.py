@@ -1,53 +1,43 @@
-"""Progress of a run on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""What a run tells of itself while it plays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from gym_llm.cli.bars import show_bars
 from gym_llm.rollout.run import Run
 
 
-class Progress:
-    """Shows how far a run is.
+@contextmanager
+def show_progress(run: Run) -> Iterator[Callable[[], None]]:
+    """Show how far a run is, while the block lasts; what it is given is to be called for every episode."""
+    total = run.summary.episodes + run.remaining
+    in_flight = ""
 
-    Args:
-        quiet: Show nothing.
-    """
-
-    def __init__(self, *, quiet: bool) -> None:
-        self.show: Callable[[], None] = lambda: None
-        """Shows where the run is, if it is time; cheap to call for every episode."""
-        self._quiet = quiet
-        self._waiting = ""
-
-    @contextmanager
-    def of(self, run: Run) -> Iterator[None]:
-        """Show this run while the block lasts."""
-        if self._quiet:
-            yield
-            return
-        total = run.summary.episodes + run.remaining
-        with show_bars() as draw:
-            draw("episodes", run.summary.episodes, total, lambda: "starting the engine")
-            self.show = lambda: draw("episodes", run.summary.episodes, total, lambda: self._figures(run, total))
-            yield
-
-    def note(self, waiting: dict[str, int]) -> None:
-        """Note how many episodes wait for what."""
-        counts = ", ".join(f"{count:,} {what}" for what, count in sorted(waiting.items()))
-        self._waiting = f"{sum(waiting.values()):,} in flight ({counts})" if waiting else ""
-        self.show()
-
-    def _figures(self, run: Run, total: int) -> str:
+    def figures() -> str:
         summary, seconds = run.summary, run.seconds
-        figures = (
-            f"{summary.episodes:,} of {total:,}",
+        texts = (
+            f"{summary.episodes} of {total} episodes",
             f"mean reward {summary.mean_reward:.3f}" if summary.episodes else "",
             f"{run.played / seconds if seconds else 0.0:.1f} episodes/s",
             f"{summary.failures} failed" if summary.failures else "",
             f"{run.settings.workers} shards" if run.settings.workers else "",
-            self._waiting,
+            in_flight,
         )
-        return ", ".join(filter(None, figures))
+        return ", ".join(filter(None, texts))
+
+    def note(waiting: dict[str, int]) -> None:
+        nonlocal in_flight
+        counts = ", ".join(f"{count:,} {what}" for what, count in sorted(waiting.items()))
+        in_flight = f"{sum(waiting.values()):,} in flight ({counts})" if waiting else ""
+        show()
+
+    def show() -> None:
+        draw("rollout", run.summary.episodes, total, figures)
+
+    run.settings = replace(run.settings, on_waiting=note)
+    with show_bars() as draw:
+        draw("rollout", run.summary.episodes, total, lambda: "starting the engine")
+        yield show

@@ -6,8 +6,8 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import aclosing
-from functools import partial
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -56,7 +56,7 @@ _probability = _checked(float, lambda value: 0 < value <= 1, "a number in (0, 1]
 _seconds = _checked(float, lambda value: value >= 0, "a number of seconds, 0 for no limit")
 
 
-def _engine_option(text: str) -> tuple[str, Any]:
+def _name_value(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
         # What was given may be a secret.
@@ -67,159 +67,116 @@ def _engine_option(text: str) -> tuple[str, Any]:
         return name, value
 
 
-_engine = partial(typer.Option, rich_help_panel="Engine", show_default=False)
-_episodes = partial(typer.Option, rich_help_panel="Episodes", show_default=False)
-_processes = partial(typer.Option, rich_help_panel="Processes", show_default=False)
-_output = partial(typer.Option, rich_help_panel="Output", show_default=False)
+def _panel(name: str | None) -> Callable[..., Any]:
+    """`typer.Option` in a panel of the help: its metavar and help, the function that reads it, the name of a flag."""
+
+    def option(metavar: str | None, help: str, parser: Callable[[str], Any] | None = None, *flag: str) -> Any:
+        return typer.Option(*flag, metavar=metavar, help=help, parser=parser, rich_help_panel=name, show_default=False)
+
+    return option
+
+
+_what, _engine, _episodes, _processes, _output = map(_panel, (None, "engine", "episodes", "processes", "output"))
+
+_ENV_ID = "e.g. gym_llm/Arithmetic-v0; `gym-llm list` names all. With --config: key=value, over what the files say"
+_CONFIG = "instead of ENV_ID: YAML that names environments, their datasets and engines (several: later ones win)"
+_TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, or
+hf:ORG/NAME[:SPLIT]; FILE[10:20] for a part of them"""
+_ENGINE = """pocket (default, a tiny built-in model), vllm:MODEL, transformers:MODEL, replay:FILE, or the URL of an
+OpenAI-compatible server, http://host:port/v1 (several, separated by commas, share the load)"""
+_ENGINE_OPTION = """a further argument of the engine, e.g. timeout=60 or history=append; VALUE is JSON, or else a text
+(several: give it again)"""
+_REASONING = "one of vLLM's, e.g. deepseek_r1, instead of looking for <think>; openai_gptoss for gpt-oss"
+_CALLS = "one of vLLM's, e.g. pythonic, instead of looking for Hermes' and Llama's formats"
+_SEED = """of generated tasks, and of sampling where that is done here (default: 0; vllm:MODEL samples without one,
+which is faster, unless it is given)"""
+_TIMEOUT = "what a reset or step of an environment may take before its episode fails (default: 600; 0: for ever)"
+_RUNTIME_ENV = f"Ray's runtime_env of the workers, such as {_PIP}; a list has one for each"
+_OWN = "instead of the tasks' own"
 
 
 def rollout(
+    *,
     context: typer.Context,
     settings: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENV_ID",
-            help="e.g. gym_llm/Arithmetic-v0; `gym-llm list` names all. With --config: key=value, over what the files "
-            "say",
-            autocompletion=complete_env,
-        ),
+        list[str] | None, typer.Argument(metavar="ENV_ID", help=_ENV_ID, autocompletion=complete_env)
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="instead of ENV_ID: YAML that names environments, datasets and engines (several: later ones win)",
-        ),
-    ] = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, or "
-            "hf:ORG/NAME[:SPLIT]; FILE[10:20] for a part of them",
-        ),
-    ] = None,
-    env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
-    engine: Annotated[
-        str | None,
-        _engine(
-            metavar="SPEC",
-            help="pocket (default, a tiny built-in model), vllm:MODEL, transformers:MODEL, replay:FILE, or the URL of "
-            "an OpenAI-compatible server, http://host:port/v1 (several, separated by commas, share the load)",
-        ),
-    ] = None,
-    model: Annotated[str | None, _engine(metavar="NAME", help="the model to ask an http engine for")] = None,
-    engine_option: Annotated[
-        list[Any] | None,
-        _engine(
-            metavar="NAME=VALUE",
-            parser=_engine_option,
-            help="a further argument of the engine, e.g. timeout=60 or history=append; VALUE is JSON, or else a text "
-            "(several: give it again)",
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None, _engine(metavar="T", parser=_temperature, help="instead of the tasks' own")
-    ] = None,
-    top_p: Annotated[float | None, _engine(metavar="P", parser=_probability, help="instead of the tasks' own")] = None,
-    max_output_tokens: Annotated[
-        int | None, _engine(metavar="M", parser=_positive, help="per turn, instead of the tasks' own")
-    ] = None,
-    reasoning_parser: Annotated[
-        str | None,
-        _engine(
-            metavar="NAME",
-            help="one of vLLM's, e.g. deepseek_r1, instead of looking for <think>; openai_gptoss for gpt-oss",
-        ),
-    ] = None,
-    tool_call_parser: Annotated[
-        str | None,
-        _engine(
-            metavar="NAME", help="one of vLLM's, e.g. pythonic, instead of looking for Hermes' and Llama's formats"
-        ),
-    ] = None,
-    episodes: Annotated[
-        int | None, _episodes(metavar="N", parser=_positive, help="play N episodes, going round the tasks")
-    ] = None,
-    limit: Annotated[int | None, _episodes(metavar="N", parser=_positive, help="play only the first N tasks")] = None,
-    repeats: Annotated[
-        int | None, _episodes(metavar="K", parser=_positive, help="play each task K times (pass@1 ... pass@K)")
-    ] = None,
-    concurrency: Annotated[int, _episodes(metavar="C", parser=_positive, help="episodes at once (default: 64)")] = 64,
-    seed: Annotated[
-        int | None,
-        _episodes(
-            metavar="S",
-            parser=_natural,
-            help="of generated tasks, and of sampling where that is done here (default: 0; vllm:MODEL samples without "
-            "one, which is faster, unless it is given)",
-        ),
-    ] = None,
-    step_timeout: Annotated[
-        float,
-        _episodes(
-            metavar="SECONDS",
-            parser=_seconds,
-            help="what a reset or step of an environment may take before its episode fails (default: 600; 0: for ever)",
-        ),
-    ] = 600.0,
-    workers: Annotated[
-        int, _processes(metavar="N", parser=_natural, help="play in N processes, over Ray (default: 0, this one)")
-    ] = 0,
+    config: Annotated[list[str] | None, _what("FILE", _CONFIG)] = None,
+    tasks: Annotated[str | None, _what("FILE", _TASKS)] = None,
+    env_kwargs: Annotated[str | None, _what("JSON", "the environment's further arguments")] = None,
+    engine: Annotated[str | None, _engine("SPEC", _ENGINE)] = None,
+    model: Annotated[str | None, _engine("NAME", "the model to ask an http engine for")] = None,
+    engine_option: Annotated[list[Any] | None, _engine("NAME=VALUE", _ENGINE_OPTION, _name_value)] = None,
+    temperature: Annotated[float | None, _engine("T", _OWN, _temperature)] = None,
+    top_p: Annotated[float | None, _engine("P", _OWN, _probability)] = None,
+    max_output_tokens: Annotated[int | None, _engine("M", f"per turn, {_OWN}", _positive)] = None,
+    reasoning_parser: Annotated[str | None, _engine("NAME", _REASONING)] = None,
+    tool_call_parser: Annotated[str | None, _engine("NAME", _CALLS)] = None,
+    episodes: Annotated[int | None, _episodes("N", "play N episodes, going round the tasks", _positive)] = None,
+    limit: Annotated[int | None, _episodes("N", "play only the first N tasks", _positive)] = None,
+    repeats: Annotated[int | None, _episodes("K", "play each task K times (pass@1 ... pass@K)", _positive)] = None,
+    concurrency: Annotated[int, _episodes("C", "episodes at once (default: 64)", _positive)] = 64,
+    seed: Annotated[int | None, _episodes("S", _SEED, _natural)] = None,
+    step_timeout: Annotated[float, _episodes("SECONDS", _TIMEOUT, _seconds)] = 600.0,
+    workers: Annotated[int, _processes("N", "play in N processes, over Ray (default: 0, this one)", _natural)] = 0,
     ray_address: Annotated[
-        str | None, _processes(metavar="A", help="a cluster's address (default: a Ray of this machine's own)")
+        str | None, _processes("A", "a cluster's address (default: a Ray of this machine's own)")
     ] = None,
-    runtime_env: Annotated[
-        str | None,
-        _processes(
-            metavar="JSON",
-            help=f"Ray's runtime_env of the workers, such as {_PIP}; a list has one for each",
-        ),
-    ] = None,
-    output: Annotated[
-        str | None, _output(metavar="FILE", help="records (default: rollouts/<name>-<date>-<time>.jsonl)")
-    ] = None,
-    resume: Annotated[bool, _output("--resume", help="go on with the output of an interrupted run")] = False,
-    retry_failed: Annotated[bool, _output("--retry-failed", help="with --resume: play failed episodes again")] = False,
-    show: Annotated[int, _output(metavar="N", parser=_natural, help="print the first N conversations")] = 0,
-    quiet: Annotated[bool, _output("--quiet", help="print nothing but errors")] = False,
+    runtime_env: Annotated[str | None, _processes("JSON", _RUNTIME_ENV)] = None,
+    output: Annotated[str | None, _output("FILE", "records (default: rollouts/<name>-<date>-<time>.jsonl)")] = None,
+    resume: Annotated[bool, _output(None, "go on with the output of an interrupted run", None, "--resume")] = False,
+    retry_failed: Annotated[
+        bool, _output(None, "with --resume: play failed episodes again", None, "--retry-failed")
+    ] = False,
+    show: Annotated[int, _output("N", "print the first N conversations", _natural)] = 0,
+    quiet: Annotated[bool, _output(None, "print nothing but errors", None, "--quiet")] = False,
 ) -> int:
     """Play an environment with a model, many episodes at once, and score it.
 
     Each finished episode is one JSON line of the output; a table of the results is printed, and written beside it as
     FILE.summary.json.
     """
+    from gym_llm.cli.config import read_config
+    from gym_llm.cli.interrupts import INTERRUPTED, run_until_interrupted
+    from gym_llm.cli.parts import config_parts
+    from gym_llm.cli.progress import show_progress
+    from gym_llm.cli.report import print_report
+    from gym_llm.config.compose import names_files
+    from gym_llm.rollout.part import Part
+    from gym_llm.rollout.run import Run
+    from gym_llm.rollout.settings import RolloutSettings
+
+    settings, config = settings or [], config or []
+    from_files = bool(config) or any(map(names_files, settings))
     for wrong, sentence in (
         (episodes and (limit or repeats), "Give either --episodes, or --limit and --repeats, not both."),
         (resume and output is None, "--resume needs --output FILE: the file to go on with."),
         (retry_failed and not resume, "--retry-failed only makes sense with --resume."),
         (ray_address and not workers, "--ray-address only makes sense with --workers N."),
         (runtime_env and not workers, "--runtime-env only makes sense with --workers N."),
+        (from_files and tasks, "--tasks does not go with --config: give `datasets`."),
+        (from_files and env_kwargs, "--env-kwargs does not go with --config: give `kwargs`."),
+        (from_files and episodes, "--episodes does not go with --config: give --limit and --repeats."),
     ):
         if wrong:
             raise UsageError(sentence)
-
-    from gym_llm.cli.interrupts import INTERRUPTED, run_until_interrupted
-    from gym_llm.cli.parts import parts_of, read_json
-    from gym_llm.cli.progress import Progress
-    from gym_llm.cli.report import print_report
-    from gym_llm.rollout.run import Run
-    from gym_llm.rollout.settings import RolloutSettings
-
+    options = {**({} if model is None else {"model": model}), **dict(engine_option or [])}
+    if from_files:
+        parts = config_parts(read_config(config, settings), engine, options, repeats)
+        notes: dict[str, Any] = {"config": config, "repeats": repeats}
+    elif len(settings) == 1:
+        kwargs = {} if env_kwargs is None else _read_json("--env-kwargs", env_kwargs, '{"max_turns": 4}', dict)
+        parts = [Part(settings[0], engine or "pocket", tasks, kwargs, options, repeats or 1)]
+        notes = {"model": model}
+    else:
+        rest = f", got {' '.join(settings)}" if settings else ""
+        raise UsageError(f"Give one ENV_ID, or --config FILE{rest}. `gym-llm list` names the environments.")
+    if seed is not None:  # without it vLLM samples without one, too
+        parts = [
+            replace(part, engine_options={"seed": seed, **part.engine_options}) if part.capabilities.seed else part
+            for part in parts
+        ]
     sampling = {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_output_tokens}
-    progress = Progress(quiet=quiet)
-    parts, notes = parts_of(
-        settings or [],
-        config or [],
-        tasks=tasks,
-        env_kwargs=env_kwargs,
-        engine=engine,
-        model=model,
-        engine_options=dict(engine_option or []),
-        episodes=episodes,
-        repeats=repeats,
-        seed=seed,
-    )
     try:
         how = RolloutSettings(
             concurrency=concurrency,
@@ -228,8 +185,7 @@ def rollout(
             step_timeout=step_timeout or None,
             workers=workers,
             ray_address=ray_address,
-            runtime_env=None if runtime_env is None else read_json("--runtime-env", runtime_env, _PIP, (dict, list)),
-            on_waiting=progress.note,
+            runtime_env=_read_json("--runtime-env", runtime_env, _PIP, dict, list) if runtime_env else None,
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -240,7 +196,7 @@ def rollout(
             async for record in records:
                 if len(conversations) < show:
                     conversations.append(record)
-                progress.show()
+                tell()
 
     interrupted = False
     with Run(
@@ -256,7 +212,7 @@ def rollout(
         settings=how,
     ) as run:
         if run.remaining:
-            with progress.of(run):
+            with nullcontext(lambda: None) if quiet else show_progress(run) as tell:
                 interrupted = run_until_interrupted(play)
     if not quiet:
         print_report(run, conversations)
@@ -267,3 +223,13 @@ def rollout(
         print(f"Interrupted: {done} episodes are finished. Resume with: {shlex.join(command)}", file=sys.stderr)
         return INTERRUPTED
     return 1 if run.summary.failures == run.summary.episodes else 0
+
+
+def _read_json(option: str, text: str, example: str, *kinds: type) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{option} is not JSON ({error}); expected an object such as '{example}'.") from None
+    if not isinstance(value, kinds):
+        raise UsageError(f"{option} is a JSON object such as '{example}', got {text}.")
+    return value

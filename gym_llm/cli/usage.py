@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gym_llm.did_you_mean import nearest
-from gym_llm.errors import UsageError
-
 if TYPE_CHECKING:
     from typer import TyperException
 
@@ -28,26 +25,6 @@ def complete_env(incomplete: str) -> list[str]:
     from gym_llm.registration import env_ids
 
     return [env_id for env_id in env_ids() if env_id.startswith(incomplete)]
-
-
-def unknown_env(env_id: str) -> UsageError:
-    """The error for an id that is not registered, with the nearest one that is.
-
-    >>> print(unknown_env("arithmetic"))
-    There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
-    """
-    from gym_llm.registration import env_ids
-
-    names = {form: name for name in env_ids() for form in (_bare(name), name.lower())}
-    near = nearest(env_id.lower(), names) or nearest(_bare(env_id), names)
-    hint = f" Did you mean {names[near]}?" if near else ""
-    return UsageError(f"There is no environment {env_id!r}.{hint} `gym-llm list` names all.")
-
-
-def _bare(name: str) -> str:
-    from gym_llm.registration import parse_id
-
-    return parse_id(name)[1].lower()
 
 
 def wrong_arguments(error: TyperException) -> str:

@@ -20,14 +20,12 @@ from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout, Row
 
-_LOADED_ENGINES = ("pocket", "transformers", "vllm")
+_DATASET_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs")
 _IDENTITY = (
-    *("env_id", "tasks_sha256", "env_kwargs", "sampling", "seed", "datasets", "reasoning_parser", "tool_call_parser"),
-    "wrappers",
+    *_DATASET_IDENTITY,
+    *("sampling", "seed", "datasets", "reasoning_parser", "tool_call_parser", "wrappers"),
 )
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
-
-_DATASET_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs")
 
 
 class Run:
@@ -42,21 +40,16 @@ class Run:
 
     Args:
         env_id: A registered id; or parts, each an environment with its own tasks and engine.
-        engine: Who plays; as for `gym_llm.rollout`, like the next six.
-        tasks: A source of tasks or a list of rows instead of the environment's own tasks.
-        env_kwargs: Further arguments of the environment.
-        engine_options: Arguments of the engine that the spec names.
-        episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
-        limit: Play only the first tasks, this many.
-        repeats: Play each task so many times; like the five arguments before the last two for a single `env_id` only.
+        engine: Who plays the one environment; this and `tasks`, `env_kwargs`, `engine_options`, `repeats` are as for
+            `gym_llm.rollout`, and each part's own where there are parts.
+        episodes: As for `gym_llm.rollout`, of each part; `limit` too.
         reasoning_parser: vLLM's or Harmony's name of a parser, instead of looking for `<think>`.
         tool_call_parser: The same for tool calls.
         output: The file; None for a new one, `rollouts/NAME-DATE-TIME.jsonl`.
         resume: Whether to go on with a file that holds records already.
         retry_failed: Whether to play its failed episodes again.
         notes: Further entries of the summary's `settings`.
-        settings: How the episodes are played.
-        **more: Or the settings one by one; see `RolloutSettings`.
+        settings: How the episodes are played; or `more` of them one by one, see `RolloutSettings`.
 
     Raises:
         UsageError: If something cannot be played, or the file was made in another way.
@@ -100,20 +93,23 @@ class Run:
         self.settings = RolloutSettings.of(settings, **more)
         if isinstance(env_id, str):
             env_id = [Part(env_id, engine, tasks, env_kwargs or {}, engine_options or {}, repeats)]
-        parts = {part.dataset: part for part in env_id}
-        if not parts or len(parts) < len(env_id) or ("" in parts and len(parts) > 1):
+        names = {part.dataset for part in env_id}
+        if not names or len(names) < len(env_id) or ("" in names and len(names) > 1):
             raise ValueError("A run has one part or more; several need a `dataset` each, to tell their records by.")
-        wrappers = {name: part.wrappers(reasoning_parser, tool_call_parser) for name, part in parts.items()}
-        seed = self.settings.seed
         self.parts = {
-            name: part.open(wrappers[name] or self.settings.wrappers, episodes=episodes, limit=limit, seed=seed)
-            for name, part in parts.items()
+            part.dataset: part.open(
+                part.wrappers(reasoning_parser, tool_call_parser) or self.settings.wrappers,
+                episodes=episodes,
+                limit=limit,
+                seed=self.settings.seed,
+            )
+            for part in env_id
         }
-        self.summary = Summary(repeats=max(part.repeats for part in parts.values()))
+        self.summary = Summary(repeats=max(part.repeats for part in env_id))
         self.environments: dict[str, Summary] = {}
         self.played = 0
         self._seconds = self._started = 0.0
-        self._told = {
+        self._summary_settings = {
             **(notes or {}),
             **self._describe(),
             "reasoning_parser": reasoning_parser,
@@ -127,7 +123,7 @@ class Run:
             self._take_over(retry_failed)
             self._to_play = sum(part.remaining() for part in self.parts.values())
             if not self._to_play:
-                self._told = self._file.read_summary().get("settings", self._told)
+                self._summary_settings = self._file.read_summary().get("settings", self._summary_settings)
             stack.callback(self._write_summary)
             self._open = stack.pop_all()
 
@@ -177,7 +173,7 @@ class Run:
             "episodes_this_run": self.played,
             "seconds": seconds,
             "episodes_per_second": self.played / seconds if seconds else None,
-            "settings": self._told,
+            "settings": self._summary_settings,
         }
 
     def _describe(self) -> dict[str, Any]:
@@ -205,28 +201,27 @@ class Run:
         """Count what earlier runs wrote, if it was made the way this run would."""
         if not self.path.stat().st_size:
             return
-        written = self._file.read_summary()
-        earlier = written.get("settings", {})
+        earlier = self._file.read_summary()
+        settings = earlier.get("settings", {})
         changes = [
             f"{name} was {before!r} and is {now!r}"
             for name in _IDENTITY
-            if name in earlier and (before := _identity(earlier, name)) != (now := _identity(self._told, name))
+            if name in settings
+            and (before := _identity(settings, name)) != (now := _identity(self._summary_settings, name))
         ]
         if changes:
             raise UsageError(f"{self.path} was made with other settings ({', '.join(changes)}): name another output.")
-        models = written.get("datasets", {"": written})
+        models = earlier.get("datasets", {"": earlier})
         for name, part in self.parts.items():
             part.model = models.get(name, {}).get("model")
         if retry_failed:
             self._file.keep(lambda record: not record.get("error"))
         for record in self._file.records():
-            part = self.parts.get(record.get("dataset", ""))
-            if part is None or not part.verifier.plays(record.get("env_id")):
-                played = " and ".join(self.title.split(", "))
-                raise UsageError(
-                    f"{self.path} holds rollouts of {record.get('env_id')}, not of {played}: name another output."
-                )
-            self._count(part, record)
+            home = self.parts.get(record.get("dataset", ""))
+            if home is None or not home.verifier.plays(env_id := record.get("env_id")):
+                played = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
+                raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {played}: name another output.")
+            self._count(home, record)
 
     def _count(self, part: OpenPart, record: Any) -> None:
         number, env_id = record["rollout_id"], record["env_id"]
@@ -298,21 +293,15 @@ class Run:
 
     def _engines(self) -> list[tuple[Engine, list[OpenPart]]]:
         """One engine for all parts that name the same one, in the order in which they are first named."""
-        groups: list[list[OpenPart]] = []
+        groups: dict[tuple[str | Engine, str], list[OpenPart]] = {}
         for part in self.parts.values():
-            if not part.remaining():
-                continue
-            for group in groups:
-                if part.spec.has_engine_of(group[0].spec):
-                    group.append(part)
-                    break
-            else:
-                groups.append([part])
-        return [(group[0].spec.make_engine(self.settings.seed), group) for group in groups]
+            if part.remaining():
+                groups.setdefault((part.spec.engine, repr(part.spec.engine_options)), []).append(part)
+        return [(group[0].spec.make_engine(self.settings.seed), group) for group in groups.values()]
 
     def _started_here(self, engine: Engine, part: OpenPart) -> AbstractAsyncContextManager[Any]:
         """Starts and closes the engine, unless its owner does, or workers load it: there may be no room for two."""
-        elsewhere = self.settings.workers and part.spec.engine_kind in _LOADED_ENGINES
+        elsewhere = self.settings.workers and part.spec.capabilities.loads_model
         return nullcontext() if elsewhere or engine is part.spec.engine else engine
 
     # -- the summary file --------------------------------------------------------------------------------------------
@@ -323,7 +312,7 @@ class Run:
             **({"datasets": models} if models else {}),
             "model": self.model,
             "complete": False,
-            "settings": self._told,
+            "settings": self._summary_settings,
         }
 
     def _write_summary(self) -> None:
@@ -347,7 +336,7 @@ def _identity(settings: dict[str, Any], name: str) -> Any:
     value = settings.get(name)
     if name != "datasets" or value is None:
         return value
-    return {dataset: {key: told[key] for key in _DATASET_IDENTITY} for dataset, told in value.items()}
+    return {dataset: {key: entries[key] for key in _DATASET_IDENTITY} for dataset, entries in value.items()}
 
 
 def _name(wrap: Any) -> str:

@@ -526,6 +526,9 @@ NOWHERE = "http://127.0.0.1:9/v1"
         ([ENV, "--resume"], "--resume needs --output"),
         ([ENV, "--retry-failed"], "--retry-failed only makes sense with --resume"),
         ([ENV, "--ray-address", "head:6379"], "--ray-address only makes sense with --workers"),
+        ([ENV, "--runtime-env", "{}"], "--runtime-env only makes sense with --workers"),
+        ([ENV, "--runtime-env", "pip", "--workers", "1"], "--runtime-env is not JSON"),
+        ([ENV, "--runtime-env", "3", "--workers", "1"], "--runtime-env is a JSON object such as"),
         ([ENV, "--output", "bad.jsonl"], r"bad\.jsonl already exists"),
         ([ENV, "--output", "bad.jsonl/x.jsonl"], r"Cannot write bad\.jsonl/x\.jsonl"),
         ([ENV, "--output", "bad.jsonl", "--resume"], r"bad\.jsonl, line 1 is no rollout"),
@@ -579,7 +582,37 @@ def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed, monkey
 
 
 @pytest.mark.parametrize(
-    "argv", [["--episodes", "0"], ["--limit", "x"], ["--temperature", "-1"], ["--top-p", "nan"], ["--seed", "-1"]]
+    ("argv", "settings"),
+    [
+        ([], (600.0, None)),
+        (["--step-timeout", "2.5"], (2.5, None)),
+        (["--step-timeout", "0"], (None, None)),
+        (["--workers", "2", "--runtime-env", '{"pip": ["a"]}'], (600.0, {"pip": ["a"]})),
+        (["--workers", "2", "--runtime-env", '[null, {"pip": ["a"]}]'], (600.0, [None, {"pip": ["a"]}])),
+    ],
+)
+def test_limits_and_packages_of_the_processes_reach_the_episodes(argv, settings, monkeypatch):
+    used = []
+
+    def refuse(plan, engine, settings, **more):
+        used.append((settings.step_timeout, settings.runtime_env))
+        raise EngineUnavailable("That is enough.")
+
+    monkeypatch.setattr(part, "play_plan", refuse)
+    assert play(*argv, "--output", "a.jsonl") == 2
+    assert used == [settings]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--episodes", "0"],
+        ["--limit", "x"],
+        ["--temperature", "-1"],
+        ["--top-p", "nan"],
+        ["--seed", "-1"],
+        ["--step-timeout", "-1"],
+    ],
 )
 def test_a_number_out_of_range_is_named(argv, capsys):
     assert main(["rollout", ENV, *argv]) == 2
