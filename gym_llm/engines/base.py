@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from gym_llm.types import Request, ResponseDict
 
@@ -16,11 +16,11 @@ class Capabilities:
     """What an engine can do, as its class declares it: known from a spec, before anything is loaded.
 
     Attributes:
-        token_ids: Its answers carry token ids, whatever its options are.
-        tools: The model is shown the request's tools.
-        forced_calls: A `tool_choice` that forces calls is followed, not refused.
-        weights: It is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
-        seed: It has an option `seed`, of all sampling.
+        token_ids: Its answers carry token ids, whatever its options are. tools: The model is shown the request's tools.
+        forced_calls: A `tool_choice` that forces calls is followed, not refused. weights: It is a
+        `gym_llm.engines.weights.WeightSync`: its weights can be replaced. seed: It has an option `seed`, of all
+        sampling: one that is `"always"` given, or `"optional"`: sampling is faster
+            without, so it is given where somebody asks for one. `""` where there is none.
         loads_model: Its `start` loads a model into memory, so it is not started where nobody asks it.
         shared: Processes share one, in a Ray actor, instead of having one each.
     """
@@ -29,7 +29,7 @@ class Capabilities:
     tools: bool = False
     forced_calls: bool = False
     weights: bool = False
-    seed: bool = False
+    seed: Literal["", "optional", "always"] = ""
     loads_model: bool = False
     shared: bool = False
 

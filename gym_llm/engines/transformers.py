@@ -77,7 +77,7 @@ class TransformersEngine(Engine):
         ValueError: If an argument makes no sense.
     """
 
-    capabilities = Capabilities(token_ids=True, tools=True, seed=True, loads_model=True)
+    capabilities = Capabilities(token_ids=True, tools=True, seed="always", loads_model=True)
 
     def __init__(
         self,

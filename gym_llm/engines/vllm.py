@@ -84,7 +84,9 @@ class VLLMEngine(Engine):
         ValueError: If an argument makes no sense.
     """
 
-    capabilities = Capabilities(token_ids=True, tools=True, weights=True, seed=True, loads_model=True, shared=True)
+    capabilities = Capabilities(
+        token_ids=True, tools=True, weights=True, seed="optional", loads_model=True, shared=True
+    )
 
     @classmethod
     def gpus(cls, options: Mapping[str, Any]) -> int:

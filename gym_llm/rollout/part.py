@@ -85,8 +85,8 @@ class Part:
             raise UsageError(str(error)) from None
 
     def seeded_options(self, seed: int) -> dict[str, Any]:
-        """`engine_options`, with the run's seed for engines that take one; none with 0 (vLLM is faster without)."""
-        return {"seed": seed, **self.engine_options} if seed and self.capabilities.seed else self.engine_options
+        """`engine_options`, with the run's seed for engines that always have one."""
+        return {"seed": seed, **self.engine_options} if self.capabilities.seed == "always" else self.engine_options
 
     def wrappers(self, reasoning_parser: str | None, tool_call_parser: str | None) -> Sequence[Wrap] | None:
         """What the environments are wrapped with for parsers of these names; None for the usual.
