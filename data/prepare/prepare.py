@@ -135,7 +135,7 @@ def prepare_data(
             checked = pool.map((*setup, tokenizer_name), _chunks(config, show))
             faults.append(_collect(config, checked, statistics, files[config.type]))
             statistics.repeat(config.num_repeats)
-            metrics = config.model_dump(mode="json") | statistics.as_dict()
+            metrics = config.as_written() | statistics.as_dict()
             totals[config.type].add_dataset(statistics)
             statistics.close()
             prepared.append(PreparedFile(f"{dataset.section}/{config.name}", metrics, path))
@@ -307,7 +307,7 @@ def _collect(
 
 def _collated_header(kind: str, target: Path, configs: Sequence[DatasetConfig]) -> dict[str, Any]:
     """What the statistics of a collated file begin with: as in NeMo Gym its data set's configuration, if it has one."""
-    dumped = [config.model_dump(mode="json") for config in configs]
+    dumped = [config.as_written() for config in configs]
     return (
         dumped[0] if len(dumped) == 1 else {"name": kind, "type": kind, "jsonl_fpath": str(target), "datasets": dumped}
     )

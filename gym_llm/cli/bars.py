@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from gym_llm.cli.usage import printable
 
-Draw: TypeAlias = Callable[[str, float, float | None, Callable[[], str]], None]
+Draw: TypeAlias = Callable[[str, int, int | None, Callable[[], str]], None]
 """`draw(name, done, total, text)`: how far the work of that name is; cheap, `text` is made only where it is shown."""
 
 _BAR_SECONDS = 0.1
@@ -31,7 +31,7 @@ def show_bars() -> Iterator[Draw]:
     tasks: dict[str, TaskID] = {}
     last = time.monotonic()
 
-    def draw(name: str, done: float, total: float | None, text: Callable[[], str]) -> None:
+    def draw(name: str, done: int, total: int | None, text: Callable[[], str]) -> None:
         nonlocal last
         now = time.monotonic()
         if is_terminal and name not in tasks:

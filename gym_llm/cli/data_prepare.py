@@ -35,13 +35,13 @@ that TIKTOKEN_CACHE_DIR names; without that, words are counted and tokens are no
 
 exit codes: 0 done; 1 bad rows, or statistics that disagree; 2 wrong arguments, configuration or files; 130 interrupted.
 """
-_FIGURES = (
-    ("tools", "Number of tools"),
-    ("turns", "Number of turns"),
-    ("words", "Json-dumped number of words (proxy for token count)"),
-    ("tokens", "Input length in tokens"),
-    ("temperature", "Temperature"),
-)
+_FIGURES = {
+    "tools": "Number of tools",
+    "turns": "Number of turns",
+    "words": "Json-dumped number of words (proxy for token count)",
+    "tokens": "Input length in tokens",
+    "temperature": "Temperature",
+}
 app = typer.Typer()
 
 
@@ -106,9 +106,9 @@ def _downloader(config: Config, preferred: Place) -> Callable[[DatasetConfig], N
         ) from None
 
     def fetch(dataset: DatasetConfig) -> None:
+        only: Place = "huggingface" if dataset.huggingface_identifier else "gitlab"
         on_both = dataset.huggingface_identifier and dataset.gitlab_identifier
-        source = preferred if on_both else "huggingface" if dataset.huggingface_identifier else "gitlab"
-        download(dataset, source=source, variables=config.variables)
+        download(dataset, source=preferred if on_both else only, variables=config.variables)
 
     return fetch
 
@@ -121,25 +121,25 @@ def _report(prepared: Preparation) -> None:
     from gym_llm.cli.bars import table_console
 
     console = table_console()
-    shown = [name for name in _FIGURES if any(_count(file.metrics, name[1]) for file in prepared.datasets)]
+    files = [*prepared.datasets, *prepared.collated]
+    columns = {
+        "dataset": [printable(file.label) + (".jsonl" if file.collated else "") for file in files],
+        "examples": [f"{file.metrics['Number of examples']:,}" for file in files],
+        **{heading: [_figures(file.metrics.get(key)) for file in files] for heading, key in _FIGURES.items()},
+        "unique prompts": [f"{file.metrics['Number of unique create params']:,}" for file in files],
+    }
+    shown = {heading: cells for heading, cells in columns.items() if set(cells) != {"-"}}
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", caption="average, and smallest to largest", title_style="")
-    table.add_column("dataset", overflow="fold")
-    for heading in ("examples", *(heading for heading, _ in shown), "unique prompts"):
-        table.add_column(heading, justify="right")
-    collated = [(f"{file.label}.jsonl", file.metrics) for file in prepared.collated]
-    for label, metrics in [*((file.label, file.metrics) for file in prepared.datasets), *collated]:
-        cells = [printable(label), f"{metrics['Number of examples']:,}"]
-        cells += [_figures(metrics.get(key)) for _, key in shown]
-        table.add_row(*(Text(cell) for cell in (*cells, f"{metrics['Number of unique create params']:,}")))
+    for heading in shown:
+        is_name = heading == "dataset"
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name, overflow="fold")
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*map(Text, cells))
     console.print(table)
     for note in prepared.notes:
         console.print(Text(printable(note)), soft_wrap=True)
     for file in prepared.collated:
         console.print(Text(f"rows: {file.collated}\nstatistics: {file.metrics_path}"), soft_wrap=True)
-
-
-def _count(metrics: dict[str, Any], key: str) -> int:
-    return int(metrics.get(key, {}).get("Total # non-null values", 0))
 
 
 def _figures(figures: dict[str, Any] | None) -> str:

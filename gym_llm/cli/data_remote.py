@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -78,30 +79,18 @@ examples:
 
 {_SETTINGS}"""
 
-_HUB, _GITLAB = {"rich_help_panel": "Hugging Face"}, {"rich_help_panel": "GitLab"}
+_hub_option = partial(typer.Option, rich_help_panel="Hugging Face")
+_gitlab_option = partial(typer.Option, rich_help_panel="GitLab")
 
-To = Annotated[Place, typer.Option("--to", help="where to publish it")]
 From = Annotated[Place, typer.Option("--from", help="where it is published")]
 Yes = Annotated[bool, typer.Option("--yes", help="delete without asking")]
-Version = Annotated[str | None, typer.Option(metavar="X.Y.Z", help="which version it is", **_GITLAB)]
-Domain = Annotated[
-    str | None, typer.Option(help="part of the repository's name (default: the configuration's)", **_HUB)
-]
-Split = Annotated[
-    Literal["train", "validation", "test"] | None,
-    typer.Option(help="which split the rows are (default: train)", **_HUB),
-]
-CreatePr = Annotated[
-    bool, typer.Option("--create-pr", help="open a pull request instead of writing to the branch", **_HUB)
-]
-Branch = Annotated[
-    str | None,
-    typer.Option(
-        "--revision", metavar="BRANCH", help="the branch (default: main); with --create-pr also a new one", **_HUB
-    ),
-]
-Message = Annotated[str | None, typer.Option(metavar="TEXT", help="default: Upload FILE", **_HUB)]
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="more than the message says", **_HUB)]
+Version = Annotated[str | None, _gitlab_option(metavar="X.Y.Z", help="which version it is")]
+Domain = Annotated[str | None, _hub_option(help="part of the repository's name (default: the configuration's)")]
+Split = Annotated[Literal["train", "validation", "test"] | None, _hub_option(help="of the rows (default: train)")]
+CreatePr = Annotated[bool, _hub_option("--create-pr", help="open a pull request instead of writing to the branch")]
+Branch = Annotated[str | None, _hub_option(metavar="BRANCH", help="default: main; with --create-pr also a new one")]
+Message = Annotated[str | None, _hub_option(metavar="TEXT", help="default: Upload FILE")]
+Description = Annotated[str | None, _hub_option(metavar="TEXT", help="what the message leaves out")]
 
 app = typer.Typer()
 
@@ -110,7 +99,7 @@ app = typer.Typer()
 def upload(
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines (plain, .gz, .zst) or parquet")],
-    to: To,
+    to: Annotated[Place, typer.Option(help="where to publish it")],
     name: Annotated[str | None, typer.Option(help="the dataset's name (default: the configuration's section)")] = None,
     files: ConfigFiles,
     version: Version = None,
@@ -129,16 +118,14 @@ def upload(
         if to == "huggingface":
             _refuse("GitLab's: a repository on Hugging Face has branches, see --revision", version=version)
             _upload_to_hub(config, file, name, domain, split, **commit)
-            return 0
-        _refuse("Hugging Face's", domain=domain, split=split, **commit)
-        name, version = _need(name=name, version=version)
-        registry = _registry(config)
-        artifact = registry.upload(file, name, version)
-        print(f"uploaded to {registry.place}: {name}, version {version}, {artifact}")
-        print(
-            f"gym-llm data download --from gitlab --name {name} --version {version} --artifact {artifact} "
-            f"--output {artifact}"
-        )
+        else:
+            _refuse("Hugging Face's", domain=domain, split=split, **commit)
+            name, version = _need(name=name, version=version)
+            registry = _registry(config)
+            artifact = registry.upload(file, name, version)
+            print(f"uploaded to {registry.place}: {name}, version {version}, {artifact}")
+            place = f"--name {name} --version {version} --artifact {artifact}"
+            print(f"gym-llm data download --from gitlab {place} --output {artifact}")
     return 0
 
 
@@ -146,18 +133,16 @@ def upload(
 def download(
     *,
     source: From,
-    artifact: Annotated[
-        str | None, typer.Option(metavar="FILE", help="only this file of the repository or version")
-    ] = None,
+    artifact: Annotated[str | None, typer.Option(metavar="FILE", help="only this file of the dataset's")] = None,
     output_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="files go here, under their own names or as SPLIT.jsonl")
     ] = None,
     output: Annotated[str | None, typer.Option(metavar="FILE", help="the one file that is fetched goes here")] = None,
     files: ConfigFiles,
-    repo_id: Annotated[str | None, typer.Option(metavar="ORG/NAME", help="the repository", **_HUB)] = None,
-    revision: Annotated[str | None, typer.Option(help="a branch, tag or commit (default: main)", **_HUB)] = None,
-    split: Annotated[str | None, typer.Option(help="only this split (default: all)", **_HUB)] = None,
-    name: Annotated[str | None, typer.Option(help="the dataset's name", **_GITLAB)] = None,
+    repo_id: Annotated[str | None, _hub_option(metavar="ORG/NAME", help="the repository")] = None,
+    revision: Annotated[str | None, _hub_option(help="a branch, tag or commit (default: main)")] = None,
+    split: Annotated[str | None, _hub_option(help="only this split (default: all)")] = None,
+    name: Annotated[str | None, _gitlab_option(help="the dataset's name")] = None,
     version: Version = None,
     settings: Settings,
 ) -> int:
@@ -168,28 +153,27 @@ def download(
         raise UsageError("Where does it go? Give --output-dir DIR, or --output FILE.")
     with _configured(files, settings) as config:
         target = Path(output or Path(output_dir or "", Path(artifact or "").name))
+        paths = [target]
         if source == "gitlab":
             _refuse("Hugging Face's: give --name", repo_id=repo_id)
             _refuse("Hugging Face's: give --version", revision=revision)
             _refuse("Hugging Face's: give --artifact FILE", split=split)
-            _registry(config).download(*_need(name=name, version=version, artifact=artifact), target)
-            print(target)
-            return 0
-        _refuse("GitLab's: give --repo-id ORG/NAME", name=name)
-        _refuse("GitLab's: give --revision", version=version)
-        (repo_id,) = _need(repo_id=repo_id)
-        hub = _hub(config)
-        if artifact:
-            hub.download_artifact(repo_id, artifact, target, revision=revision)
-            print(target)
-        elif split and output:
-            hub.download_split(repo_id, split, target, revision=revision)
-            print(target)
-        elif output:
-            raise UsageError("All splits are several files: give --output-dir DIR, or name one with --split.")
+            name, version, artifact = _need(name=name, version=version, artifact=artifact)
+            _registry(config).download(name, version, artifact, target)
         else:
-            for path in hub.download_splits(repo_id, target, split=split, revision=revision):
-                print(path)
+            _refuse("GitLab's: give --repo-id ORG/NAME", name=name)
+            _refuse("GitLab's: give --revision", version=version)
+            (repo_id,) = _need(repo_id=repo_id)
+            hub = _hub(config)
+            if artifact:
+                hub.download_artifact(repo_id, artifact, target, revision=revision)
+            elif split and output:
+                hub.download_split(repo_id, split, target, revision=revision)
+            elif output:
+                raise UsageError("All splits are several files: give --output-dir DIR, or name one with --split.")
+            else:
+                paths = hub.download_splits(repo_id, target, split=split, revision=revision)
+        print(*paths, sep="\n")
     return 0
 
 
@@ -264,7 +248,7 @@ def list_datasets(*, source: From, files: ConfigFiles, settings: Settings) -> in
 
 
 def _upload_to_hub(
-    config: Config, path: str | Path, name: str | None, domain: str | None, split: str | None, **commit: Any
+    config: Config, path: str | Path, name: str | None, domain: str | None, split: Split, **commit: Any
 ) -> None:
     from gym_llm.data.hubs.publishing import collection_id, repo_name
 
@@ -335,13 +319,12 @@ def _need(**options: str | None) -> list[str]:
     """The values of options that have to be given."""
     if missing := [_flag(name) for name, value in options.items() if not value]:
         raise UsageError(f"{' and '.join(missing)} must be given as well.")
-    return [value for value in options.values() if value]
+    return [str(value) for value in options.values()]
 
 
 def _refuse(reason: str, **options: object) -> None:
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"{_flag(name)} is {reason}.")
+    if surplus := [_flag(name) for name, value in options.items() if value]:
+        raise UsageError(f"{surplus[0]} is {reason}.")
 
 
 def _flag(option: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gym_llm.cli.help import Command, Group
-from gym_llm.cli.usage import printable
+from gym_llm.cli.usage import complete_env, printable
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -24,7 +24,8 @@ examples:
   gym-llm env init capital_cities --dir verifiers
 
 writes capital_cities/ with env.py, five example rows, config.yaml, README.md, test_env.py and the pyproject.toml that
-makes it installable: a verifier that works and passes its tests, to be changed into yours.
+makes it installable: a verifier that works and passes its tests, to be changed into yours. In gym_llm's own repository
+it becomes one of ours: envs/capital_cities/, tests/envs/test_capital_cities.py and a line of README.md.
 """
 _TEST_EXAMPLES = """\
 examples:
@@ -45,7 +46,10 @@ app = typer.Typer(cls=Group, help="Start a verifier, or check one.", epilog=_EXA
 @app.command(cls=Command, epilog=_INIT_EXAMPLES)
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="such as CapitalCities")],
-    folder: Annotated[str, typer.Option("--dir", metavar="DIR", help="where its folder goes")] = ".",
+    folder: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="DIR", help="where its folder goes (default: here; in this repository envs/)"),
+    ] = None,
 ) -> int:
     """Write the folder of a new verifier."""
     from gym_llm.scaffold import write_verifier
@@ -59,7 +63,8 @@ def init(
 @app.command(cls=Command, epilog=_TEST_EXAMPLES)
 def test(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="folders, ids, or names of folders", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="folders, ids, or names of folders", autocompletion=complete_env),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
 ) -> int:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 _WIDTH = 120
 
 
 class _Examples:
     epilog: str | None
+    help: str | None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, without Typer's types where they tell nothing: `<bool>` of a flag, `<list[str]>` of words."""
@@ -26,16 +25,15 @@ class _Examples:
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; paragraphs of the epilog that have indented lines keep their lines, others are wrapped."""
         epilog, self.epilog = self.epilog, None
+        self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", self.help or "")
         super().format_help(ctx, formatter)  # type: ignore[misc]
         from rich.console import Console
 
-        console = Console()
+        console = Console(highlight=False, markup=False, emoji=False)
         for paragraph in (epilog or "").strip().split("\n\n"):
-            console.print()
-            if "\n  " in paragraph:
-                console.print(_styled(paragraph), soft_wrap=True)
-            else:
-                console.print(_styled(paragraph.replace("\n", " ")), width=min(console.width, _WIDTH))
+            is_verbatim = "\n  " in paragraph
+            text = paragraph if is_verbatim else paragraph.replace("\n", " ")
+            console.print("\n" + text, soft_wrap=is_verbatim, width=min(console.width, _WIDTH))
 
 
 class Command(_Examples, TyperCommand):
@@ -44,12 +42,3 @@ class Command(_Examples, TyperCommand):
 
 class Group(_Examples, TyperGroup):
     """A group of commands whose epilog are examples."""
-
-
-def _styled(paragraph: str) -> Text:
-    from rich.text import Text
-
-    text = Text(paragraph)
-    text.highlight_regex(r"(?m)^[a-z ]+:(?=\n| \d)", "bold")
-    text.highlight_regex(r"(?m)`[^`]+`|^  gym-llm( [a-z]+)+", "cyan")
-    return text

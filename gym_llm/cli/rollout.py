@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gym_llm.cli.usage import complete_env
 from gym_llm.errors import UsageError
 
 EXAMPLES = """\
@@ -75,7 +76,7 @@ def _panel(name: str | None) -> Callable[..., Any]:
     return option
 
 
-_what, _engine, _episodes, _processes, _output = map(_panel, (None, "engine", "episodes", "processes", "output"))
+_what, _engine, _episodes, _processes, _output = map(_panel, (None, "Engine", "Episodes", "Processes", "Output"))
 
 _ENV_ID = "e.g. gym_llm/Arithmetic-v0; `gym-llm list` names all. With --config: key=value, over what the files say"
 _CONFIG = "instead of ENV_ID: YAML that names environments, their datasets and engines (several: later ones win)"
@@ -97,7 +98,9 @@ _OWN = "instead of the tasks' own"
 def rollout(
     *,
     context: typer.Context,
-    settings: Annotated[list[str] | None, typer.Argument(metavar="ENV_ID", help=_ENV_ID)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="ENV_ID", help=_ENV_ID, autocompletion=complete_env)
+    ] = None,
     config: Annotated[list[str] | None, _what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, _what("FILE", _TASKS)] = None,
     env_kwargs: Annotated[str | None, _what("JSON", "the environment's further arguments")] = None,

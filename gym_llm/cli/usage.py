@@ -20,6 +20,13 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+def complete_env(incomplete: str) -> list[str]:
+    """The ids that begin like this, for the shell."""
+    from gym_llm.registration import env_ids
+
+    return [env_id for env_id in env_ids() if env_id.startswith(incomplete)]
+
+
 def wrong_arguments(error: TyperException) -> str:
     """What to tell a user whose arguments are no command: how it is called, and what is wrong with them.
 
@@ -32,6 +39,6 @@ def wrong_arguments(error: TyperException) -> str:
     if options:
         message = f"{error.message}. Did you mean {options[0]}?"
     elif param and error.message:
-        message = f"argument {param.opts[0]}: {error.message}"
+        message = f"argument {param.opts[0]}: {error.message.removeprefix('Value error, ')}"
     usage = f"u{context.get_usage()[1:]}\n" if context else ""
     return f"{usage}gym-llm: {' '.join(message.split())}" if message else ""

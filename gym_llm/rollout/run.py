@@ -14,6 +14,7 @@ from gym_llm.concurrency import wait
 from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.engines import Engine
 from gym_llm.errors import UsageError
+from gym_llm.registration import parse_id
 from gym_llm.rollout.part import OpenPart, Part
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.summary import Summary
@@ -192,7 +193,7 @@ class Run:
     def _default_path(self) -> str:
         sections = "-".join(dict.fromkeys(name.partition("/")[0] for name in self.parts))
         first = next(iter(self.parts.values())).env_id
-        name = sections[:80] or first.rpartition("/")[2].partition("-v")[0]
+        name = sections[:80] or parse_id(first)[1]
         return f"rollouts/{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
     # -- earlier runs ------------------------------------------------------------------------------------------------

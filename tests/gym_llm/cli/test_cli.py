@@ -159,6 +159,47 @@ def test_every_help_has_examples(command, capsys):
     assert "examples:\n  gym-llm " in capsys.readouterr().out
 
 
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == main(["data"]) == 2
+    output = capsys.readouterr()
+    assert "rollout" in output.out and "prepare" in output.out
+    assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "usage", "sentence"),
+    [
+        ("rolout", "gym-llm", "No such command 'rolout'. Did you mean 'rollout'?"),
+        ("data uplod", "gym-llm data", "No such command 'uplod'. Did you mean 'upload'?"),
+        ("list --api-key=sk-0123456789", "gym-llm list", "No such option: --api-key"),
+        ("list here", "gym-llm list", "Got unexpected extra argument(s) (here)"),
+        ("list --format html", "gym-llm list", "argument --format: 'html' is not one of 'table', 'markdown'."),
+        ("data upload a.jsonl", "gym-llm data upload", "Missing option '--to'. Choose from: huggingface, gitlab"),
+        ("data upload --to gitlab", "gym-llm data upload", "Missing argument 'FILE'."),
+    ],
+)
+def test_what_is_no_command_is_answered_in_two_lines(command, usage, sentence, capsys):
+    assert main(command.split()) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    first, second = output.err.splitlines()
+    assert first.startswith(f"usage: {usage} [OPTIONS]")
+    assert second == f"gym-llm: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("gym-llm ro", ["rollout"]),
+        ("gym-llm rollout gym_llm/M", ["gym_llm/MathVerify-v0", "gym_llm/Mixed-v0", "gym_llm/MultipleChoice-v0"]),
+        ("gym-llm data upload --to h", ["huggingface"]),
+    ],
+)
+def test_the_shell_completes(words, completed):
+    asked = {"_GYM_LLM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert gym_llm(env={**os.environ, **asked}).stdout.split() == completed
+
+
 def test_the_installed_command_knows_its_version():
     command = Path(sys.executable).with_name("gym-llm")
     if not command.exists():
@@ -175,6 +216,15 @@ def test_list_shows_what_each_environment_is_and_has():
     assert re.search(r"\b5\b", lines[ENV])
     assert "generated" in lines["gym_llm/Arithmetic-v0"]
     assert "increment_counter, get_counter_value" in lines["gym_llm/Counter-v0"]
+
+
+def test_list_breaks_no_name_on_a_narrow_terminal():
+    shown = gym_llm("list", env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "80"}).stdout
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(lines).replace(",", "").split()
+    for name in ("gym_llm/SynonymExtraction-v0", "get_synonym_value", "extract_synonym_values", "`extracted_answer`"):
+        assert name in words
 
 
 def test_an_environment_that_cannot_be_made_does_not_hide_the_others(capsys):

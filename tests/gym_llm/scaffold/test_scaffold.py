@@ -23,9 +23,11 @@ def failing(folder: Path) -> dict[str, str]:
     return {subject: check.detail for subject, check in results(folder).items() if check.state == "failed"}
 
 
-def command(*args: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def command(*args: str, cwd: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Run `gym-llm` where what lies in `site` is installed."""
     line = [sys.executable, "-P", "-m", "gym_llm.cli", *args]
-    return subprocess.run(line, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+    env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"}
+    return subprocess.run(line, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
 
 
 def test_a_new_verifier_passes_its_tests_as_written(tmp_path, capsys):
@@ -69,14 +71,14 @@ def test_an_installed_verifier_is_like_any_other(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     write_verifier("river_lengths", work)
-    ran = command("list", cwd=work, PYTHONPATH=str(site))
+    ran = command("list", cwd=work, site=site)
     assert "river_lengths/RiverLengths-v0" in ran.stdout
     prepare = ("data", "prepare", "--config", "river_lengths/config.yaml", "--tokenizer", "none", "--output-dir", "out")
-    ran = command(*prepare, "--mode", "example_validation", cwd=work, PYTHONPATH=str(site))
+    ran = command(*prepare, "--mode", "example_validation", cwd=work, site=site)
     assert ran.returncode == 0, ran.stderr
-    ran = command("env", "test", "river_lengths", cwd=work, PYTHONPATH=str(site))
+    ran = command("env", "test", "river_lengths", cwd=work, site=site)
     assert "ok     metrics: example_metrics.json agrees" in ran.stdout, ran.stdout
-    ran = command("env", "test", "river_lengths/RiverLengths-v0", cwd=tmp_path / "site", PYTHONPATH=str(site))
+    ran = command("env", "test", "river_lengths/RiverLengths-v0", cwd=tmp_path / "site", site=site)
     assert "ok     tests: 12 passed" in ran.stdout and ran.returncode == 0
 
 
