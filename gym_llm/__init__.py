@@ -6,10 +6,10 @@ train the model. Importing this package registers every `gym_llm/*` id; everythi
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from gym_llm.registration import register_envs
 
 if TYPE_CHECKING:
     from gym_llm.engines import make_engine
@@ -68,4 +68,36 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-register_envs()
+class _AfterGymnasium:
+    """Registers the ids as soon as somebody imports Gymnasium, without whom nobody can ask for one.
+
+    Importing it takes longer than all else that `gym-llm --help` does. This is a finder of `sys.meta_path`: it has the
+    other finders find Gymnasium, and adds to what is done when that is loaded.
+    """
+
+    asking_others = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "gymnasium" or cls.asking_others:
+            return None
+        cls.asking_others = True
+        try:
+            spec = find_spec(name)
+        finally:
+            cls.asking_others = False
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_register(module: Any) -> None:
+                load(module)
+                import_module("gym_llm.registration")
+
+            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    import_module("gym_llm.registration")
+else:
+    sys.meta_path.insert(0, _AfterGymnasium)

@@ -7,17 +7,18 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that is most like this one; None where none is near."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
-
-
-def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """` Did you mean …?`, or nothing where nothing is near.
+    """The known name that is most like another one, None where none is.
 
     Args:
         name: What was asked for.
         known: What there is.
         cutoff: How alike they have to be, from 0 to 1 (`difflib.get_close_matches`).
+    """
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """` Did you mean …?` with the `nearest`, or nothing where nothing is near.
 
     >>> did_you_mean("temprature", ["temperature", "top_p"])
     ' Did you mean temperature?'

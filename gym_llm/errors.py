@@ -30,6 +30,34 @@ class PreparationFailed(DataError):
     """The data cannot be used as it is; the message is the report: bad rows, or metrics that differ."""
 
 
+class BadRow(CallerError, ValueError):
+    """A row of a task file cannot be used.
+
+    Attributes:
+        reason: Why, in words that are the same for every row with this fault.
+        detail: What is special to this row, e.g. the place in the line; may be empty.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason} ({detail})" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class Refused(DataError):
+    """A hub did not do what it was asked to.
+
+    Attributes:
+        status: The HTTP status; 0 if there was no answer.
+        code: The hub's own name for the reason, or an empty string.
+    """
+
+    def __init__(self, message: str, status: int, code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
 class ConfigError(CallerError, ValueError):
     """A configuration cannot be used; the message names the file and the key."""
 
@@ -64,7 +92,7 @@ class RayUnavailable(InfrastructureError, RuntimeError):
     """Ray cannot be used here; the message says what to do instead."""
 
 
-class ShardDied(InfrastructureError):
+class ShardDied(InfrastructureError, RuntimeError):
     """A shard's process has ended; the message says how."""
 
 

@@ -1,13 +1,29 @@
-"""Rollout records: what is written down of an episode."""
+"""Rollout records: what is written down of an episode, and what may be relied on when it is read again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from types import NoneType
+from typing import TYPE_CHECKING, Any, cast
 
+from gym_llm.errors import DataError
 from gym_llm.types import Episode, Rollout, RolloutId
 
 if TYPE_CHECKING:
     from gym_llm.env import VerifierEnv
+
+SCHEMA_VERSION = 1
+"""Of the records made here. Records without one are version 0, from before there were versions: the same otherwise."""
+
+_KINDS: dict[str, Any] = {
+    "rollout_id": dict,
+    "reward": (int, float, NoneType),
+    "responses_create_params": dict,
+    "response": dict,
+    "error": (str, NoneType),
+    "info": dict,
+    "trajectory": (list, NoneType),
+}
 
 
 def make_record(
@@ -55,6 +71,7 @@ def make_record(
         info={name: value for name, value in info.items() if name != "trajectory"},
         trajectory=info.get("trajectory"),
         timing=timing,
+        schema_version=SCHEMA_VERSION,
     )
     return record  # type: ignore[return-value]
 
@@ -78,7 +95,38 @@ def failed_record(env_id: str, rollout_id: tuple[int, int], error: str) -> Rollo
         "info": {"task_index": task_index},
         "trajectory": None,
         "timing": {},
+        "schema_version": SCHEMA_VERSION,
     }
+
+
+def read_record(value: Any) -> Rollout:
+    """A record as it comes out of a file, of this version or an earlier one: whatever has its fields' kinds.
+
+    Args:
+        value: What JSON said. Becomes the record; a reward of None, as JSON says NaN, becomes NaN again.
+
+    Raises:
+        DataError: If it is no record, or of a later version; the message says why, for a sentence that says where.
+
+    >>> read_record({"rollout_id": {"task_index": 3, "repeat_index": 0}, "reward": None})["reward"]
+    nan
+    """
+    if not isinstance(value, dict):
+        raise DataError(f"it is not an object, but of type {type(value).__name__}")
+    version = value.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise DataError(f"its schema_version is {version}, and this gym_llm reads up to {SCHEMA_VERSION}: update it")
+    if not {"rollout_id", "reward"} <= value.keys():
+        raise DataError("it has no `rollout_id` and `reward`")
+    for name, kind in _KINDS.items():
+        if name in value and not isinstance(value[name], kind):
+            raise DataError(f"its `{name}` cannot be {value[name]!r:.80}")
+    for name in ("task_index", "repeat_index"):
+        if type(value["rollout_id"].get(name)) is not int:
+            raise DataError(f"its `rollout_id` has no whole number `{name}`")
+    if value["reward"] is None:
+        value["reward"] = math.nan
+    return cast(Rollout, value)
 
 
 def _response(episode: Episode) -> dict[str, Any]:

@@ -72,3 +72,6 @@ def verifier_folder(env_id: str) -> Path | None:
     locations = spec.submodule_search_locations
     path = Path(locations[0], *inner) if locations else Path(spec.origin or "")
     return (path if path.is_dir() else path.parent).resolve()
+
+
+register_envs()  # here, because `gym_llm` imports this module for it, as soon as there is a Gymnasium to register with

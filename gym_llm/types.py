@@ -19,6 +19,9 @@ The last output item of a model turn may carry `prompt_token_ids` (list[int]: al
 probability of each sampled id, same length); either all three are there or none.
 """
 
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+"""The names of these three, in the order of their making."""
+
 Row: TypeAlias = dict[str, Any]
 """One line of a task file: `responses_create_params` (a `Request`) and the verifier's own fields."""
 
@@ -168,3 +171,5 @@ class Rollout(TypedDict, total=False):
     """One entry per segment: `input_ids`, `loss_mask`, `logprobs`; None where the engine reports no token ids."""
     timing: dict[str, float]
     """Seconds: `total`, of it waiting for the `engine`."""
+    schema_version: int
+    """Of the record's own fields; see `gym_llm.record.SCHEMA_VERSION`."""

@@ -8,9 +8,8 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.parsers.message_parts import TOKEN_FIELDS
 from gym_llm.responses.actions import output_items
-from gym_llm.types import Item
+from gym_llm.types import TOKEN_FIELDS, Item
 
 
 class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):

@@ -12,6 +12,39 @@ from typing import BinaryIO
 from gym_llm.errors import DataError
 
 
+def open_locked(path: Path, *, name: object = None) -> int:
+    """Open a file for appending, made if it is missing, that no other process has open this way.
+
+    The kernel drops the lock with the descriptor's last copy, so with the process.
+
+    Args:
+        path: The file.
+        name: What it is called in the error, where that is not `path`.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        DataError: If another process has it.
+        OSError: If it cannot be opened.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DataError(
+                f"{name or path} is being written by another process: wait for it or name another file."
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # replaced or removed between opening and locking: lock the one that is there now
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Write a file that takes its name only when the block ends without an error.
@@ -21,6 +54,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Args:
         path: The file; its folder must exist.
+
+    Yields:
+        The new file. A copy of its descriptor keeps the new file locked beyond the block.
 
     Raises:
         DataError: If it cannot be written, or another process is writing it.
@@ -33,13 +69,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(path)
     temporary = target.with_name(f".{target.name}.tmp")
     try:
-        file = open(temporary, "ab")  # noqa: SIM115 -- closed below, or before raising
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise DataError(f"{path} is being written by another process: wait for it or name another file.") from None
-        with file:
+        with open(open_locked(temporary, name=path), "ab") as file:
             try:
                 file.truncate(0)
                 yield file

@@ -9,22 +9,10 @@ from typing import Any, NoReturn
 
 import orjson
 
+from gym_llm.errors import BadRow
+
 _BOM = b"\xef\xbb\xbf"
 _MAX_DEPTH = 200  # orjson reads 1024 levels, but writes 254
-
-
-class BadRow(ValueError):
-    """A row cannot be used.
-
-    Attributes:
-        reason: Why, in words that are the same for every row with this fault.
-        detail: What is special to this row, e.g. the place in the line; may be empty.
-    """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason} ({detail})" if detail else reason)
-        self.reason = reason
-        self.detail = detail
 
 
 def parse_line(line: bytes) -> dict[str, Any]:

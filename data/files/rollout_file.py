@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import orjson
 
-from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.files.jsonl import dumps, loads, repair_tail, write_all
+from gym_llm.data.files.atomic import open_locked, replacing, write_atomically
+from gym_llm.data.files.jsonl import dumps, repair_tail, write_all
+from gym_llm.data.files.records import read_records
 from gym_llm.errors import DataError
+from gym_llm.types import Rollout
 
 
 class RolloutFile:
@@ -39,7 +41,7 @@ class RolloutFile:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = _open_locked(self.path)
+            self._descriptor = open_locked(self.path)
         except OSError as error:
             raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
         if not resume and os.fstat(self._descriptor).st_size:
@@ -69,13 +71,13 @@ class RolloutFile:
         data = orjson.dumps(summary, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         write_atomically(self.summary_path, data)
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[Rollout]:
         """The records in the file, one at a time.
 
         Raises:
             DataError: If a line is no rollout.
         """
-        return (record for _, record in self._lines())
+        return (record for _, record in read_records(self.path))
 
     def append(self, record: Any) -> None:
         """Add one record.
@@ -88,32 +90,24 @@ class RolloutFile:
         except OSError as error:
             raise DataError(f"Cannot write {self.path}: {error.strerror or error}.") from None
 
-    def keep(self, wanted: Callable[[dict[str, Any]], bool]) -> int:
+    def keep(self, wanted: Callable[[Rollout], bool]) -> int:
         """Rewrite the file with only the wanted records, their bytes unchanged; a kill leaves it as it was.
 
         Returns:
             How many records were left out.
         """
-        temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.unlink(missing_ok=True)
         dropped = 0
-        # Locked under its temporary name already: there is no moment at which the path is unlocked.
-        descriptor = _open_locked(temporary)
-        try:
-            with open(descriptor, "ab", closefd=False) as file:
-                for line, record in self._lines():
+        with ExitStack() as unless_replaced:
+            with replacing(self.path) as file:
+                for line, record in read_records(self.path):
                     if wanted(record):
                         file.write(line)
                     else:
                         dropped += 1
-            os.fsync(descriptor)
-            os.replace(temporary, self.path)
-        except BaseException as error:
-            os.close(descriptor)
-            temporary.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise DataError(f"Cannot rewrite {self.path}: {error.strerror or error}.") from None
-            raise
+                # Its lock is the new file's, too: there is no moment at which the path is unlocked.
+                descriptor = os.dup(file.fileno())
+                unless_replaced.callback(os.close, descriptor)
+            unless_replaced.pop_all()
         os.close(self._descriptor)
         self._descriptor = descriptor
         return dropped
@@ -133,34 +127,3 @@ class RolloutFile:
     ) -> None:
         """Close it."""
         self.close()
-
-    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        with open(self.path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                record = _parse(line)
-                if not isinstance(record, dict) or not {"rollout_id", "reward"} <= record.keys():
-                    raise DataError(f"{self.path}, line {number} is no rollout: it has no `rollout_id` and `reward`.")
-                yield line, record
-
-
-def _parse(line: bytes) -> Any:
-    try:
-        return loads(line)
-    except ValueError:
-        return None
-
-
-def _open_locked(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            raise DataError(f"{path} is being written by another process: wait for it or name another file.") from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # replaced or removed between opening and locking: lock the one that is there now

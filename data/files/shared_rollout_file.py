@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gym_llm.data.files.jsonl import dumps, loads, write_all
+from gym_llm.data.files.jsonl import dumps, write_all
+from gym_llm.data.files.records import parse_record
 from gym_llm.errors import DataError
 from gym_llm.types import Rollout, RolloutId
 
@@ -28,7 +29,7 @@ class SharedRolloutFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._repeats: Counter[int] = Counter()
-        self._end = 0
+        self._end = self._lines = 0
 
     @classmethod
     def at(cls, path: str) -> SharedRolloutFile:
@@ -62,6 +63,7 @@ class SharedRolloutFile:
             write_all(descriptor, data)
             self._repeats[task_index] += 1
             self._end += len(data)
+            self._lines += 1
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -79,7 +81,7 @@ class SharedRolloutFile:
             return
         if size < self._end:  # another file has taken its place
             self._repeats.clear()
-            self._end = 0
+            self._end = self._lines = 0
         with open(descriptor, "rb", closefd=False) as file:
             file.seek(self._end)
             for line in file:
@@ -87,17 +89,12 @@ class SharedRolloutFile:
                     os.ftruncate(descriptor, self._end)
                     break
                 if not line.isspace():
-                    self._repeats[self._task_index(line)] += 1
+                    try:
+                        self._repeats[parse_record(line)["rollout_id"]["task_index"]] += 1
+                    except DataError as error:
+                        raise DataError(
+                            f"{self.path}, line {self._lines + 1} is not a rollout: {error}; give a new file, or one "
+                            "that rollouts were written to."
+                        ) from None
                 self._end += len(line)
-
-    def _task_index(self, line: bytes) -> int:
-        try:
-            index = loads(line)["rollout_id"]["task_index"]
-        except (ValueError, TypeError, KeyError, IndexError):
-            index = None
-        if not isinstance(index, int):
-            raise DataError(
-                f"{self.path} has a line at byte {self._end} that is not a rollout (a JSON object with a rollout_id); "
-                "give a new file, or one that rollouts were written to."
-            )
-        return index
+                self._lines += 1

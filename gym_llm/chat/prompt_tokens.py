@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Any, Literal, cast, get_args
 
-from gym_llm.chat.completions import request_to_chat
+from gym_llm.chat.requests import request_to_chat
 from gym_llm.chat.template import render, template_variables
 from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request
@@ -54,6 +54,9 @@ class PromptTokens:
         stop_token_ids: Tokens that end a model's turn.
         history: `"template"` or `"append"`.
 
+    Attributes:
+        stop_token_ids: As given.
+
     Raises:
         ValueError: If `history` is neither.
     """
@@ -62,6 +65,7 @@ class PromptTokens:
         if history not in get_args(History):
             raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
         self.history = history
+        self.stop_token_ids = frozenset(stop_token_ids)
         self._tokenizer = tokenizer
         self._stop_texts = {token: self._decode([token]) for token in sorted(stop_token_ids)}
         self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()

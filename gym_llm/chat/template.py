@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gym_llm.chat.completions import request_to_chat
+from gym_llm.chat.requests import request_to_chat
 from gym_llm.errors import EngineError
 from gym_llm.types import Request
 

@@ -19,7 +19,7 @@ def show_progress(run: Run) -> Iterator[Callable[[], None]]:
     def figures() -> str:
         summary, seconds = run.summary, run.seconds
         texts = (
-            f"{summary.episodes:,} of {total:,}",
+            f"{summary.episodes} of {total} episodes",
             f"mean reward {summary.mean_reward:.3f}" if summary.episodes else "",
             f"{run.played / seconds if seconds else 0.0:.1f} episodes/s",
             f"{summary.failures} failed" if summary.failures else "",
@@ -35,9 +35,9 @@ def show_progress(run: Run) -> Iterator[Callable[[], None]]:
         show()
 
     def show() -> None:
-        draw("episodes", run.summary.episodes, total, figures)
+        draw("rollout", run.summary.episodes, total, figures)
 
     run.settings = replace(run.settings, on_waiting=note)
     with show_bars() as draw:
-        draw("episodes", run.summary.episodes, total, lambda: "starting the engine")
+        draw("rollout", run.summary.episodes, total, lambda: "starting the engine")
         yield show

@@ -172,8 +172,10 @@ def rollout(
         rest = f", got {' '.join(settings)}" if settings else ""
         raise UsageError(f"Give one ENV_ID, or --config FILE{rest}. `gym-llm list` names the environments.")
     if seed is not None:  # without it vLLM samples without one, too
-        seeded = {part.dataset: {"seed": seed, **part.engine_options} for part in parts if part.engine_kind == "vllm"}
-        parts = [replace(part, engine_options=seeded.get(part.dataset, part.engine_options)) for part in parts]
+        parts = [
+            replace(part, engine_options={"seed": seed, **part.engine_options}) if part.capabilities.seed else part
+            for part in parts
+        ]
     sampling = {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_output_tokens}
     try:
         how = RolloutSettings(

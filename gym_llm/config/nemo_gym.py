@@ -213,7 +213,7 @@ def nemo_gym_names(env_id: str) -> tuple[str, ...]:
     """What NeMo Gym calls an environment, as the `config.yaml` beside its module says."""
     folder = verifier_folder(env_id)
     try:
-        sections = OmegaConf.to_container(read_layer(folder / "config.yaml")) if folder else {}
+        sections: Any = OmegaConf.to_container(read_layer(folder / "config.yaml")) if folder else {}
     except ConfigError:
         return ()
     return tuple(

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gym_llm.types import Request, ResponseDict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What an engine can do, as its class declares it: known from a spec, before anything is loaded.
+
+    Attributes:
+        token_ids: Its answers carry token ids, whatever its options are.
+        tools: The model is shown the request's tools.
+        forced_calls: A `tool_choice` that forces calls is followed, not refused.
+        weights: It is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
+        seed: It has an option `seed`, of all sampling.
+        loads_model: Its `start` loads a model into memory, so it is not started where nobody asks it.
+        shared: Processes share one, in a Ray actor, instead of having one each.
+    """
+
+    token_ids: bool = False
+    tools: bool = False
+    forced_calls: bool = False
+    weights: bool = False
+    seed: bool = False
+    loads_model: bool = False
+    shared: bool = False
 
 
 class Engine(ABC):
@@ -14,9 +39,16 @@ class Engine(ABC):
 
     Attributes:
         model: The name under which the answers are recorded.
+        capabilities: What it can do; an instance may know better than its class.
     """
 
     model: str
+    capabilities: Capabilities = Capabilities()
+
+    @classmethod
+    def gpus(cls, options: Mapping[str, Any]) -> int:
+        """How many GPUs an engine with these options takes for itself where it is shared."""
+        return 0
 
     async def start(self) -> None:  # noqa: B027 - not every engine has something to start
         """Load or connect; called once, before the first `respond`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.chat.completions import request_to_chat
+from gym_llm.chat.completions import FINISH_REASONS
+from gym_llm.chat.requests import request_to_chat
 from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.errors import EngineError
 from gym_llm.types import Request, ResponseDict
@@ -13,7 +14,6 @@ _CHAT_ONLY = (
     *("messages", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "reasoning_effort"),
     "chat_template_kwargs",
 )
-_CUT = {"length": "max_output_tokens", "content_filter": "content_filter", "abort": "abort"}
 
 
 def completion_body(request: Request, prompt: list[int], *, context: int | None = None) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def completion_to_response(
             raise EngineError(
                 "The server gives no token ids for a completion (vLLM's `return_token_ids`): use api='chat'."
             )
-        reason = _CUT.get(choice.get("finish_reason"))
+        reason = FINISH_REASONS.get(choice.get("finish_reason"))
         response = token_response(
             model, choice["text"], prompt=prompt, sampled=sampled, log_probs=log_probs, incomplete=reason
         )

@@ -7,6 +7,7 @@ last token, which then is simply the first token that a step feeds: sampling hap
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ _GREEDY_BELOW = 1e-5
 
 
 @dataclass(slots=True, eq=False)
-class Sequence:
+class TokenSequence:
     """A prompt and what is sampled after it.
 
     Attributes:
@@ -140,14 +141,14 @@ class Decoder:
         stop_tokens: Ids that end a sequence.
     """
 
-    def __init__(self, model: PreTrainedModel, stop_tokens: set[int]) -> None:
-        self.sequences: list[Sequence] = []
+    def __init__(self, model: PreTrainedModel, stop_tokens: Collection[int]) -> None:
+        self.sequences: list[TokenSequence] = []
         self._model = model
         self._stop_tokens = stop_tokens
         self._cache = SlotCache()
 
     @torch.inference_mode()
-    def add(self, sequences: list[Sequence]) -> None:
+    def add(self, sequences: list[TokenSequence]) -> None:
         """Read prompts; their sequences take part in the next step.
 
         Args:
@@ -155,7 +156,7 @@ class Decoder:
         """
         if not self.sequences:
             self._cache = SlotCache()  # gives back the memory that a long sequence took
-        batch: list[Sequence] = []
+        batch: list[TokenSequence] = []
         for sequence in sorted(sequences, key=lambda one: len(one.prompt)):
             if batch and len(sequence.prompt) * (len(batch) + 1) > PREFILL_TOKENS:
                 self._read(batch)
@@ -165,7 +166,7 @@ class Decoder:
             self._read(batch)
 
     @torch.inference_mode()
-    def step(self) -> list[Sequence]:
+    def step(self) -> list[TokenSequence]:
         """Sample one token for every sequence.
 
         Returns:
@@ -185,7 +186,7 @@ class Decoder:
         return finished
 
     @torch.inference_mode()
-    def drop(self, sequences: list[Sequence]) -> None:
+    def drop(self, sequences: list[TokenSequence]) -> None:
         """Forget sequences.
 
         Args:
@@ -199,7 +200,7 @@ class Decoder:
                     self.sequences[slot] = last
                     self._cache.move(len(self.sequences), slot)
 
-    def _read(self, sequences: list[Sequence]) -> None:
+    def _read(self, sequences: list[TokenSequence]) -> None:
         first_slot = len(self.sequences)
         self.sequences += sequences
         width = max(len(sequence.prompt) for sequence in sequences) - 1

@@ -7,7 +7,6 @@ queue would only hide requests from it). aiohttp, because httpx's pool walks its
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import random
@@ -15,20 +14,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import aiohttp
-import orjson
 from yarl import URL
 
-from gym_llm.chat.completions import chat_to_response, request_to_chat
-from gym_llm.engines.base import Engine
+from gym_llm.chat.completions import chat_to_response
+from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.completions import completion_body, completion_to_response
 from gym_llm.engines.health import HealthChecks
+from gym_llm.engines.http_bodies import chat_body, dumps, responses_body
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
-from gym_llm.engines.routing import Router, Server
+from gym_llm.engines.prompts import build_prompt, load_prompt_tokens
+from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.engines.token_response import overflow_response
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.types import Item, Request, ResponseDict
+from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
     from gym_llm.chat.prompt_tokens import PromptTokens
@@ -47,7 +47,6 @@ KEEP_ALIVE_SECONDS = 4.0
 _ENDPOINTS = {"chat": "chat/completions", "responses": "responses", "completions": "completions"}
 _RETRYABLE = frozenset({408, 409, 429})
 _NOT_RUNNING = "The engine is not running: use it as `async with engine`, or call start() first."
-_TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 
 class HTTPEngine(Engine):
@@ -88,6 +87,8 @@ class HTTPEngine(Engine):
     HTTPEngine('http://localhost:8000/v1', model='Qwen/Qwen3-4B', api='chat')
     """
 
+    capabilities = Capabilities(tools=True, forced_calls=True)
+
     def __init__(
         self,
         base_urls: str | Sequence[str],
@@ -119,11 +120,13 @@ class HTTPEngine(Engine):
         if not isinstance(token_ids, bool) or not isinstance(extra_body, Mapping | None):
             raise ValueError("token_ids is true or false, and extra_body a mapping of fields to their values.")
         urls = base_urls.split(",") if isinstance(base_urls, str) else base_urls
-        bases = [_base_url(url) for url in urls]
+        bases = [base_url(url) for url in urls]
         if not bases:
             raise ValueError("HTTPEngine needs at least one base URL, e.g. http://localhost:8000/v1.")
         self.model = model or ""
         self.api = api
+        own_prompts = api == "completions"
+        self.capabilities = Capabilities(token_ids=token_ids or own_prompts, tools=True, forced_calls=not own_prompts)
         self.timeout = timeout
         self.max_retries = max_retries
         self.router = Router([Server(base, base.joinpath(_ENDPOINTS[api])) for base in bases])
@@ -178,9 +181,6 @@ class HTTPEngine(Engine):
                 raise EngineUnavailable(f"The servers list different models ({names}): give model=.")
             self.model = models.pop()
             if self.api == "completions":
-                # Imported here because transformers takes seconds.
-                from gym_llm.engines.remote_tokenizer import load_prompt_tokens
-
                 name = self._tokenizer_name or self.model
                 self._prompts = await asyncio.to_thread(load_prompt_tokens, name, self._history)
         except BaseException:
@@ -212,26 +212,17 @@ class HTTPEngine(Engine):
         """What is posted, and the prompt's ids if they were made here."""
         prompt: list[int] | None = None
         if self.api == "chat":
-            body = request_to_chat(request)
-            body["messages"] = [_with_readable_arguments(message) for message in body["messages"]]
+            body = chat_body(request)
         elif self.api == "responses":
-            body = {**request, "input": _without_tokens(request["input"])}
+            body = responses_body(request)
+        elif self._prompts is None:
+            raise EngineError(_NOT_RUNNING)
         else:
-            prompt = self._prompt(request, episode_id)
+            prompt = build_prompt(self._prompts, request, conversation=episode_id, model=self.model)
             body = completion_body(request, prompt, context=self._context)
         body["model"] = self.model
         body.update(self._extra_body)
-        return _dumps(body), prompt
-
-    def _prompt(self, request: Request, episode_id: str) -> list[int]:
-        if self._prompts is None:
-            raise EngineError(_NOT_RUNNING)
-        try:
-            return self._prompts.build(request, conversation=episode_id)
-        except EngineError:
-            raise
-        except Exception as error:  # a template's or tokenizer's objection to this request
-            raise EngineError(f"{self.model} cannot read this request: {type(error).__name__}: {error}") from error
+        return dumps(body), prompt
 
     async def _ask(
         self, body: bytes, episode_id: str, failures: list[str], deadline: asyncio.Timeout
@@ -375,40 +366,6 @@ class HTTPEngine(Engine):
         return text.replace(self._api_key, "***") if self._api_key else text
 
 
-def _base_url(text: str) -> URL:
-    """One base URL, checked. Errors do not repeat a URL that may hold a password."""
-    text = text.strip()
-    try:
-        url = URL(text.rstrip("/"))
-    except ValueError:
-        raise ValueError("A base URL is not a URL; expected one like http://localhost:8000/v1.") from None
-    if url.user is not None or url.password is not None:
-        raise ValueError("A base URL holds a user name or password, which ends up in logs: give api_key= instead.")
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError(f"A base URL looks like http://localhost:8000/v1, got {text!r}.")
-    if url.query_string or url.fragment:
-        raise ValueError(f"A base URL has no query or fragment; leave out what follows {url.origin()}{url.path}.")
-    return url
-
-
-def _dumps(body: dict[str, Any]) -> bytes:
-    """JSON; the standard library for what orjson refuses and models do write: lone surrogates, huge integers."""
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body).encode()
-
-
-def _without_tokens(items: Any) -> Any:
-    """Input items without our token fields: a server does not know them, and they are larger than the text."""
-    if not isinstance(items, list):
-        return items  # the API also takes a string
-    return [
-        item if "prompt_token_ids" not in item else {key: item[key] for key in item if key not in _TOKEN_FIELDS}
-        for item in cast("list[Item]", items)
-    ]
-
-
 def _context_of(listed: Any, model: str) -> int | None:
     """The context of a model as vLLM lists it, in tokens; None where servers do not say."""
     if isinstance(listed, list):
@@ -417,24 +374,3 @@ def _context_of(listed: Any, model: str) -> int | None:
                 length = entry.get("max_model_len")
                 return length if isinstance(length, int) else None
     return None
-
-
-def _with_readable_arguments(message: dict[str, Any]) -> dict[str, Any]:
-    """A chat message in which the arguments of every call are a JSON object."""
-    calls = message.get("tool_calls")
-    if not calls or all(_is_object(call["function"]["arguments"]) for call in calls):
-        return message
-    readable = [
-        call
-        if _is_object(call["function"]["arguments"])
-        else {**call, "function": {**call["function"], "arguments": "{}"}}
-        for call in calls
-    ]
-    return {**message, "tool_calls": readable}
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        return isinstance(orjson.loads(arguments), dict)
-    except ValueError:
-        return False

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import orjson
-
+from gym_llm.data.files.jsonl import loads
 from gym_llm.engines.base import Engine
-from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.errors import DataError, EngineError, EngineUnavailable
+from gym_llm.record import read_record
 from gym_llm.types import Item, Request, ResponseDict
 
 
@@ -65,7 +65,7 @@ class ReplayEngine(Engine):
             raise EngineError(f"{self.path.name} has no episode {episode_id!r} (task index - repeat index).")
         offset, length = self._places[episode_id]
         self._file.seek(offset)
-        record = orjson.loads(self._file.read(length))
+        record = loads(self._file.read(length))
         response = record["response"]
         turns = model_turns(response["output"])
         if response.get("status") == "incomplete" and (not turns or _is_environments(response["output"][-1])):
@@ -97,21 +97,22 @@ class ReplayEngine(Engine):
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:
-                    record = orjson.loads(line)
-                    key = f"{record['rollout_id']['task_index']}-{record['rollout_id']['repeat_index']}"
-                    record["responses_create_params"]["input"], record["response"]["output"]
-                except orjson.JSONDecodeError:
+                    value = loads(line)
+                except ValueError:
                     if not line.endswith(b"\n"):
                         break  # the run that wrote it was killed in the middle
                     raise EngineUnavailable(f"{self.path.name}, line {number}: not JSON.") from None
-                except (LookupError, TypeError):
+                try:
+                    record = read_record(value)
+                    record["responses_create_params"]["input"], record["response"]["output"]
+                except (DataError, KeyError) as error:
+                    reason = f"it has no {error}" if isinstance(error, KeyError) else error
                     raise EngineUnavailable(
-                        f"{self.path.name}, line {number}: no rollout record (it has `rollout_id`, "
-                        "`responses_create_params` and `response`)."
+                        f"{self.path.name}, line {number}: no rollout record to replay ({reason})."
                     ) from None
                 dataset = record.get("dataset", "")
                 if self.dataset in (None, dataset):
-                    places[key] = (offset, len(line))
+                    places["{task_index}-{repeat_index}".format_map(record["rollout_id"])] = offset, len(line)
                     datasets.add(dataset)
             offset += len(line)
         if len(datasets) > 1:

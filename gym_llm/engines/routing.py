@@ -78,3 +78,23 @@ class Router:
 
 def _load(server: Server) -> tuple[bool, int]:
     return server.resting or (server.on_trial and server.in_flight > 0), server.in_flight
+
+
+def base_url(text: str) -> URL:
+    """The base URL that a text is.
+
+    Raises:
+        ValueError: If it is none; does not repeat a URL that may hold a password.
+    """
+    text = text.strip()
+    try:
+        url = URL(text.rstrip("/"))
+    except ValueError:
+        raise ValueError("A base URL is not a URL; expected one like http://localhost:8000/v1.") from None
+    if url.user is not None or url.password is not None:
+        raise ValueError("A base URL holds a user name or password, which ends up in logs: give api_key= instead.")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError(f"A base URL looks like http://localhost:8000/v1, got {text!r}.")
+    if url.query_string or url.fragment:
+        raise ValueError(f"A base URL has no query or fragment; leave out what follows {url.origin()}{url.path}.")
+    return url

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from gym_llm.chat.requests import LOGPROBS
 from gym_llm.errors import EngineError
 from gym_llm.types import Request
 
@@ -46,7 +47,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "whole numbers": lambda value: _all(value, int),
 }
 INT64 = 1 << 63
-_LOGPROBS = "message.output_text.logprobs"
 
 
 def check_sampling(request: Request) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def text_format(request: Request) -> dict[str, Any] | None:
 
 def wants_log_probs(request: Request) -> bool:
     """Whether the request asks for log probabilities in the output text, as the Responses API has them."""
-    return bool(request.get("top_logprobs")) or _LOGPROBS in (request.get("include") or ())  # type: ignore[operator]
+    return bool(request.get("top_logprobs")) or LOGPROBS in (request.get("include") or ())  # type: ignore[operator]
 
 
 def _number(value: Any, low: float, high: float = sys.float_info.max) -> bool:

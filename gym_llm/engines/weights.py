@@ -1,23 +1,72 @@
-"""A model's weights in a folder that an engine's processes can read."""
+"""Giving a running engine other weights: the protocol, and the folder in which they travel."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
 
+Weights: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, torch.Tensor]]"
+"""A folder with a model's safetensors, or named tensors, as `model.state_dict().items()` gives them."""
+
 _MEMORY = Path("/dev/shm")
 
 
+@runtime_checkable
+class WeightSync(Protocol):
+    """An engine whose weights a trainer replaces while it runs, in this process or in a Ray actor."""
+
+    async def update_weights(self, weights: Weights) -> None:
+        """Go on with other weights. Requests under way are answered with the old ones first, new ones wait.
+
+        Args:
+            weights: Those of the whole model. A folder has to be readable where the engine computes; tensors are
+                written to one first, on this machine.
+
+        Raises:
+            EngineError: If the weights do not fit the model. The engine has some of them then, and is stopped.
+            FileNotFoundError: If there are no safetensors in the folder.
+            asyncio.CancelledError: If it is cancelled, after the update: half of the weights are of no use.
+        """
+
+    async def sleep(self, level: int = 1) -> None:
+        """Free the GPU's memory for a trainer; requests wait until `wake_up`, those under way are aborted.
+
+        Args:
+            level: 1 keeps the weights in the CPU's memory, 2 drops them (`update_weights` after waking up), 0 only
+                stops answering.
+        """
+
+    async def wake_up(self) -> None:
+        """Go on after `sleep`."""
+
+
+async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work that must not be left half done: a cancellation is raised when it has ended."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    failure = task.exception()
+    if cancelled is not None:
+        raise cancelled
+    if failure is not None:
+        raise failure
+
+
 @contextmanager
-def weights_folder(weights: str | os.PathLike[str] | Iterable[tuple[str, torch.Tensor]]) -> Iterator[str]:
+def weights_folder(weights: Weights) -> Iterator[str]:
     """A folder that holds the weights as safetensors: the given one, or a temporary one in memory where there is room.
 
     Args:

@@ -1,22 +1,29 @@
-"""EngineActor: one engine for many processes, each of which has a client that batches its calls."""
+"""EngineActor: one engine for many processes, each of which has a client that batches its calls.
+
+Who waits for whom: a client's `exchange` takes requests in and stays until there are answers, to whichever requests.
+When the client has something new it makes another call at once, which releases the one before, with nothing in it if
+need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client asks
+again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one to
+come back leaves that to the others, which is safe because it is not counted among them any more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gym_llm.concurrency.garbage import collect_rarely
-from gym_llm.engines import make_engine
-from gym_llm.engines.base import Engine
+from gym_llm.engines import Capabilities, Engine, WeightSync, make_engine
 from gym_llm.errors import EngineError
+from gym_llm.ray.wire import pickle_each
 from gym_llm.types import Request, ResponseDict
 
 
 @dataclass(slots=True)
 class _Client:
-    """What a client has asked for and was not given yet; `arrived` is for its newest call to wait for."""
+    """What a client has asked for and was not given yet; `arrived` releases its newest call."""
 
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     finished: list[tuple[int, ResponseDict | str]] = field(default_factory=list)
@@ -50,40 +57,37 @@ class EngineActor:
         await self._engine.start()
         return self._engine.model
 
-    async def model(self) -> str:
-        """What the engine's model is called."""
-        assert self._engine is not None, "model before start"
-        return self._engine.model
+    async def describe(self) -> tuple[str, Capabilities]:
+        """What the engine's model is called, and what the engine can do."""
+        assert self._engine is not None, "describe before start"
+        return self._engine.model, self._engine.capabilities
 
     async def exchange(self, client: str, batch: bytes) -> bytes:
-        """Take requests, and give back answers that are ready.
+        """Take requests, and give back answers that are ready; see above for when.
 
         Args:
             client: Which client asks.
-            batch: Pickled pair: new requests as (number, request, episode id), and numbers that nobody waits for any
-                more. The call lasts until an answer is there, the client has no request left, or its next call comes.
+            batch: Pickled list of new requests as (number, request, episode id); without a request it is one that
+                nobody waits for any more.
 
         Returns:
             Pickled list of pairs: a request's number, and its response, or why there is none.
         """
-        requests, dropped = pickle.loads(batch)
+        requests = pickle.loads(batch)
         if client in self._left:  # a small call may overtake a large one
             return pickle.dumps([])
         asker = self._clients.setdefault(client, _Client())
         for number, request, episode_id in requests:
-            asker.tasks[number] = asyncio.create_task(self._answer(asker, number, request, episode_id))
-        for number in dropped:
-            if task := asker.tasks.pop(number, None):
+            if request is not None:
+                asker.tasks[number] = asyncio.create_task(self._answer(asker, number, request, episode_id))
+            elif task := asker.tasks.pop(number, None):
                 task.cancel()
         asker.arrived.set()
         asker.arrived = arrived = asyncio.Event()
         if asker.tasks and not asker.finished:
             await arrived.wait()
         finished, asker.finished = asker.finished, []
-        try:
-            return pickle.dumps(finished, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # whatever an answer's object raises; the others are fine
-            return pickle.dumps([_picklable(*each) for each in finished], pickle.HIGHEST_PROTOCOL)
+        return pickle_each(finished, _cannot_be_sent)
 
     async def leave(self, client: str) -> None:
         """Forget a client and cancel its requests."""
@@ -94,9 +98,17 @@ class EngineActor:
             asker.tasks.clear()
             asker.arrived.set()
 
-    async def call(self, method: str, *args: Any) -> Any:
-        """Call one of the engine's own methods, e.g. `update_weights`."""
-        return await getattr(self._engine, method)(*args)
+    async def sync_weights(self, method: Literal["update_weights", "sleep", "wake_up"], *args: Any) -> None:
+        """Call one of `WeightSync`'s methods.
+
+        Raises:
+            EngineError: If the engine's weights cannot be replaced.
+            Exception: What the method raises.
+        """
+        if not isinstance(self._engine, WeightSync):
+            raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine is no WeightSync.")
+        call = {each.__name__: each for each in (self._engine.update_weights, self._engine.sleep, self._engine.wake_up)}
+        await call[method](*args)
 
     async def aclose(self) -> None:
         """Close the engine."""
@@ -117,9 +129,5 @@ class EngineActor:
             asker.arrived.set()
 
 
-def _picklable(number: int, answer: ResponseDict | str) -> tuple[int, ResponseDict | str]:
-    try:
-        pickle.dumps(answer)
-        return number, answer
-    except Exception as error:  # whatever its object raises
-        return number, f"The engine's answer cannot be sent to another process: {error}"
+def _cannot_be_sent(finished: tuple[int, ResponseDict | str], error: Exception) -> tuple[int, str]:
+    return finished[0], f"The engine's answer cannot be sent to another process: {error}"

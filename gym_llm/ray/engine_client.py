@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import pickle
 import uuid
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from gym_llm.engines.base import Engine
+from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.ray.session import ray_module
+from gym_llm.ray.wire import pickle_each
 from gym_llm.types import Request, ResponseDict
+
+_New: TypeAlias = tuple[int, Request | None, str]
+"""A request's number, the request, or None where nobody waits for it any more, and its episode."""
 
 
 class ActorEngine(Engine):
     """A client of an engine that lives in a Ray actor: `actor:NAME`.
 
-    Requests made in the same turn of the event loop travel together, and so do answers.
+    Requests made in the same turn of the event loop travel together, and so do answers; `gym_llm.ray.engine_actor` says
+    who waits for whom.
 
     Args:
         name: The name of a `gym_llm.ray.engine_actor.EngineActor`; see `gym_llm.ray.shared_engine`.
     """
+
+    capabilities = Capabilities(weights=True)  # the rest is its engine's, known once it is started
 
     def __init__(self, name: str) -> None:
         self.model = ""
@@ -29,8 +38,7 @@ class ActorEngine(Engine):
         self._loop: asyncio.AbstractEventLoop
         self._futures: dict[int, asyncio.Future[ResponseDict]] = {}
         self._numbers = 0
-        self._new: list[tuple[int, Request, str]] = []
-        self._dropped: list[int] = []
+        self._new: list[_New] = []
         self._exchanges: set[asyncio.Task[None]] = set()
         self._flushing = False
 
@@ -39,20 +47,19 @@ class ActorEngine(Engine):
 
         Raises:
             EngineUnavailable: If there is none of that name.
+            RayUnavailable: If Ray is not installed.
         """
-        import ray
-
+        ray = ray_module()
         self._loop = asyncio.get_running_loop()
         try:
             self._actor = ray.get_actor(self._name)
-            self.model = await self._actor.model.remote()
+            self.model, self.capabilities = await self._actor.describe.remote()
         except (ValueError, ray.exceptions.RayError) as error:
             raise EngineUnavailable(f"There is no engine actor {self._name!r} ({type(error).__name__}).") from None
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
-        if self._actor is None:
-            raise EngineError(f"The client of engine actor {self._name!r} is not started: use `async with engine`.")
+        self._started()
         number = self._numbers = self._numbers + 1
         future = self._futures[number] = self._loop.create_future()
         self._new.append((number, request, episode_id))
@@ -60,23 +67,24 @@ class ActorEngine(Engine):
         try:
             return await future
         except asyncio.CancelledError:
-            self._dropped.append(number)
+            self._new.append((number, None, ""))
             self._flush_soon()
             raise
         finally:
             del self._futures[number]
 
-    async def update_weights(self, folder: str) -> None:
-        """See the engine's own `update_weights`; a folder that the actor can read."""
-        await self._call("update_weights", folder)
+    async def update_weights(self, weights: Weights) -> None:
+        """See `WeightSync`. Where the actor is on another machine, a folder that both can read."""
+        with weights_folder(weights) as folder:
+            await to_its_end(self._sync_weights("update_weights", folder))
 
     async def sleep(self, level: int = 1) -> None:
-        """See the engine's own `sleep`."""
-        await self._call("sleep", level)
+        """See `WeightSync`."""
+        await self._sync_weights("sleep", level)
 
     async def wake_up(self) -> None:
-        """See the engine's own `wake_up`."""
-        await self._call("wake_up")
+        """See `WeightSync`."""
+        await self._sync_weights("wake_up")
 
     async def aclose(self) -> None:
         """Let go of the actor, which goes on; requests under way are cancelled."""
@@ -95,15 +103,20 @@ class ActorEngine(Engine):
             pass  # the actor has ended, and so has whatever was under way
         self._client = uuid.uuid4().hex  # should it be started again: the actor does not listen to who has left
 
-    async def _call(self, method: str, *args: Any) -> None:
+    async def _sync_weights(self, method: str, *args: Any) -> None:
         import ray
 
         try:
-            await self._actor.call.remote(method, *args)
+            await self._started().sync_weights.remote(method, *args)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as error:
             raise EngineError(_failed(error)) from None
+
+    def _started(self) -> Any:
+        if self._actor is None:
+            raise EngineError(f"The client of engine actor {self._name!r} is not started: use `async with engine`.")
+        return self._actor
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -114,24 +127,13 @@ class ActorEngine(Engine):
         self._flushing = False
         if self._actor is None:
             return
-        new, dropped = self._new, self._dropped
-        self._new, self._dropped = [], []
-        try:
-            batch = pickle.dumps((new, dropped), pickle.HIGHEST_PROTOCOL)
-        except Exception:  # whatever a request's object raises; the others are fine
-            batch = pickle.dumps(([one for one in new if self._can_be_sent(one)], dropped), pickle.HIGHEST_PROTOCOL)
-        exchange = asyncio.create_task(self._exchange(batch))
-        self._exchanges.add(exchange)
+        new, self._new = self._new, []
+        self._exchanges.add(asyncio.create_task(self._exchange(pickle_each(new, self._cannot_be_sent))))
 
-    def _can_be_sent(self, numbered: tuple[int, Request, str]) -> bool:
-        try:
-            pickle.dumps(numbered)
-            return True
-        except Exception as error:  # whatever its object raises
-            future = self._futures.get(numbered[0])
-            if future is not None and not future.done():
-                future.set_exception(EngineError(f"The request cannot be sent to the engine's process: {error}"))
-            return False
+    def _cannot_be_sent(self, new: _New, error: Exception) -> None:
+        future = self._futures.get(new[0])
+        if future is not None and not future.done():
+            future.set_exception(EngineError(f"The request cannot be sent to the engine's process: {error}"))
 
     async def _exchange(self, batch: bytes) -> None:
         try:

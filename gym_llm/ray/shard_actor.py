@@ -1,4 +1,12 @@
-"""The process at the other end of `RayVectorEnv`: a shard that is told what to do in batches."""
+"""The process at the other end of `RayVectorEnv`: a shard that is told what to do in batches.
+
+Single steps go by `exchange`, which takes orders in and gives outcomes out, of whichever slots. With `at_least=0` it
+hands orders in and comes back at once, with what was ready. Without orders it is a poll, and stays until so many
+outcomes are ready, no slot is busy, or the next call comes: that releases it with what there is, so at most one call
+waits in here. An outcome that no call has taken yet waits in the shard. The driver's half of this is `RemoteShard`.
+
+Whole episodes go by `play`: jobs in, and out as soon as one has ended whatever has (`Worker.exchange`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -20,7 +28,7 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.base import Engine
 from gym_llm.errors import StepTimeout
 from gym_llm.ray.watchdog import Watchdog
-from gym_llm.ray.wire import Sender
+from gym_llm.ray.wire import Sender, pickle_each
 from gym_llm.record import failed_record
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
@@ -28,6 +36,9 @@ from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Outcome, Shard
 from gym_llm.rollout.worker import Worker
 from gym_llm.types import Rollout, Row
+
+_PackedOutcome: TypeAlias = tuple[Any, ...]
+"""The fields of an `Outcome` with the observations packed."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +110,13 @@ class ShardActor:
             at_least: Wait for so many outcomes, until no slot is busy, or until the next exchange comes.
 
         Returns:
-            Pickled list of tuples: the fields of `Outcome` with the observations packed.
+            Pickled list of `_PackedOutcome`.
         """
         slots, orders = pickle.loads(batch)
         shard = self._shard
         shard.submit(slots, orders)
         await shard.wait_ready(at_least)
-        packed = [self._pack(outcome) for outcome in shard.take()]
-        try:
-            return pickle.dumps(packed, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # whatever an info's object raises; the others' outcomes are fine
-            return pickle.dumps([_picklable(outcome) for outcome in packed], pickle.HIGHEST_PROTOCOL)
+        return pickle_each([self._pack(outcome) for outcome in shard.take()], _unsendable_outcome)
 
     async def call(
         self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]
@@ -138,12 +145,7 @@ class ShardActor:
     async def play(self, jobs: bytes) -> bytes:
         """See `Worker.exchange`; jobs and results are pickled lists."""
         assert self._worker is not None, "play before start_rollout"
-        finished = await self._worker.exchange(pickle.loads(jobs))
-        try:
-            return pickle.dumps(finished, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # whatever an info's object raises; the others' records are fine
-            env_id = self._recipe.spec.id
-            return pickle.dumps([_portable_record(env_id, *each) for each in finished], pickle.HIGHEST_PROTOCOL)
+        return pickle_each(await self._worker.exchange(pickle.loads(jobs)), self._unsendable_record)
 
     async def waiting(self) -> dict[str, int]:
         """See `Worker.waiting`."""
@@ -164,7 +166,11 @@ class ShardActor:
             self._watchdog.stop()
         self._shard.close()
 
-    def _pack(self, outcome: Outcome) -> tuple[Any, ...]:
+    def _unsendable_record(self, finished: tuple[Job, Rollout], error: Exception) -> tuple[Job, Rollout]:
+        sentence = f"The episode's record cannot be sent to another process: {error}"
+        return finished[0], failed_record(self._recipe.spec.id, finished[0], sentence)
+
+    def _pack(self, outcome: Outcome) -> _PackedOutcome:
         slot, observation, reward, terminated, truncated, info, final, error = outcome
         if error is not None:
             return (slot, None, 0.0, False, False, {}, None, _portable(error))
@@ -184,20 +190,6 @@ def _portable(error: Exception) -> Exception:
         return RuntimeError(f"{type(error).__name__}: {error}\n{trace}")
 
 
-def _portable_record(env_id: str, job: Job, record: Rollout) -> tuple[Job, Rollout]:
-    """A record as it is, or one that says that it cannot be pickled."""
-    try:
-        pickle.dumps(record)
-        return job, record
-    except Exception as error:  # whatever an info's object raises
-        return job, failed_record(env_id, job, f"The episode's record cannot be sent to another process: {error}")
-
-
-def _picklable(outcome: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A packed outcome as it is, or as an error if it cannot be pickled."""
-    try:
-        pickle.dumps(outcome)
-        return outcome
-    except Exception as error:  # whatever an info's object raises
-        sentence = f"What the environment returned cannot be sent to another process: {error}"
-        return (outcome[0], None, 0.0, False, False, {}, None, TypeError(sentence))
+def _unsendable_outcome(outcome: _PackedOutcome, error: Exception) -> _PackedOutcome:
+    sentence = f"What the environment returned cannot be sent to another process: {error}"
+    return (outcome[0], None, 0.0, False, False, {}, None, TypeError(sentence))

@@ -1,4 +1,4 @@
-"""Shards in other processes, as the driver sees them."""
+"""Shards in other processes, as the driver sees them; `gym_llm.ray.shard_actor` tells the protocol."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ _HARDLY_ANY = 0.001  # CPUs reserved by a shard: with none, Ray does not look at
 
 class RemoteShard:
     """A `ShardActor` and what it has been told. Slots are numbered from 0 in here; `first` is slot 0's number outside.
+
+    Every exchange under way is in `refs` until `outcomes` has taken in what it brought; an outcome comes with exactly
+    one of them, whichever is there first, so whoever waits for outcomes waits for any ref. `_polled_for` is what the
+    newest call waits for: None while it is one that hands orders in, which comes back at once and makes a poll
+    needless, and when there is none. A poll that waits for more than is wanted now is released by the next one. A death
+    fails every ref; `replace` forgets them together with their process, and says what was under way.
 
     It reserves no CPU: several vector environments share a machine, and a shard that died can always be replaced.
 
@@ -172,7 +178,7 @@ class RemoteWorker:
         """Get ready to play.
 
         Raises:
-            RuntimeError: If the process ends again and again.
+            ShardDied: If the process ends again and again.
             Exception: What the engine or the environment raised.
         """
         for _ in range(_ATTEMPTS):
@@ -181,7 +187,7 @@ class RemoteWorker:
             except ShardDied as death:
                 cause = death
                 self._shard.replace()
-        raise RuntimeError(f"A shard's process ended {_ATTEMPTS} times while it was started: {cause}")
+        raise ShardDied(f"A shard's process ended {_ATTEMPTS} times while it was started: {cause}")
 
     async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
         """See `Worker.exchange`.

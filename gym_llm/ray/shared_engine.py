@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gym_llm.engines import capabilities, engine_class
 from gym_llm.errors import EngineUnavailable
 from gym_llm.ray.engine_actor import EngineActor
 from gym_llm.ray.session import connect
@@ -35,7 +36,7 @@ async def shared_engine(
     """
     ray = connect(ray_address)
     options = options or {}
-    gpus = _gpus(spec, options) if ray.cluster_resources().get("GPU", 0) else 0
+    gpus = engine_class(spec).gpus(options) if ray.cluster_resources().get("GPU", 0) else 0
     if gpus > ray.available_resources().get("GPU", 0):
         raise EngineUnavailable(f"{spec} needs {gpus} GPUs, but Ray has not so many free.")
     name = f"engine-{uuid.uuid4().hex[:12]}"
@@ -60,22 +61,11 @@ async def engine_for_shards(
 ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """The spec and options that shards make their engine from: the given ones, or those of a shared one.
 
-    vLLM takes a GPU whole and batches better the more it gets, so there is one for all; other engines are cheap
-    clients, or small models of which every process runs its own.
+    An engine that takes a GPU whole, and batches better the more it gets, says that it is to be shared; others are
+    cheap clients, or small models of which every process runs its own.
     """
-    if spec.partition(":")[0] != "vllm":
+    if not capabilities(spec).shared:
         yield spec, options or {}
         return
     async with shared_engine(spec, options) as shared:
         yield shared, {}
-
-
-def _gpus(spec: str, options: dict[str, Any]) -> int:
-    """How many GPUs an engine's own process needs; with Ray as its executor vLLM finds them itself."""
-    if spec.partition(":")[0] != "vllm" or options.get("distributed_executor_backend") == "ray":
-        return 0
-    sizes = (options.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
-    product = 1
-    for size in sizes:
-        product *= size
-    return product

@@ -1,9 +1,35 @@
-"""Observations on their way between processes: only what is new since the one before."""
+"""What crosses between processes: batches as bytes, and of observations only what is new since the one before."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any, TypeAlias
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+def pickle_each(values: Sequence[T], instead: Callable[[T, Exception], T | None]) -> bytes:
+    """Pickle a list, by one call as nearly always; where that fails value by value.
+
+    Args:
+        values: What to pickle.
+        instead: Makes of a value that cannot be pickled, and the error, the one that goes in its place; None for none.
+    """
+    try:
+        return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # whatever one value's object raises; the others are fine
+        return pickle.dumps([kept for value in values if (kept := _picklable(value, instead)) is not None])
+
+
+def _picklable(value: T, instead: Callable[[T, Exception], T | None]) -> T | None:
+    try:
+        pickle.dumps(value)
+    except Exception as error:
+        return instead(value, error)
+    return value
+
 
 Packed: TypeAlias = tuple[Any, int, list[Any]]
 """`(observation, -1, [])` for a whole one; `(None, n, items)`: the last one's first `n` input items and these."""

@@ -1,27 +1,39 @@
-"""The OpenAI Responses protocol: its schema, its items as actions, and conversations for human eyes."""
+"""The OpenAI Responses protocol: its schema as pydantic models, for data that comes in from outside.
 
-from gym_llm.responses.models import (
+Names and fields are those of the `openai` package's `openai.types.responses`, whose data these models read and write;
+they are more forgiving where servers and data sets differ (ids and statuses may be null or missing) and carry the
+training fields `prompt_token_ids`, `generation_token_ids` and `generation_log_probs`. Fields and item types that are
+not known here are kept as they are. Hot paths use the plain dicts of `gym_llm.types` instead.
+"""
+
+from gym_llm.responses.items import (
     EasyInputMessage,
     FunctionCallOutput,
-    FunctionTool,
-    IncompleteDetails,
-    InputTokensDetails,
-    Item,
-    OutputTokensDetails,
     ReasoningText,
-    Response,
-    ResponseCreateParams,
     ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+    SummaryText,
+)
+from gym_llm.responses.parts import (
     ResponseInputImage,
     ResponseInputText,
-    ResponseOutputMessage,
     ResponseOutputRefusal,
     ResponseOutputText,
-    ResponseReasoningItem,
     ResponsesModel,
-    ResponseUsage,
-    Summary,
+    UnknownItem,
+)
+from gym_llm.responses.request import (
+    FunctionTool,
+    ResponseCreateParams,
     explain,
+)
+from gym_llm.responses.response import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    ResponseUsage,
 )
 
 __all__ = [
@@ -30,7 +42,6 @@ __all__ = [
     "FunctionTool",
     "IncompleteDetails",
     "InputTokensDetails",
-    "Item",
     "OutputTokensDetails",
     "ReasoningText",
     "Response",
@@ -44,6 +55,7 @@ __all__ = [
     "ResponseReasoningItem",
     "ResponseUsage",
     "ResponsesModel",
-    "Summary",
+    "SummaryText",
+    "UnknownItem",
     "explain",
 ]

@@ -13,11 +13,10 @@ from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.reading import parse_source, slice_source
-from gym_llm.engines import Engine, make_engine
+from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
 from gym_llm.env import VerifierEnv
 from gym_llm.errors import UsageError
 from gym_llm.rollout.factory import Wrap
-from gym_llm.rollout.named_parsers import parser_wrappers
 from gym_llm.rollout.plan import Plan, open_plan
 from gym_llm.rollout.play import play_plan
 from gym_llm.rollout.settings import RolloutSettings
@@ -25,8 +24,7 @@ from gym_llm.rollout.summary import Summary
 from gym_llm.secrets import mask
 from gym_llm.types import Rollout, Row
 from gym_llm.unknown_env import unknown_env
-
-_SEEDED_ENGINES = ("pocket", "transformers")
+from gym_llm.wrappers import parser_wrappers
 
 
 @dataclass(frozen=True)
@@ -54,17 +52,23 @@ class Part:
     secrets: frozenset[str] = frozenset()
 
     @property
-    def engine_kind(self) -> str:
-        """`vllm` for `vllm:MODEL`; "" for an engine that was started elsewhere."""
-        return self.engine.strip().partition(":")[0] if isinstance(self.engine, str) else ""
+    def capabilities(self) -> Capabilities:
+        """What the engine can do.
+
+        Raises:
+            UsageError: If there is no such engine.
+        """
+        try:
+            return self.engine.capabilities if isinstance(self.engine, Engine) else capabilities(self.engine)
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
 
     @property
     def tokenizer(self) -> str | None:
         """The name of the model whose tokenizer the engine uses, as far as it is known."""
-        if self.engine_kind == "pocket":
-            return "pocket"
-        if self.engine_kind in ("vllm", "transformers"):
-            return str(self.engine).strip().partition(":")[2]
+        if isinstance(self.engine, str) and self.capabilities.loads_model:
+            kind, _, model = self.engine.strip().partition(":")
+            return model or kind
         return self.engine_options.get("tokenizer") or self.engine_options.get("model")
 
     def make_engine(self, seed: int) -> Engine:
@@ -81,8 +85,8 @@ class Part:
             raise UsageError(str(error)) from None
 
     def seeded_options(self, seed: int) -> dict[str, Any]:
-        """`engine_options`, with the run's seed for engines that sample here (vLLM is faster without one)."""
-        return {"seed": seed, **self.engine_options} if self.engine_kind in _SEEDED_ENGINES else self.engine_options
+        """`engine_options`, with the run's seed for engines that take one; none with 0 (vLLM is faster without)."""
+        return {"seed": seed, **self.engine_options} if seed and self.capabilities.seed else self.engine_options
 
     def wrappers(self, reasoning_parser: str | None, tool_call_parser: str | None) -> Sequence[Wrap] | None:
         """What the environments are wrapped with for parsers of these names; None for the usual.

@@ -20,7 +20,6 @@ from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout, Row
 
-_LOADED_ENGINES = ("pocket", "transformers", "vllm")
 _DATASET_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs")
 _IDENTITY = (
     *_DATASET_IDENTITY,
@@ -302,7 +301,7 @@ class Run:
 
     def _started_here(self, engine: Engine, part: OpenPart) -> AbstractAsyncContextManager[Any]:
         """Starts and closes the engine, unless its owner does, or workers load it: there may be no room for two."""
-        elsewhere = self.settings.workers and part.spec.engine_kind in _LOADED_ENGINES
+        elsewhere = self.settings.workers and part.spec.capabilities.loads_model
         return nullcontext() if elsewhere or engine is part.spec.engine else engine
 
     # -- the summary file --------------------------------------------------------------------------------------------

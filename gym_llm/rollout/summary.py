@@ -76,7 +76,6 @@ class Summary:
     def add(self, record: Rollout) -> None:
         """Count one record, fresh or read back from a file."""
         reward = record["reward"]
-        reward = math.nan if reward is None else float(reward)  # JSON has no NaN: it comes back from a file as null
         self.episodes += 1
         self._reward_sum += reward
         self._reward_squares += reward * reward

@@ -49,16 +49,16 @@ def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False
     """The registered verifiers as a Markdown table.
 
     Args:
-        folder: Links are relative to it: verifiers below it are linked to their README.md.
-        inside: Whether only those below it are listed.
+        folder: Verifiers with a README.md below it are linked to that.
+        inside: Whether only these are listed.
     """
     home, lines = Path(folder).resolve(), []
     for env_id in env_ids():
-        place = verifier_folder(env_id)
-        is_inside = place is not None and home in place.parents
+        readme = (verifier_folder(env_id) or home.parent) / "README.md"
+        is_inside = readme.is_file() and home in readme.parents
         if inside and not is_inside:
             continue
-        link = f"[`{env_id}`]({place.relative_to(home).as_posix()}/README.md)" if place and is_inside else f"`{env_id}`"
+        link = f"[`{env_id}`]({readme.relative_to(home).as_posix()})" if is_inside else f"`{env_id}`"
         about = describe(env_id, make=False)
         names = (", ".join(f"`{name}`" for name in listed) for listed in (about.tools, nemo_gym_names(env_id)))
         cells = " | ".join(cell.replace("|", r"\|") for cell in (link, about.summary, *names))

@@ -19,7 +19,7 @@ import gymnasium as gym
 
 import gym_llm
 from gym_llm.config import Config, load_config
-from gym_llm.data.files.jsonl import read_jsonl
+from gym_llm.data.files.records import read_records
 from gym_llm.data.prepare import EnvDataset, prepare_data
 from gym_llm.errors import ConfigError, DataError
 from gym_llm.registration import env_ids, parse_id, register, verifier_folder
@@ -163,14 +163,14 @@ def _rollouts(verifier: Verifier, config: Config) -> Check:
         write = f"gym-llm rollout {env_id} --engine ENGINE --limit {EXAMPLES} --output {relative}"
         return Check("example rollouts", "missing", f"there is no {path.name}; `{write}` writes it")
     try:
-        rows = [row for _, row in read_jsonl(path)]
+        records = [record for _, record in read_records(path)]
     except DataError as error:
         return Check("example rollouts", "failed", str(error))
-    wrong = [number for number, row in enumerate(rows, 1) if "reward" not in row or "response" not in row]
-    if wrong or not rows:
-        what = f"line {wrong[0]} has no `reward` or no `response`" if wrong else "the file is empty"
+    wrong = [number for number, record in enumerate(records, 1) if "response" not in record]
+    if wrong or not records:
+        what = f"line {wrong[0]} has no `response`" if wrong else "the file is empty"
         return Check("example rollouts", "failed", f"{path.name}: {what}.")
-    return Check("example rollouts", "ok", f"{len(rows)} rollouts")
+    return Check("example rollouts", "ok", f"{len(records)} rollouts")
 
 
 def _readme(verifier: Verifier) -> Check:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from gym_llm.engines import make_engine
-from gym_llm.engines.base import Engine
+from gym_llm.engines import Engine, WeightSync, capabilities, make_engine
 from gym_llm.engines.token_response import overflow_response, token_response
 from gym_llm.errors import EngineError
 from gym_llm.rollout.factory import Wrap
@@ -61,9 +60,10 @@ class RolloutFunc(TrainedEnv):
         env_kwargs: Further arguments of the environment.
         env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
             be a `TokenIdTracking`.
-        engine: None samples the trainer's own model, in this process. `"vllm:MODEL"` starts vLLM and gives it the
-            weights whenever they have changed (PEFT's adapters merged into them); for training in one process, by a
-            script that does everything under `if __name__ == "__main__":`.
+        engine: None samples the trainer's own model, in this process. Any other is a `WeightSync` with an option
+            `history`; it is given the weights whenever they have changed (PEFT's adapters merged into them), for
+            training in one process. `"vllm:MODEL"` starts vLLM, in a script that does everything under
+            `if __name__ == "__main__":`.
         engine_options: Its arguments; `threads=1` is best for tiny models on a CPU.
         concurrency: Episodes at once, at most.
 
@@ -87,10 +87,10 @@ class RolloutFunc(TrainedEnv):
         engine_options: dict[str, Any] | None = None,
         concurrency: int = 1024,
     ) -> None:
-        if engine is not None and not engine.startswith("vllm:"):
+        if engine is not None and not capabilities(engine).weights:
             raise ValueError(
-                f"engine is None (the trainer's own model) or 'vllm:MODEL', whose weights can be kept up to date; got "
-                f"{engine!r}."
+                "engine is None (the trainer's own model) or one whose weights can be replaced, such as 'vllm:MODEL'; "
+                f"got {engine!r}."
             )
         wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
         if TokenIdTracking not in wrappers:
@@ -196,11 +196,11 @@ class RolloutFunc(TrainedEnv):
                 engine = self._make_engine(model, trainer)
                 self._player.run(engine.start())
                 self._engine, self._model = engine, model
-            if self._spec is not None:
+            if isinstance(self._engine, WeightSync):
                 self._update_weights(self._engine, model, trainer.state.global_step)
             yield self._engine
 
-    def _update_weights(self, engine: Any, model: Any, step: int) -> None:
+    def _update_weights(self, engine: WeightSync, model: Any, step: int) -> None:
         # Not by the step alone: a training that begins anew counts from 0 again, and the best checkpoint is loaded
         # without a step. Nor by the tensors alone: some optimizers write to their memory past torch's counter.
         adapters = [getattr(model, name, None) for name in ("active_adapter", "_adapters_disabled")]
@@ -222,7 +222,7 @@ class RolloutFunc(TrainedEnv):
 
     def _make_engine(self, model: Any, trainer: GRPOTrainer) -> Engine:
         if self._spec is not None:
-            _weights(model)  # what cannot be merged shows before vLLM starts
+            _weights(model)  # what cannot be merged shows before the engine starts
             return make_engine(self._spec, **self._options)
         from gym_llm.engines.transformers import TransformersEngine
 
@@ -278,7 +278,7 @@ def _length(turn: Item) -> int:
 
 
 def _weights(model: Any) -> dict[str, torch.Tensor]:
-    """What vLLM is given: the model's weights, with PEFT's adapters merged into them."""
+    """What a `WeightSync` is given: the model's weights, with PEFT's adapters merged into them."""
     if not hasattr(model, "peft_config"):
         weights: dict[str, torch.Tensor] = model.state_dict()
         return weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.chat.completions import request_to_chat
+from gym_llm.chat.requests import request_to_chat
 from gym_llm.env import VerifierEnv
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import make_plan

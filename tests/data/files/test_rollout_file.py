@@ -105,7 +105,7 @@ def test_an_empty_file_does_not_stay(tmp_path):
 
 def test_keeping_some_records_keeps_their_bytes_and_the_lock(tmp_path):
     path = tmp_path / "a.jsonl"
-    odd = b'{"rollout_id": {"task_index": 5},   "reward": 0.10}\n'
+    odd = b'{"rollout_id": {"task_index": 5, "repeat_index": 0},   "reward": 0.10}\n'
     path.write_bytes(dumps(record(0, error="x")) + odd + dumps(record(2, error="y")))
     with RolloutFile(path, resume=True) as file:
         assert file.keep(lambda kept: not kept.get("error")) == 2

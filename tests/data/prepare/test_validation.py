@@ -9,9 +9,8 @@ import pytest
 from testing import row
 
 from gym_llm import BaseTask, VerifierEnv
-from gym_llm.data.files.parsing import BadRow
 from gym_llm.data.prepare.validation import Chunk, Faults, RowChecker, check_row, env_class
-from gym_llm.errors import DataError
+from gym_llm.errors import BadRow, DataError
 from gym_llm.tasks import TaskKind
 
 

@@ -8,7 +8,8 @@ from collections import Counter
 import gymnasium as gym
 import pytest
 
-from gym_llm.chat.completions import chat_to_request, chat_to_response, request_to_chat, response_to_chat
+from gym_llm.chat.completions import chat_to_response, response_to_chat
+from gym_llm.chat.requests import chat_to_request, request_to_chat
 from gym_llm.wrappers import ReasoningParser, ToolCallParser
 
 CONVERSATIONS = 10_000

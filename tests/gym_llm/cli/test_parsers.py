@@ -10,8 +10,9 @@ import pytest
 
 from gym_llm.cli import main
 from gym_llm.errors import UsageError
+from gym_llm.parsers import vllm as vllm_parser
 from gym_llm.rollout.part import Part
-from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser, vllm_parser
+from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser
 
 ENV = "gym_llm/Arithmetic-v0"
 

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from gym_llm import make_engine, rollout
-from gym_llm.engines.base import Engine
+from gym_llm.engines import Engine, WeightSync
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.ray.engine_actor import EngineActor
 from gym_llm.ray.engine_client import ActorEngine
@@ -178,6 +181,76 @@ class SameProcess:
         client = ActorEngine("here")
         client._loop, client._actor = asyncio.get_running_loop(), self
         return client
+
+
+class TrainedEngine(ScriptedEngine):
+    """Keeps what it is told about its weights; takes a while to read them."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    async def update_weights(self, weights):
+        await asyncio.sleep(0.05)
+        if "wrong" in (tensors := load_file(Path(weights) / "model.safetensors")):
+            raise EngineError("these are another model's")
+        self.told.append({name: tensor.tolist() for name, tensor in tensors.items()})
+
+    async def sleep(self, level=1):
+        self.told.append(level)
+
+    async def wake_up(self):
+        self.told.append("awake")
+
+
+def trained():
+    """A client, and the engine that it is for."""
+    ray = SameProcess()
+    ray.actor._engine = TrainedEngine()
+    return ray.client(), ray.actor._engine
+
+
+def test_weights_go_to_an_engine_elsewhere_as_to_one_here(tmp_path):
+    weights = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0])}
+    save_file({"c": torch.tensor([4.0])}, tmp_path / "model.safetensors")
+
+    async def main():
+        client, engine = trained()
+        assert isinstance(client, WeightSync)
+        await client.sleep(2)
+        await client.update_weights(weights.items())
+        await client.update_weights(tmp_path)
+        await client.wake_up()
+        with pytest.raises(EngineError, match="another model's"):
+            await client.update_weights({"wrong": torch.tensor([0.0])}.items())
+        return engine.told
+
+    assert asyncio.run(main()) == [2, {"a": [1.0, 2.0], "b": [3.0]}, {"c": [4.0]}, "awake"]
+
+
+def test_an_update_of_weights_that_is_cancelled_is_finished_first():
+    async def main():
+        client, engine = trained()
+        update = asyncio.create_task(client.update_weights({"a": torch.tensor([1.0])}.items()))
+        await asyncio.sleep(0.01)
+        update.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await update
+        return engine.told
+
+    assert asyncio.run(main()) == [{"a": [1.0]}]
+
+
+def test_an_engine_whose_weights_cannot_be_replaced_says_so():
+    async def main():
+        with pytest.raises(EngineError, match="The weights of scripted cannot be replaced"):
+            await SameProcess().client().sleep()
+        client, engine = trained()
+        with pytest.raises(KeyError, match="respond"):
+            await client._sync_weights("respond", {"input": "never"})
+        return engine.told
+
+    assert asyncio.run(main()) == []
 
 
 def ask(client, *inputs):

@@ -1,5 +1,6 @@
 import json
 import os
+import time
 import timeit
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from gym_llm.responses import (
     ResponseOutputText,
     ResponseReasoningItem,
     ResponseUsage,
-    Summary,
+    SummaryText,
     explain,
 )
 
@@ -76,7 +77,7 @@ def test_objects_made_in_python_write_what_was_set_and_what_names_them():
         created_at=1.5,
         model="m",
         output=[
-            ResponseReasoningItem(id="rs_1", summary=[Summary(text="hm")]),
+            ResponseReasoningItem(id="rs_1", summary=[SummaryText(text="hm")]),
             ResponseOutputMessage(id="msg_1", content=[ResponseOutputText(text="4")], status="completed"),
             ResponseFunctionToolCall(name="f", arguments="{}", call_id="c"),
         ],
@@ -179,5 +180,6 @@ def test_a_row_is_validated_in_microseconds():
         "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
     }
     params = {"input": [{"role": "user", "content": "Hi"}], "tools": [tool, tool]}
-    seconds = min(timeit.repeat(lambda: ResponseCreateParams.model_validate(params), number=500, repeat=5)) / 500
+    validate = timeit.Timer(lambda: ResponseCreateParams.model_validate(params), timer=time.thread_time)
+    seconds = min(validate.repeat(number=500, repeat=5)) / 500  # processor time
     assert seconds < 100e-6  # about 5 on an idle core

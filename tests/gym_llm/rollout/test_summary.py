@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gym_llm.record import read_record
 from gym_llm.rollout.summary import Summary, pass_at_k
 
 
@@ -28,7 +29,7 @@ def summary_of(rewards: dict[int, list[float | None]], repeats: int = 1) -> Summ
     summary = Summary(repeats=repeats)
     for task, values in rewards.items():
         for repeat, reward in enumerate(values):
-            summary.add(record(task, repeat, reward))
+            summary.add(read_record(record(task, repeat, reward)))
     return summary
 
 

@@ -1,0 +1,206 @@
+"""Responses requests <-> the bodies of chat requests; see `gym_llm.chat.completions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gym_llm.chat.messages import items_of, messages_of
+from gym_llm.errors import EngineError
+from gym_llm.types import Request
+
+LOGPROBS = "message.output_text.logprobs"
+"""What a Responses request puts into `include` to have log probabilities in the text."""
+
+
+def request_to_chat(request: Request) -> dict[str, Any]:
+    """The body of `POST /v1/chat/completions`, without `model`, that asks the same as a Responses request.
+
+    `developer` messages become `system` messages: OpenAI takes the two for the same, and the chat templates of most
+    open models know only `system`. The token limit becomes `max_completion_tokens`, which both OpenAI and vLLM accept
+    (OpenAI's reasoning models refuse the older `max_tokens`). Reasoning goes into `reasoning_content` and once more
+    into `reasoning`: which of the two is read depends on the server. Parameters that are null are left out, as are
+    `tool_choice` and `parallel_tool_calls` when there are no tools (OpenAI refuses them). Parameters not known here
+    pass through.
+
+    Args:
+        request: The request. `input` may also be a string. Not changed; the body shares its values.
+
+    Returns:
+        A fresh dict.
+
+    Raises:
+        EngineError: If the request has something that no chat can say: an item of an unknown type, or history that
+            lies on a server (`previous_response_id`).
+
+    >>> request_to_chat({"input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]})
+    {'messages': [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': 'Hi'}]}
+    """
+    messages: list[dict[str, Any]] = []
+    if request.get("instructions") is not None:
+        messages.append({"role": "system", "content": request["instructions"]})
+    items: Any = request.get("input", [])
+    if isinstance(items, str):
+        messages.append({"role": "user", "content": items})
+    else:
+        messages.extend(messages_of(items))
+    body: dict[str, Any] = {"messages": messages}
+    for key, value in request.items():
+        if value is None:
+            continue
+        convert = _TO_CHAT.get(key)
+        if convert is None:
+            body[key] = value
+        else:
+            convert(body, value)
+    if "tools" not in body:
+        body.pop("tool_choice", None)
+        body.pop("parallel_tool_calls", None)
+    return body
+
+
+def chat_to_request(body: dict[str, Any]) -> Request:
+    """The Responses request that asks the same as the body of `POST /v1/chat/completions`; `model` is left out.
+
+    Args:
+        body: The body. Not changed; the request shares its values.
+
+    Returns:
+        A fresh dict, its `input` a list of items without ids.
+
+    Raises:
+        ValueError: If `messages` is not a list of chat messages, or a parameter has the wrong form.
+
+    >>> chat_to_request({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9})
+    {'input': [{'role': 'user', 'content': 'Hi'}], 'max_output_tokens': 9}
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        raise ValueError(f"`messages` is {type(messages).__name__}; a chat has a list of messages there.")
+    request: dict[str, Any] = {"input": items_of(messages)}
+    try:
+        for key, value in body.items():
+            if value is None:
+                continue
+            convert = _FROM_CHAT.get(key)
+            if convert is None:
+                request[key] = value
+            else:
+                convert(request, value)
+        if "top_logprobs" in request:
+            request.pop("include", None)  # the one asks for the other
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"`{key}` is not what a chat has there ({error!r}): {value!r:.80}.") from error
+    return request  # type: ignore[return-value]
+
+
+def _tool_to_chat(tool: dict[str, Any]) -> dict[str, Any]:
+    """A function tool in the chat's nested form; other kinds, and what is nested already, stay as they are."""
+    if tool.get("type") != "function" or "function" in tool:
+        return tool
+    return {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+
+
+def _tool_from_chat(tool: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `_tool_to_chat`."""
+    return {"type": "function", **tool["function"]} if tool.get("type") == "function" and "function" in tool else tool
+
+
+def _set_tool_choice(body: dict[str, Any], choice: Any) -> None:
+    if isinstance(choice, dict):
+        if choice.get("type") == "allowed_tools" and "tools" in choice:
+            tools = [_tool_to_chat(tool) for tool in choice["tools"]]
+            choice = {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": tools}}
+        else:
+            choice = _tool_to_chat(choice)
+    body["tool_choice"] = choice
+
+
+def _set_tool_choice_from_chat(request: dict[str, Any], choice: Any) -> None:
+    if isinstance(choice, dict):
+        if choice.get("type") == "allowed_tools" and "allowed_tools" in choice:
+            allowed = choice["allowed_tools"]
+            tools = [_tool_from_chat(tool) for tool in allowed["tools"]]
+            choice = {"type": "allowed_tools", **allowed, "tools": tools}
+        else:
+            choice = _tool_from_chat(choice)
+    request["tool_choice"] = choice
+
+
+def _set_tools(body: dict[str, Any], tools: list[dict[str, Any]]) -> None:
+    if tools:  # OpenAI refuses an empty list.
+        body["tools"] = [_tool_to_chat(tool) for tool in tools]
+
+
+def _set_text(body: dict[str, Any], text: dict[str, Any]) -> None:
+    for key, value in text.items():
+        if key == "format" and value is not None:
+            if value.get("type") == "json_schema":
+                schema = {name: field for name, field in value.items() if name != "type"}
+                body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            else:
+                body["response_format"] = value
+        elif value is not None:
+            body[key] = value
+
+
+def _set_response_format(request: dict[str, Any], response_format: dict[str, Any]) -> None:
+    if response_format.get("type") == "json_schema":
+        response_format = {"type": "json_schema", **response_format["json_schema"]}
+    request.setdefault("text", {})["format"] = response_format
+
+
+def _set_reasoning(body: dict[str, Any], reasoning: dict[str, Any]) -> None:
+    if reasoning.get("effort") is not None:
+        body["reasoning_effort"] = reasoning["effort"]
+
+
+def _set_include(body: dict[str, Any], include: list[str]) -> None:
+    if LOGPROBS in include:
+        body["logprobs"] = True
+
+
+def _refuse_history(body: dict[str, Any], value: Any) -> None:
+    raise EngineError(
+        "A Chat Completions server keeps no history: give all items in `input` instead of `previous_response_id`, "
+        "`conversation` or `prompt`."
+    )
+
+
+def _drop(body: dict[str, Any], value: Any) -> None:
+    """Leave a parameter out: it is said elsewhere, or does not change what the model answers."""
+
+
+_Setter = Callable[[dict[str, Any], Any], None]
+
+_TO_CHAT: dict[str, _Setter] = {
+    "input": _drop,
+    "instructions": _drop,
+    "model": _drop,
+    "background": _drop,
+    "max_tool_calls": _drop,
+    "truncation": _drop,
+    "previous_response_id": _refuse_history,
+    "conversation": _refuse_history,
+    "prompt": _refuse_history,
+    "include": _set_include,
+    "tools": _set_tools,
+    "tool_choice": _set_tool_choice,
+    "max_output_tokens": lambda body, limit: body.update(max_completion_tokens=limit),
+    "top_logprobs": lambda body, count: body.update(logprobs=True, top_logprobs=count),
+    "reasoning": _set_reasoning,
+    "text": _set_text,
+}
+
+_FROM_CHAT: dict[str, _Setter] = {
+    "messages": _drop,
+    "model": _drop,
+    "tools": lambda request, tools: request.update(tools=[_tool_from_chat(tool) for tool in tools]),
+    "tool_choice": _set_tool_choice_from_chat,
+    "max_tokens": lambda request, limit: request.setdefault("max_output_tokens", limit),
+    "max_completion_tokens": lambda request, limit: request.update(max_output_tokens=limit),
+    "logprobs": lambda request, wanted: request.update(include=[LOGPROBS]) if wanted else None,
+    "reasoning_effort": lambda request, effort: request.update(reasoning={"effort": effort}),
+    "response_format": _set_response_format,
+    "verbosity": lambda request, verbosity: request.setdefault("text", {}).update(verbosity=verbosity),
+}

@@ -1,0 +1,72 @@
+"""Prompts as token ids: what the engines share that make them themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_llm.chat.prompt_tokens import History, PromptTokens
+from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.types import Request
+
+
+def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
+    """What makes a model's prompts.
+
+    Args:
+        tokenizer: The model's.
+        ends: `eos_token_id` of its generation config; the tokenizer's own ends turns, too.
+        history: See `PromptTokens`.
+        what: Names it in errors, e.g. `model Qwen/Qwen3-4B`.
+
+    Raises:
+        EngineUnavailable: If the tokenizer has no chat template.
+    """
+    if tokenizer.chat_template is None:
+        raise EngineUnavailable(f"The {what} has no chat template: use an instruction-tuned one.")
+    stop_tokens = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+    return PromptTokens(tokenizer, stop_token_ids=stop_tokens, history=history)
+
+
+def load_prompt_tokens(name: str, history: History) -> PromptTokens:
+    """What makes the prompts of a model that is served elsewhere.
+
+    Args:
+        name: The tokenizer, a Hugging Face model name or a folder.
+        history: See `PromptTokens`.
+
+    Raises:
+        EngineUnavailable: If transformers is missing, or the tokenizer cannot be loaded or has no chat template.
+    """
+    try:
+        from transformers import AutoTokenizer, GenerationConfig
+    except ImportError as error:
+        raise EngineUnavailable(f"api='completions' needs {error.name}: pip install 'gym-llm[local]'.") from None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise EngineUnavailable(f"Cannot load the tokenizer {name} (tokenizer= names another): {reason}") from error
+    try:
+        ends = GenerationConfig.from_pretrained(name).eos_token_id
+    except OSError:
+        ends = None  # a model need not have one
+    return prompt_tokens(tokenizer, ends, history, what=f"tokenizer {name}")
+
+
+def build_prompt(prompts: PromptTokens, request: Request, *, conversation: str, model: str) -> list[int]:
+    """The ids of a request's prompt; see `PromptTokens.build`.
+
+    Raises:
+        EngineError: If there is none, whatever objects to it.
+    """
+    try:
+        return prompts.build(request, conversation=conversation)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise objection(model, error) from error
+
+
+def objection(model: str, error: Exception) -> EngineError:
+    """The error of a request to which a template or a tokenizer objects."""
+    return EngineError(f"{model} cannot read this request: {type(error).__name__}: {error}")

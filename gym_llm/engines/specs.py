@@ -1,0 +1,114 @@
+"""Engines named by strings, so that they can be named anywhere: ours, and other packages' (entry points)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from gym_llm.did_you_mean import nearest
+from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.errors import EngineUnavailable
+
+ENTRY_POINT_GROUP = "gym_llm.engines"
+"""Other packages' engines: `theirs = "their_package.module:TheirEngine"` is the engine `theirs`, or `theirs:ARGUMENT`
+if the class has a positional parameter; the others are its options."""
+
+_OURS = {
+    "pocket": ("pocket", "gym_llm.engines.pocket:PocketEngine"),
+    "transformers": ("transformers:MODEL", "gym_llm.engines.transformers:TransformersEngine"),
+    "vllm": ("vllm:MODEL", "gym_llm.engines.vllm:VLLMEngine"),
+    "http": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
+    "https": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
+    "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
+    "actor": ("actor:NAME", "gym_llm.ray.engine_client:ActorEngine"),
+}
+"""How each is written, and where it is: by name, so that nothing is loaded before it is asked for."""
+
+
+def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> Engine:
+    """Build the engine that a spec names; nothing is loaded or connected before its `start`.
+
+    Args:
+        spec: `pocket`; `transformers:MODEL`; `vllm:MODEL`; the base URL of an OpenAI-compatible server (several,
+            separated by commas, share the load); `replay:FILE`; `actor:NAME`, an engine in a Ray actor
+            (`gym_llm.ray.shared_engine`); or another package's (`ENTRY_POINT_GROUP`).
+        parsers: What makes items of its text, in this order; see `gym_llm.engines.parsing.ParsingEngine`.
+        **options: Keyword arguments of the engine's class.
+
+    Returns:
+        The engine, not started.
+
+    Raises:
+        ValueError: If the spec is of no known form, or an option's value cannot be right.
+        TypeError: If the engine has no such option.
+        EngineUnavailable: If a package it needs is not installed.
+
+    >>> make_engine("http://localhost:8000/v1", model="Qwen/Qwen3-4B")
+    HTTPEngine('http://localhost:8000/v1', model='Qwen/Qwen3-4B', api='chat')
+    >>> make_engine("vlm:Qwen/Qwen3-4B")
+    Traceback (most recent call last):
+    ValueError: Unknown engine 'vlm:Qwen/Qwen3-4B': did you mean vllm:MODEL? Engines are pocket, ...
+    """
+    made_by = engine_class(spec)
+    kind, _, argument = spec.strip().partition(":")
+    parameters = list(inspect.signature(made_by).parameters.values())
+    first = parameters.pop(0) if parameters and parameters[0].kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD else None
+    if (argument and first is None) or (not argument and first is not None and first.default is first.empty):
+        raise _unknown(spec, kind if first is None else f"{kind}:{first.name.upper()}")
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    for option in options:
+        if option not in names and (len(names) == len(parameters) or (first is not None and option == first.name)):
+            raise TypeError(f"{kind} has no option {option!r}; its options are {', '.join(names) or 'none'}.")
+    arguments = [spec.strip() if kind in ("http", "https") else argument] if argument else []
+    engine: Engine = made_by(*arguments, **options)
+    if parsers:
+        from gym_llm.engines.parsing import ParsingEngine
+
+        engine = ParsingEngine(engine, parsers)
+    return engine
+
+
+def engine_class(spec: str) -> type[Engine]:
+    """The class of the engine that a spec names; neither it nor its packages are loaded.
+
+    Raises:
+        ValueError: If no engine is called so.
+        EngineUnavailable: If its module cannot be imported.
+    """
+    if not isinstance(spec, str):
+        raise TypeError(f"An engine spec is a string such as 'pocket', got {type(spec).__name__}.")
+    kind = spec.strip().partition(":")[0]
+    if kind in _OURS:
+        points = [EntryPoint(kind, _OURS[kind][1], ENTRY_POINT_GROUP)]
+    else:
+        points = list(entry_points(group=ENTRY_POINT_GROUP, name=kind)) if kind else []
+    if not points:
+        raise _unknown(spec, nearest(kind, [*_OURS, *_theirs()]))
+    try:
+        loaded: type[Engine] = points[0].load()
+    except ImportError as error:
+        raise EngineUnavailable(f"The engine {kind} cannot be imported: {error}.") from error
+    return loaded
+
+
+def capabilities(spec: str) -> Capabilities:
+    """What the engine that a spec names can do.
+
+    >>> capabilities("pocket").loads_model, capabilities("http://localhost:8000/v1").weights
+    (True, False)
+    """
+    return engine_class(spec).capabilities
+
+
+def _theirs() -> list[str]:
+    return sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)} - _OURS.keys())
+
+
+def _unknown(spec: str, meant: str | None) -> ValueError:
+    """The error for a spec; `meant` is the kind or the form that is most like it."""
+    forms = dict.fromkeys([*(form for form, _ in _OURS.values()), *_theirs()])
+    kind = meant.partition(":")[0] if meant else ""
+    hint = f": did you mean {_OURS[kind][0] if kind in _OURS else meant}?" if meant else "."
+    return ValueError(f"Unknown engine {spec!r}{hint} Engines are {', '.join(forms)}.")
