@@ -76,7 +76,7 @@ def _panel(name: str | None) -> Callable[..., Any]:
     return option
 
 
-_what, _engine, _episodes, _processes, _output = map(_panel, (None, "engine", "episodes", "processes", "output"))
+_what, _engine, _episodes, _processes, _output = map(_panel, (None, "Engine", "Episodes", "Processes", "Output"))
 
 _ENV_ID = "e.g. gym_llm/Arithmetic-v0; `gym-llm list` names all. With --config: key=value, over what the files say"
 _CONFIG = "instead of ENV_ID: YAML that names environments, their datasets and engines (several: later ones win)"

@@ -725,11 +725,12 @@ def test_failed_episodes_stay_finished_unless_they_are_to_be_retried(server):
 
 
 def test_of_two_processes_with_one_output_the_second_is_refused(server):
-    server.latency = 0.05
+    server.latency = 1.0  # until the second one has been refused
     argv = ["rollout", ENV, "--engine", server.url, "--episodes", 60, "--concurrency", 2, "--output", "a.jsonl"]
     first = start(*argv)
     wait_for(has_lines("a.jsonl", 1))
     second = gym_llm(*argv, "--resume")
+    server.latency = 0.01
     assert second.returncode == 2
     assert second.stderr == (
         "gym-llm: a.jsonl is being written by another process: wait for it or name another file.\n"
