@@ -70,5 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CallerError, EngineUnavailable, RayUnavailable) as error:
         print(f"gym-llm: {error}", file=sys.stderr)
         return 2
-    except typer.Abort:
+    except typer.Abort as abort:
+        if abort.__cause__:  # Typer takes every EOFError for the end of somebody's input
+            raise abort.__cause__ from None
         return 130

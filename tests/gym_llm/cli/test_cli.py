@@ -238,6 +238,15 @@ def test_an_environment_that_cannot_be_made_does_not_hide_the_others(capsys):
     assert ENV in out
 
 
+def test_a_file_that_ends_too_early_is_not_taken_for_an_interrupt(monkeypatch):
+    def end(env_id):
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr("gym_llm.scaffold.catalogue.describe", end)
+    with pytest.raises(EOFError, match="Ran out of input"):
+        main(["list"])
+
+
 def test_a_reader_that_leaves_early_is_no_error():
     listing = start("list", env={**os.environ, "PYTHONUNBUFFERED": "1"})
     assert listing.stdout is not None
