@@ -7,13 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that is most like another one, None where none is.
-
-    Args:
-        name: What was asked for.
-        known: What there is.
-        cutoff: How alike they have to be, from 0 to 1 (`difflib.get_close_matches`).
-    """
+    """The known name that is most like another, None where none is; `cutoff` is `difflib.get_close_matches`'s."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 

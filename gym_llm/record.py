@@ -40,19 +40,8 @@ def make_record(
 ) -> Rollout:
     """The record of the episode that an environment has just played (or failed to).
 
-    Args:
-        env: The environment, wrapped or not; its `unwrapped` is a `VerifierEnv`.
-        rollout_id: Which episode of the run this is.
-        reward: The sum of the rewards of its steps.
-        terminated: Whether it ended by itself.
-        truncated: Whether it was cut short.
-        error: Why it failed, else None.
-        info: The last step's info.
-        timing: Seconds by name.
-        sampling: Request fields that the driver set over the task's own.
-
-    Returns:
-        A record that shares the episode's items: write it, or copy it, before changing anything.
+    The fields are those of `Rollout`; `sampling` is what the driver set over the request's own. The record shares the
+    episode's items: write it, or copy it, before changing anything.
     """
     verifier: VerifierEnv = env.unwrapped
     episode = verifier.episode
@@ -77,13 +66,7 @@ def make_record(
 
 
 def failed_record(env_id: str, rollout_id: tuple[int, int], error: str) -> Rollout:
-    """The record of an episode of which nothing is left but why.
-
-    Args:
-        env_id: Which environment it was of.
-        rollout_id: Task index and repeat index.
-        error: Why.
-    """
+    """The record of an episode (its task index and repeat index) of which nothing is left but why."""
     task_index, repeat_index = rollout_id
     return {
         "rollout_id": {"task_index": task_index, "repeat_index": repeat_index},

@@ -13,16 +13,9 @@ from gym_llm.errors import DataError
 
 
 def open_locked(path: Path, *, name: object = None) -> int:
-    """Open a file for appending, made if it is missing, that no other process has open this way.
+    """A descriptor for appending to a file, made if it is missing, that no other process has open this way.
 
-    The kernel drops the lock with the descriptor's last copy, so with the process.
-
-    Args:
-        path: The file.
-        name: What it is called in the error, where that is not `path`.
-
-    Returns:
-        The descriptor.
+    The kernel drops the lock with the descriptor's last copy, so with the process. `name` is what errors call the file.
 
     Raises:
         DataError: If another process has it.
@@ -84,10 +77,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace a file's content in one moment.
-
-    Raises:
-        DataError: If it cannot be written.
-    """
+    """Replace a file's content in one moment; see `replacing`."""
     with replacing(path) as file:
         file.write(data)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
@@ -18,7 +17,7 @@ from gym_llm.errors import DataError
 from gym_llm.types import Rollout
 
 
-class RolloutFile:
+class RolloutFile(AbstractContextManager["RolloutFile"]):
     """One JSON line per finished episode, and beside it `NAME.summary.json`: what was run, and in the end its numbers.
 
     Each record is a single append, so that a kill at any moment costs at most an unfinished last line, which the next
@@ -63,28 +62,16 @@ class RolloutFile:
         return summary if isinstance(summary, dict) else {}
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Replace `NAME.summary.json`; readers see the old one or the new one, never a part.
-
-        Raises:
-            DataError: If it cannot be written.
-        """
+        """Replace `NAME.summary.json`; see `write_atomically`."""
         data = orjson.dumps(summary, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         write_atomically(self.summary_path, data)
 
     def records(self) -> Iterator[Rollout]:
-        """The records in the file, one at a time.
-
-        Raises:
-            DataError: If a line is no rollout.
-        """
+        """The records in the file, one at a time; see `read_records`."""
         return (record for _, record in read_records(self.path))
 
     def append(self, record: Any) -> None:
-        """Add one record.
-
-        Raises:
-            DataError: If it cannot be written, e.g. because the disk is full.
-        """
+        """Add one record; a DataError if it cannot be written, e.g. because the disk is full."""
         try:
             write_all(self._descriptor, dumps(record))
         except OSError as error:
@@ -118,12 +105,6 @@ class RolloutFile:
             self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
-    def __enter__(self) -> Self:
-        """The file itself."""
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()

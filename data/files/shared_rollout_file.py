@@ -51,11 +51,9 @@ class SharedRolloutFile:
             self._catch_up(descriptor)
 
     def append(self, task_index: int, make: Callable[[RolloutId], Rollout]) -> None:
-        """Append one record with a single write.
+        """Append one record with a single write: what `make` makes, given its id.
 
-        Args:
-            task_index: The task that was played.
-            make: Makes the record, given its id: the task and how often the file had it before.
+        That is the task that was played and how often the file had it before.
         """
         with self._locked() as descriptor:
             self._catch_up(descriptor)

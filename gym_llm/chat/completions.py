@@ -28,6 +28,13 @@ FINISH_REASONS = {
 
 `abort` (vLLM's and SGLang's): the server was told to give the request up; `repetition`: vLLM's own stop of loops.
 """
+_USAGE = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "total_tokens": "total_tokens",
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
 _REASON_TO_FINISH = {reason: finish for finish, reason in FINISH_REASONS.items()}
 
 
@@ -37,14 +44,7 @@ def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = Non
     The first choice becomes a reasoning item, a message and function calls, as far as it has them; there is always at
     least one item. Ids are made from the completion's id, so the same completion gives the same response.
     vLLM's token ids (`return_token_ids`, with `logprobs`) go to the last item, if prompt ids, sampled ids and log
-    probabilities are all there.
-
-    Args:
-        chat_completion: The body of the server's answer. Not changed.
-        model: The model's name to record; None for the one that the server gives.
-
-    Returns:
-        A fresh dict.
+    probabilities are all there. `model` is the name to record; None for the one that the server gives.
 
     Raises:
         EngineError: If this is not a chat completion.
@@ -88,14 +88,10 @@ def _convert_answer(chat_completion: dict[str, Any], model: str | None) -> Respo
 
 
 def response_to_chat(response: ResponseDict) -> dict[str, Any]:
-    """The chat completion that a response stands for: the inverse of `chat_to_response`.
+    """The chat completion that a response, one model turn, stands for: the inverse of `chat_to_response`.
 
-    Args:
-        response: One model turn. Not changed.
-
-    Returns:
-        A fresh dict. Token ids and log probabilities are where vLLM puts them, tokens written as `token_id:N` as
-        vLLM does with `return_tokens_as_token_ids`.
+    Token ids and log probabilities are where vLLM puts them, tokens written as `token_id:N` as vLLM does with
+    `return_tokens_as_token_ids`.
 
     Raises:
         ValueError: If the output holds anything but reasoning, assistant messages and function calls.
@@ -185,28 +181,12 @@ def _usage_from_chat(usage: dict[str, Any] | None) -> Usage | None:
     """Token counts in the Responses API's names, None if the server counted nothing."""
     if not usage:
         return None
-    input_tokens, output_tokens = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-    converted: dict[str, Any] = {
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "total_tokens": usage.get("total_tokens") or input_tokens + output_tokens,
-    }
-    if usage.get("prompt_tokens_details") is not None:
-        converted["input_tokens_details"] = usage["prompt_tokens_details"]
-    if usage.get("completion_tokens_details") is not None:
-        converted["output_tokens_details"] = usage["completion_tokens_details"]
+    converted: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    converted.update((ours, usage[theirs]) for ours, theirs in _USAGE.items() if usage.get(theirs) is not None)
+    converted["total_tokens"] = converted["total_tokens"] or converted["input_tokens"] + converted["output_tokens"]
     return converted  # type: ignore[return-value]
 
 
 def _usage_to_chat(usage: Any) -> dict[str, Any] | None:
     """The inverse of `_usage_from_chat`."""
-    if not usage:
-        return None
-    names = {
-        "input_tokens": "prompt_tokens",
-        "output_tokens": "completion_tokens",
-        "total_tokens": "total_tokens",
-        "input_tokens_details": "prompt_tokens_details",
-        "output_tokens_details": "completion_tokens_details",
-    }
-    return {names[key]: value for key, value in usage.items() if key in names}
+    return {_USAGE[key]: value for key, value in usage.items() if key in _USAGE} if usage else None

@@ -17,11 +17,7 @@ it in its text.
 
 
 def messages_of(items: list[Item]) -> list[dict[str, Any]]:
-    """The chat messages that say what the items of an input say.
-
-    Raises:
-        EngineError: If there is an item of a type that a chat does not have.
-    """
+    """The chat messages that say what the items of an input say; an EngineError where a chat has nothing for one."""
     messages: list[dict[str, Any]] = []
     turn: list[Item] = []
     for item in items:
@@ -63,8 +59,8 @@ def assistant_messages(turn: list[Item]) -> list[dict[str, Any]]:
             function = {"name": item.get("name"), "arguments": as_text(item.get("arguments", ""))}
             calls.append({"id": item.get("call_id"), "type": "function", "function": function})
         else:
-            said = item.get("content")
-            for part in [{"type": "text", "text": said}] if isinstance(said, str) else said or ():
+            parts = item.get("content")
+            for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():
                 if part.get("type") == "refusal":
                     refusals.append(part["refusal"])
                 else:
@@ -117,11 +113,7 @@ def _part_to_chat(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def items_of(messages: list[dict[str, Any]]) -> list[Item]:
-    """The items, without ids, that say what chat messages say.
-
-    Raises:
-        ValueError: If there is something among them that is no chat message.
-    """
+    """The items, without ids, that say what chat messages say; a ValueError where something is no chat message."""
     items: list[Item] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None

@@ -67,20 +67,15 @@ class PromptTokens:
         self.history = history
         self.stop_token_ids = frozenset(stop_token_ids)
         self._tokenizer = tokenizer
-        self._stop_texts = {token: self._decode([token]) for token in sorted(stop_token_ids)}
+        self._stop_texts = {token: self.decode([token]) for token in sorted(stop_token_ids)}
         self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
         self._cached_characters = 0
 
     def build(self, request: Request, *, conversation: str = "") -> list[int]:
-        """The ids of a request's prompt. From one thread at a time.
+        """The ids of a request's prompt, in a fresh list. From one thread at a time.
 
-        Args:
-            request: The request. Not changed.
-            conversation: The same name for all turns of one conversation makes later turns cheaper (the text of the
-                prompt before is remembered); the ids are the same without.
-
-        Returns:
-            A fresh list.
+        `conversation`, the same name for all turns of one, makes later turns cheaper: the text of the prompt before is
+        remembered; the ids are the same without.
 
         Raises:
             EngineError: If the request cannot be shown or has a `tool_choice` that forces calls, or if
@@ -98,20 +93,20 @@ class PromptTokens:
         else:
             prompt: list[int] = items[last]["prompt_token_ids"]
             sampled: list[int] = items[last]["generation_token_ids"]
-            said = self._text_said(request, last, text, variables, conversation)
-            if text.startswith(said) and (self.history == "template" or self._stopped(items[last])):
-                ids = prompt + sampled + self._encode(text[len(said) :], after=sampled)
+            history = self._shown_text(request, last, text, variables, conversation)
+            if text.startswith(history) and (self.history == "template" or self._stopped(items[last])):
+                ids = prompt + sampled + self._encode(text[len(history) :], after=sampled)
             elif self.history == "append":
                 rest = self._rest(request, last, variables)
                 ids = prompt + sampled + self._encode(rest, after=sampled)
-                text = said + rest
+                text = history + rest
             else:
                 ids = self._encode(text)
         if conversation:
             self._remember(conversation, ids, text)
         return ids
 
-    def _text_said(self, request: Request, last: int, text: str, variables: dict[str, Any], conversation: str) -> str:
+    def _shown_text(self, request: Request, last: int, text: str, variables: dict[str, Any], conversation: str) -> str:
         """The text of the last model turn's prompt and of what was sampled, as the template showed and would show it.
 
         What the tokenizer makes of a text may decode to another text (normalised, spaces around special tokens gone);
@@ -122,18 +117,18 @@ class PromptTokens:
         sampled: list[int] = turn["generation_token_ids"]
         # In two pieces, because engines tell the text without the token that ended it.
         if self._stopped(turn):
-            answer = self._decode(sampled[:-1]) + self._stop_texts[sampled[-1]]
+            answer = self.decode(sampled[:-1]) + self._stop_texts[sampled[-1]]
         else:
-            answer = self._decode(sampled)
+            answer = self.decode(sampled)
         latest_ids, latest_text = self._latest.get(conversation, (None, ""))
         if latest_ids is not None and len(latest_ids) == len(prompt) and latest_ids.tolist() == prompt:
             return latest_text + answer
-        decoded = self._decode(prompt)
+        decoded = self.decode(prompt)
         if text.startswith(decoded + answer) or self.history == "append":
             return decoded + answer
         before: Request = {**request, "input": request["input"][: _turn_start(request["input"], last)]}
         shown = render(request_to_chat(before)["messages"], variables, self._tokenizer)
-        same = shown == decoded or self._decode(self._encode(shown)) == self._decode(self._encode(decoded))
+        same = shown == decoded or self.decode(self._encode(shown)) == self.decode(self._encode(decoded))
         return (shown if same else decoded) + answer
 
     def _rest(self, request: Request, last: int, variables: dict[str, Any]) -> str:
@@ -172,13 +167,13 @@ class PromptTokens:
         return rest
 
     def _after_mark(self, messages: list[dict[str, Any]], mark: str, variables: dict[str, Any]) -> str | None:
-        before, found, after = render(messages, variables, self._tokenizer).rpartition(mark)
-        return after if found and mark not in before else None
+        before, separator, after = render(messages, variables, self._tokenizer).rpartition(mark)
+        return after if separator and mark not in before else None
 
     def _find_stop(self, text: str) -> tuple[int, int] | None:
         """Where the first end-of-turn token is in a text, and how long it is."""
-        found = [(text.find(stop), -len(stop)) for stop in self._stop_texts.values() if stop and stop in text]
-        return (min(found)[0], -min(found)[1]) if found else None
+        places = [(text.find(stop), -len(stop)) for stop in self._stop_texts.values() if stop and stop in text]
+        return (min(places)[0], -min(places)[1]) if places else None
 
     def _stopped(self, turn: Item) -> bool:
         sampled = turn["generation_token_ids"]
@@ -194,7 +189,8 @@ class PromptTokens:
                 return ids[1:]
         return cast("list[int]", self._tokenizer.encode(text, add_special_tokens=False))
 
-    def _decode(self, ids: list[int]) -> str:
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids, special tokens and all."""
         return cast(str, self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _remember(self, conversation: str, ids: list[int], text: str) -> None:
@@ -233,8 +229,8 @@ def _turn_start(items: list[Item], last: int) -> int:
     start = last
     while start > 0:
         item = items[start - 1]
-        said_by_model = item.get("type") in _MODEL_ITEMS or item.get("role") == "assistant"
-        if not said_by_model or item.get("generation_token_ids") is not None:
+        is_models = item.get("type") in _MODEL_ITEMS or item.get("role") == "assistant"
+        if not is_models or item.get("generation_token_ids") is not None:
             break
         start -= 1
     return start

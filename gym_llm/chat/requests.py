@@ -21,13 +21,7 @@ def request_to_chat(request: Request) -> dict[str, Any]:
     (OpenAI's reasoning models refuse the older `max_tokens`). Reasoning goes into `reasoning_content` and once more
     into `reasoning`: which of the two is read depends on the server. Parameters that are null are left out, as are
     `tool_choice` and `parallel_tool_calls` when there are no tools (OpenAI refuses them). Parameters not known here
-    pass through.
-
-    Args:
-        request: The request. `input` may also be a string. Not changed; the body shares its values.
-
-    Returns:
-        A fresh dict.
+    pass through. The request is not changed; the body, a fresh dict, shares its values.
 
     Raises:
         EngineError: If the request has something that no chat can say: an item of an unknown type, or history that
@@ -62,11 +56,7 @@ def request_to_chat(request: Request) -> dict[str, Any]:
 def chat_to_request(body: dict[str, Any]) -> Request:
     """The Responses request that asks the same as the body of `POST /v1/chat/completions`; `model` is left out.
 
-    Args:
-        body: The body. Not changed; the request shares its values.
-
-    Returns:
-        A fresh dict, its `input` a list of items without ids.
+    Its `input` is a list of items without ids. The body is not changed; the request, a fresh dict, shares its values.
 
     Raises:
         ValueError: If `messages` is not a list of chat messages, or a parameter has the wrong form.

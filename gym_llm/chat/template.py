@@ -16,11 +16,7 @@ _NO_VARIABLES = frozenset(
 
 
 def chat_prompt(request: Request, tokenizer: Any) -> str:
-    """The prompt for a request, with the start of the model's turn at its end.
-
-    Args:
-        request: The request. Not changed.
-        tokenizer: A `transformers` tokenizer that has a chat template.
+    """The prompt for a request, with the start of the model's turn at its end, by a tokenizer with a chat template.
 
     Raises:
         EngineError: If the request has something that no chat can say, or an image or a file, or its
@@ -37,10 +33,7 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
     These are the tools (unless `tool_choice` is "none"), what is in `chat_template_kwargs`, and `reasoning_effort`,
     which also sets `enable_thinking` if `chat_template_kwargs` do not: a server of vLLM's shows the same request the
     same way (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`), if it is started with
-    `--exclude-tools-when-tool-choice-none`.
-
-    Args:
-        chat: A request as `request_to_chat` gives it.
+    `--exclude-tools-when-tool-choice-none`. The chat is a request as `request_to_chat` gives it.
 
     Raises:
         EngineError: If `chat_template_kwargs` is no object, or names what is not the template's.
@@ -48,15 +41,15 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
     >>> template_variables({"reasoning_effort": "none"})
     {'tools': None, 'enable_thinking': False, 'reasoning_effort': 'none'}
     """
-    given = chat.get("chat_template_kwargs") or {}
-    if not isinstance(given, dict):
-        raise EngineError(f'chat_template_kwargs is an object such as {{"enable_thinking": false}}, got {given!r:.80}.')
-    if wrong := _NO_VARIABLES & given.keys():
+    kwargs = chat.get("chat_template_kwargs") or {}
+    if not isinstance(kwargs, dict):
+        raise EngineError(f'chat_template_kwargs is an object like {{"enable_thinking": false}}, got {kwargs!r:.80}.')
+    if wrong := _NO_VARIABLES & kwargs.keys():
         raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
     effort = chat.get("reasoning_effort")
     if effort is not None:
-        given = {"enable_thinking": effort != "none", **given, "reasoning_effort": effort}
-    return {"tools": None if chat.get("tool_choice") == "none" else chat.get("tools"), **given}
+        kwargs = {"enable_thinking": effort != "none", **kwargs, "reasoning_effort": effort}
+    return {"tools": None if chat.get("tool_choice") == "none" else chat.get("tools"), **kwargs}
 
 
 def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:

@@ -29,7 +29,7 @@ from gym_llm.errors import WorkerDied
 _BATCH = 8  # calls sent to a worker at once; more would only make them wait longer behind one that hangs
 
 
-class ProcessPool:
+class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
     """Worker processes that run one function, each call with a deadline.
 
     `call` may be awaited from any number of event loops and threads at once. A call that hangs holds its worker, and
@@ -38,8 +38,8 @@ class ProcessPool:
     Args:
         function: `"module:name"` of a function of one argument; workers import it, this process does not.
         deadline: Seconds of CPU time that a call may take (and four times as many by the clock).
-        workers: The most worker processes at a time; None for one per usable core, at most 4 (a machine may run many
-            processes with a pool each). They start as calls pile up.
+        workers: The most worker processes at a time, started as calls pile up; None for one per usable core, at most 4
+            (a machine may run many processes with a pool each).
 
     Raises:
         ValueError: If an argument makes no sense.
@@ -86,9 +86,6 @@ class ProcessPool:
             self._jobs.put(None)  # each thread that ends hands it on
         for thread in self._threads:
             thread.join()
-
-    def __enter__(self) -> ProcessPool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

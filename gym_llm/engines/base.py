@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from gym_llm.types import Request, ResponseDict
@@ -16,11 +15,12 @@ class Capabilities:
     """What an engine can do, as its class declares it: known from a spec, before anything is loaded.
 
     Attributes:
-        token_ids: Its answers carry token ids, whatever its options are. tools: The model is shown the request's tools.
-        forced_calls: A `tool_choice` that forces calls is followed, not refused. weights: It is a
-        `gym_llm.engines.weights.WeightSync`: its weights can be replaced. seed: It has an option `seed`, of all
-        sampling: one that is `"always"` given, or `"optional"`: sampling is faster
-            without, so it is given where somebody asks for one. `""` where there is none.
+        token_ids: Its answers carry token ids, whatever its options are.
+        tools: The model is shown the request's tools.
+        forced_calls: A `tool_choice` that forces calls is followed, not refused.
+        weights: It is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
+        seed: It has an option `seed`, of all sampling: `"always"` where it always has one, `"optional"` where sampling
+            is faster without, so that it is given only where somebody asks. `""` where there is none.
         loads_model: Its `start` loads a model into memory, so it is not started where nobody asks it.
         shared: Processes share one, in a Ray actor, instead of having one each.
     """
@@ -80,8 +80,6 @@ class Engine(ABC):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the engine."""
         await self.aclose()

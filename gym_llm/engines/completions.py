@@ -17,13 +17,10 @@ _CHAT_ONLY = (
 
 
 def completion_body(request: Request, prompt: list[int], *, context: int | None = None) -> dict[str, Any]:
-    """The body, without `model`, that asks for what comes after a prompt.
+    """The body, without `model`, that asks for what comes after a prompt, sampled as the request says.
 
-    Args:
-        request: What the prompt was made of; its sampling parameters go along. Not changed.
-        prompt: Token ids.
-        context: The model's context, if known: what is left of it is the most that may be sampled. Without it servers
-            take 16 for a request without a limit, and refuse one with a limit above the context.
+    What is left of the model's `context`, if that is known, is the most that may be sampled: without it servers take 16
+    for a request without a limit, and refuse one with a limit above the context.
 
     >>> completion_body({"input": "Hi", "max_output_tokens": 9, "temperature": 0.0}, [5, 6])["max_tokens"]
     9
@@ -48,11 +45,7 @@ def completion_to_response(
 ) -> ResponseDict:
     """The response that a completion of a prompt stands for: one message, with the turn's tokens on it.
 
-    Args:
-        completion: The body of the server's answer. Not changed.
-        model: The model's name to record.
-        prompt: The ids that were sent.
-        text_log_probs: Whether the text has log probabilities, too, as a request's `top_logprobs` and `include` ask.
+    With `text_log_probs` the text has log probabilities, too, as a request's `top_logprobs` and `include` ask.
 
     Raises:
         EngineError: If it is no completion, or has no token ids.

@@ -65,22 +65,14 @@ class SlotCache(Cache):
         self._size = (0, 0)
 
     def prepare_prompts(self, first_slot: int, slots: int, positions: int) -> None:
-        """Say that the next forward pass reads prompts into the slots from `first_slot` on.
-
-        Args:
-            first_slot: The slot of the first prompt.
-            slots: Slots in use from now on.
-            positions: Positions needed.
-        """
+        """Say that the next forward pass reads prompts into the slots from `first_slot` on."""
         self._first_slot = first_slot
         self._grow(slots, positions)
 
     def prepare_step(self, positions: torch.Tensor, longest: int) -> None:
-        """Say that the next forward pass feeds one token to every slot.
+        """Say that the next forward pass feeds one token to every slot, at these positions, of shape (slots,).
 
-        Args:
-            positions: The position of each slot's token, of shape (slots,).
-            longest: Positions to attend to: the greatest position plus one.
+        `longest` is how many positions to attend to: the greatest position plus one.
         """
         self._first_slot = None
         self._positions = positions
@@ -149,11 +141,7 @@ class Decoder:
 
     @torch.inference_mode()
     def add(self, sequences: list[TokenSequence]) -> None:
-        """Read prompts; their sequences take part in the next step.
-
-        Args:
-            sequences: New sequences.
-        """
+        """Read prompts; their sequences take part in the next step."""
         if not self.sequences:
             self._cache = SlotCache()  # gives back the memory that a long sequence took
         batch: list[TokenSequence] = []
@@ -167,11 +155,7 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self) -> list[TokenSequence]:
-        """Sample one token for every sequence.
-
-        Returns:
-            The sequences that are finished now; they are not in `sequences` any more.
-        """
+        """Sample one token for every sequence; returns those that are finished now, and not in `sequences` any more."""
         device = self._model.device
         tokens = [s.sampled[-1] if s.sampled else s.prompt[-1] for s in self.sequences]
         at = [len(s.prompt) + len(s.sampled) - 1 for s in self.sequences]
@@ -187,11 +171,7 @@ class Decoder:
 
     @torch.inference_mode()
     def drop(self, sequences: list[TokenSequence]) -> None:
-        """Forget sequences.
-
-        Args:
-            sequences: Some of `self.sequences`.
-        """
+        """Forget some of `self.sequences`."""
         gone = set(map(id, sequences))
         for slot in range(len(self.sequences) - 1, -1, -1):
             if id(self.sequences[slot]) in gone:

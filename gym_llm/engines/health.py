@@ -27,11 +27,9 @@ class HealthChecks:
         self._closed = False
 
     def failed(self, server: Server, *, hung: bool = False) -> None:
-        """Note a failure. Until the server answers, new episodes go elsewhere (`Router`).
+        """Note a failure; `hung` if it let a deadline pass, and may do so again although it answers what is asked here.
 
-        Args:
-            server: Who failed.
-            hung: It let a deadline pass, and may do so again although it answers what is asked here.
+        Until the server answers, new episodes go elsewhere (`Router`).
         """
         server.failures += 1
         if self._closed:

@@ -17,10 +17,11 @@ import aiohttp
 from yarl import URL
 
 from gym_llm.chat.completions import chat_to_response
+from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.completions import completion_body, completion_to_response
 from gym_llm.engines.health import HealthChecks
-from gym_llm.engines.http_bodies import chat_body, dumps, responses_body
+from gym_llm.engines.http_bodies import chat_body, responses_body
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
 from gym_llm.engines.prompts import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
@@ -125,8 +126,8 @@ class HTTPEngine(Engine):
             raise ValueError("HTTPEngine needs at least one base URL, e.g. http://localhost:8000/v1.")
         self.model = model or ""
         self.api = api
-        own_prompts = api == "completions"
-        self.capabilities = Capabilities(token_ids=token_ids or own_prompts, tools=True, forced_calls=not own_prompts)
+        ours = api == "completions"  # the prompts
+        self.capabilities = Capabilities(token_ids=token_ids or ours, tools=True, forced_calls=not ours)
         self.timeout = timeout
         self.max_retries = max_retries
         self.router = Router([Server(base, base.joinpath(_ENDPOINTS[api])) for base in bases])
@@ -170,16 +171,12 @@ class HTTPEngine(Engine):
         checks = (self._first_model(session, server.base_url) for server in self.router.servers)
         try:
             # All checks end before one failure is raised: that closes the session they use.
-            results = await asyncio.gather(*checks, return_exceptions=True)
-            models = set()
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-                models.add(result)
-            if len(models) > 1:
-                names = ", ".join(sorted(models))
-                raise EngineUnavailable(f"The servers list different models ({names}): give model=.")
-            self.model = models.pop()
+            models = await asyncio.gather(*checks, return_exceptions=True)
+            if failure := next((result for result in models if isinstance(result, BaseException)), None):
+                raise failure
+            if len(names := sorted(set(cast("list[str]", models)))) > 1:
+                raise EngineUnavailable(f"The servers list different models ({', '.join(names)}): give model=.")
+            self.model = names[0]
             if self.api == "completions":
                 name = self._tokenizer_name or self.model
                 self._prompts = await asyncio.to_thread(load_prompt_tokens, name, self._history)
@@ -210,7 +207,7 @@ class HTTPEngine(Engine):
 
     def _body(self, request: Request, episode_id: str) -> tuple[bytes, list[int] | None]:
         """What is posted, and the prompt's ids if they were made here."""
-        prompt: list[int] | None = None
+        prompt = None
         if self.api == "chat":
             body = chat_body(request)
         elif self.api == "responses":
@@ -239,7 +236,7 @@ class HTTPEngine(Engine):
                 raise EngineError(_NOT_RUNNING)
             server = self.router.pick(episode_id)
             wait = 0.0
-            asked = loop.time()
+            started = loop.time()
             server.in_flight += 1
             try:
                 async with session.post(server.endpoint, data=body, allow_redirects=False) as reply:
@@ -251,7 +248,7 @@ class HTTPEngine(Engine):
                     raise EngineError(failure) from None  # a wrong certificate stays wrong
                 self._failed(server, episode_id, failure)
             except asyncio.CancelledError:
-                seconds, when = loop.time() - asked, deadline.when()
+                seconds, when = loop.time() - started, deadline.when()
                 # Of several tries the last may have had little time.
                 if when is not None and loop.time() >= when and seconds > self.timeout / 2:
                     self._failed(server, episode_id, f"{server.base_url} gave no answer in {seconds:.3g} s", hung=True)
@@ -285,11 +282,10 @@ class HTTPEngine(Engine):
         if session is None:
             return False
         try:
-            async with asyncio.timeout(START_SECONDS):
-                async with session.get(server.base_url.joinpath("models"), allow_redirects=False) as reply:
-                    return reply.status < 500
+            status, _ = await _list_models(session, server.base_url)
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
+        return status < 500
 
     def _failed(self, server: Server, episode_id: str, failure: str, *, hung: bool = False) -> None:
         """Have a server rest, and say so if it did not rest before: thousands of requests fail at the same time."""
@@ -323,8 +319,8 @@ class HTTPEngine(Engine):
         if self.api == "chat":
             return chat_to_response(answer)
         if prompt is not None:
-            wanted = wants_log_probs(request)
-            return completion_to_response(answer, model=self.model, prompt=prompt, text_log_probs=wanted)
+            log_probs = wants_log_probs(request)
+            return completion_to_response(answer, model=self.model, prompt=prompt, text_log_probs=log_probs)
         if not isinstance(answer, dict) or not isinstance(answer.get("output"), list):
             raise EngineError(f"{server.endpoint} answered something that is no response: it has no list `output`.")
         if answer.get("status") not in (None, "completed", "incomplete"):
@@ -335,19 +331,17 @@ class HTTPEngine(Engine):
     async def _first_model(self, session: aiohttp.ClientSession, url: URL) -> str:
         """The model to ask a server for: the given one, else the first it lists; raises if it does not serve us."""
         try:
-            async with asyncio.timeout(START_SECONDS):
-                async with session.get(url.joinpath("models"), allow_redirects=False) as reply:
-                    payload = await reply.read()
+            status, payload = await _list_models(session, url)
         except TimeoutError:
             raise EngineUnavailable(f"{url} did not answer GET /models within {START_SECONDS:g} s.") from None
         except (aiohttp.ClientError, OSError) as error:
             raise EngineUnavailable(f"{url} {describe(error)}. Does a server run there?") from None
-        if reply.status in (401, 403):
+        if status in (401, 403):
             hint = "refused the API key" if self._api_key else "wants an API key"
-            raise EngineUnavailable(f"{url} {hint} ({reply.status}): set OPENAI_API_KEY or give api_key=.")
-        if reply.status >= 500:
+            raise EngineUnavailable(f"{url} {hint} ({status}): set OPENAI_API_KEY or give api_key=.")
+        if status >= 500:
             message = self._censored(server_message(payload))
-            raise EngineUnavailable(f"{url} answered GET /models with {reply.status}: {message[:300]}")
+            raise EngineUnavailable(f"{url} answered GET /models with {status}: {message[:300]}")
         try:
             listed = loads(payload)["data"]
         except (ValueError, LookupError, TypeError):
@@ -359,11 +353,18 @@ class HTTPEngine(Engine):
             return str(listed[0]["id"])
         except (ValueError, LookupError, TypeError):
             hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
-            raise EngineUnavailable(f"{url} lists no models ({reply.status}): {hint}.") from None
+            raise EngineUnavailable(f"{url} lists no models ({status}): {hint}.") from None
 
     def _censored(self, text: str) -> str:
         """The text without our key, which some servers and proxies repeat in their errors."""
         return text.replace(self._api_key, "***") if self._api_key else text
+
+
+async def _list_models(session: aiohttp.ClientSession, url: URL) -> tuple[int, bytes]:
+    """Status and body of a server's list of models."""
+    async with asyncio.timeout(START_SECONDS):
+        async with session.get(url.joinpath("models"), allow_redirects=False) as reply:
+            return reply.status, await reply.read()
 
 
 def _context_of(listed: Any, model: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
 import orjson
@@ -21,23 +20,12 @@ def chat_body(request: Request) -> dict[str, Any]:
 def responses_body(request: Request) -> dict[str, Any]:
     """The body of a Responses request without our token fields: servers do not know them, and they are large."""
     items: Any = request["input"]
-    if not isinstance(items, list):  # the API also takes a string
-        return {**request}
-    return {
-        **request,
-        "input": [
+    if isinstance(items, list):  # the API also takes a string
+        items = [
             item if "prompt_token_ids" not in item else {key: item[key] for key in item if key not in TOKEN_FIELDS}
             for item in cast("list[Item]", items)
-        ],
-    }
-
-
-def dumps(body: dict[str, Any]) -> bytes:
-    """JSON; the standard library for what orjson refuses and models do write: lone surrogates, huge integers."""
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body).encode()
+        ]
+    return {**request, "input": items}
 
 
 def _with_readable_arguments(message: dict[str, Any]) -> dict[str, Any]:

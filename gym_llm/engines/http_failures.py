@@ -48,17 +48,17 @@ def server_message(payload: bytes) -> str:
     >>> server_message(b'{"object": "error", "message": "No such model.", "code": 404}')
     'No such model.'
     """
-    said: Any = None
+    body: Any = None
     with suppress(ValueError):
-        said = loads(payload)
+        body = loads(payload)
     text: Any = payload[:10_000].decode(errors="replace")
-    if isinstance(said, dict):
-        error = said.get("error")
+    if isinstance(body, dict):
+        error = body.get("error")
         if isinstance(error, dict):
             code = error.get("code")
             text = f"{error.get('message')}" + (f" ({code})" if isinstance(code, str) else "")
         else:
-            text = error or said.get("message") or said.get("detail") or text
+            text = error or body.get("message") or body.get("detail") or text
     return " ".join(str(text).split())
 
 

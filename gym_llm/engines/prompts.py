@@ -28,11 +28,7 @@ def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History
 
 
 def load_prompt_tokens(name: str, history: History) -> PromptTokens:
-    """What makes the prompts of a model that is served elsewhere.
-
-    Args:
-        name: The tokenizer, a Hugging Face model name or a folder.
-        history: See `PromptTokens`.
+    """As `prompt_tokens`, for a model that is served elsewhere: its name or folder says which tokenizer to load.
 
     Raises:
         EngineUnavailable: If transformers is missing, or the tokenizer cannot be loaded or has no chat template.

@@ -43,11 +43,10 @@ class ReplayEngine(Engine):
         """
         try:
             self._file = self.path.open("rb")
+            self._places = self._index(self._file)
         except OSError as error:
             raise EngineUnavailable(f"Cannot read the rollout file {str(self.path)!r}: {error.strerror}.") from None
-        try:
-            self._places = self._index(self._file)
-        except BaseException:
+        except EngineUnavailable:
             await self.aclose()
             raise
 

@@ -55,11 +55,7 @@ class Router:
         self._homes: dict[str, Server] = {}
 
     def pick(self, episode_id: str) -> Server:
-        """The server for an episode's next request.
-
-        Args:
-            episode_id: "" for a request that belongs to no episode.
-        """
+        """The server for an episode's next request; "" for a request that belongs to no episode."""
         if len(self.servers) == 1:
             return self.servers[0]
         home = self._homes.pop(episode_id, None)

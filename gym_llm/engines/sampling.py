@@ -50,13 +50,7 @@ INT64 = 1 << 63
 
 
 def check_sampling(request: Request) -> dict[str, Any]:
-    """Refuse values that nothing can be sampled with, whichever engine samples.
-
-    Args:
-        request: The request. Not changed.
-
-    Returns:
-        The request's fields that are not None.
+    """The request's fields that are not None, if something can be sampled with their values, whichever engine samples.
 
     Raises:
         EngineError: If a value is of the wrong kind; engines' processes and threads do not survive some of these.
@@ -64,11 +58,11 @@ def check_sampling(request: Request) -> dict[str, Any]:
     >>> check_sampling({"input": [], "temperature": 0.5, "top_p": None})
     {'input': [], 'temperature': 0.5}
     """
-    said: dict[str, Any] = {name: value for name, value in request.items() if value is not None}
+    fields: dict[str, Any] = {name: value for name, value in request.items() if value is not None}
     for name, kind in _KINDS.items():
-        if name in said and not _CHECKS[kind](said[name]):
-            raise EngineError(f"{name} is {kind}, got {said[name]!r:.80}.")
-    return said
+        if name in fields and not _CHECKS[kind](fields[name]):
+            raise EngineError(f"{name} is {kind}, got {fields[name]!r:.80}.")
+    return fields
 
 
 def text_format(request: Request) -> dict[str, Any] | None:
@@ -78,10 +72,10 @@ def text_format(request: Request) -> dict[str, Any] | None:
         EngineError: If it is no object.
     """
     text = request.get("text") or {}
-    wanted = text.get("format") if isinstance(text, dict) else text
-    if wanted is not None and not isinstance(wanted, dict):
+    form = text.get("format") if isinstance(text, dict) else text
+    if form is not None and not isinstance(form, dict):
         raise EngineError(f'text is an object such as {{"format": {{"type": "text"}}}}, got {text!r:.80}.')
-    return None if wanted is None or wanted.get("type") == "text" else wanted
+    return None if form is None or form.get("type") == "text" else form
 
 
 def wants_log_probs(request: Request) -> bool:

@@ -6,15 +6,7 @@ import hashlib
 
 
 def turn_seed(seed: int, episode_id: str, turn: int) -> int:
-    """The seed of one turn, the same in every process.
-
-    Args:
-        seed: The engine's.
-        episode_id: Names the episode.
-        turn: A number that no other turn of the episode has.
-
-    Returns:
-        A number in [0, 2**128).
+    """The seed of one turn, in [0, 2**128), the same in every process; `turn` tells the episode's turns apart.
 
     >>> turn_seed(0, "7-0", 1) == turn_seed(0, "7-0", 1), turn_seed(0, "7-0", 1) == turn_seed(0, "7-0", 2)
     (True, False)

@@ -37,9 +37,6 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
         parsers: What makes items of its text, in this order; see `gym_llm.engines.parsing.ParsingEngine`.
         **options: Keyword arguments of the engine's class.
 
-    Returns:
-        The engine, not started.
-
     Raises:
         ValueError: If the spec is of no known form, or an option's value cannot be right.
         TypeError: If the engine has no such option.
@@ -81,13 +78,13 @@ def engine_class(spec: str) -> type[Engine]:
         raise TypeError(f"An engine spec is a string such as 'pocket', got {type(spec).__name__}.")
     kind = spec.strip().partition(":")[0]
     if kind in _OURS:
-        points = [EntryPoint(kind, _OURS[kind][1], ENTRY_POINT_GROUP)]
+        point = EntryPoint(kind, _OURS[kind][1], ENTRY_POINT_GROUP)
+    elif kind in (theirs := _theirs()):
+        point = theirs[kind]
     else:
-        points = list(entry_points(group=ENTRY_POINT_GROUP, name=kind)) if kind else []
-    if not points:
-        raise _unknown(spec, nearest(kind, [*_OURS, *_theirs()]))
+        raise _unknown(spec, nearest(kind, [*_OURS, *theirs]))
     try:
-        loaded: type[Engine] = points[0].load()
+        loaded: type[Engine] = point.load()
     except ImportError as error:
         raise EngineUnavailable(f"The engine {kind} cannot be imported: {error}.") from error
     return loaded
@@ -102,8 +99,8 @@ def capabilities(spec: str) -> Capabilities:
     return engine_class(spec).capabilities
 
 
-def _theirs() -> list[str]:
-    return sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)} - _OURS.keys())
+def _theirs() -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=ENTRY_POINT_GROUP))}
 
 
 def _unknown(spec: str, meant: str | None) -> ValueError:

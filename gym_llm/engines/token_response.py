@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from gym_llm.types import ResponseDict
+from gym_llm.types import Item, ResponseDict
 
 
 def token_response(
@@ -19,7 +19,7 @@ def token_response(
     log_probs: list[float],
     incomplete: str | None = None,
 ) -> ResponseDict:
-    """One message with the text as it was sampled, and the turn's tokens on it.
+    """One message with the text as it was sampled, and the turn's tokens on it; the lists are not copied.
 
     Args:
         model: The name to record.
@@ -28,12 +28,8 @@ def token_response(
         sampled: All ids that it sampled.
         log_probs: Natural log of each sampled id's probability.
         incomplete: Why the turn was cut short, e.g. `"max_output_tokens"`; None if it was not.
-
-    Returns:
-        A fresh dict; the lists are not copied.
     """
-    name = uuid.uuid4().hex
-    status = "completed" if incomplete is None else "incomplete"
+    name, status = uuid.uuid4().hex, "completed" if incomplete is None else "incomplete"
     message: dict[str, Any] = {
         "id": f"msg_{name}",
         "type": "message",
@@ -44,29 +40,13 @@ def token_response(
         "generation_token_ids": sampled,
         "generation_log_probs": log_probs,
     }
-    return {
-        "id": f"resp_{name}",
-        "object": "response",
-        "created_at": time.time(),
-        "model": model,
-        "status": status,
-        "output": [message],
-        "incomplete_details": None if incomplete is None else {"reason": incomplete},
-        "usage": {
-            "input_tokens": len(prompt),
-            "output_tokens": len(sampled),
-            "total_tokens": len(prompt) + len(sampled),
-        },
-    }
+    return _response(name, model, [message], incomplete, (len(prompt), len(sampled)))
 
 
 def log_prob_entry(token: str, log_prob: float, likeliest: Iterable[tuple[str, float]] = ()) -> dict[str, Any]:
-    """One token's log probability as the Responses API has it in an output text's `logprobs`.
+    """One token's natural log probability as the Responses API has it in an output text's `logprobs`.
 
-    Args:
-        token: Its text.
-        log_prob: Natural log of its probability.
-        likeliest: The likeliest tokens in its place and their log probabilities, for `top_logprobs`.
+    `likeliest` are the likeliest tokens in its place, and theirs, for `top_logprobs`.
     """
     return {**_log_prob(token, log_prob), "top_logprobs": [_log_prob(*one) for one in likeliest]}
 
@@ -76,20 +56,22 @@ def _log_prob(token: str, log_prob: float) -> dict[str, Any]:
 
 
 def overflow_response(model: str, prompt_tokens: int | None = None) -> ResponseDict:
-    """The response to a prompt that is longer than the model's context: no output, and the reason.
+    """The response to a prompt (of so many tokens, if known) that is longer than the model's context: no output."""
+    tokens = None if prompt_tokens is None else (prompt_tokens, 0)
+    return _response(uuid.uuid4().hex, model, [], "context_length_exceeded", tokens)
 
-    Args:
-        model: The name to record.
-        prompt_tokens: How long the prompt was, if known.
-    """
-    usage = None if prompt_tokens is None else {"input_tokens": prompt_tokens, "output_tokens": 0}
+
+def _response(
+    name: str, model: str, output: list[Item], incomplete: str | None, tokens: tuple[int, int] | None
+) -> ResponseDict:
     return {
-        "id": f"resp_{uuid.uuid4().hex}",
+        "id": f"resp_{name}",
         "object": "response",
         "created_at": time.time(),
         "model": model,
-        "status": "incomplete",
-        "incomplete_details": {"reason": "context_length_exceeded"},
-        "output": [],
-        "usage": None if usage is None else {**usage, "total_tokens": usage["input_tokens"]},  # type: ignore[typeddict-item]
+        "status": "completed" if incomplete is None else "incomplete",
+        "output": output,
+        "incomplete_details": None if incomplete is None else {"reason": incomplete},
+        "usage": tokens
+        and {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": tokens[0] + tokens[1]},
     }

@@ -33,9 +33,6 @@ class _Job:
 
     request: Request
     conversation: str
-    max_output_tokens: int
-    temperature: float
-    top_p: float
     random: np.random.Generator
     future: asyncio.Future[ResponseDict]
 
@@ -128,12 +125,8 @@ class TransformersEngine(Engine):
         """An engine for a model that is in memory already, and stays the caller's: a trainer samples what it trains.
 
         The weights are read when a request is answered, so they may change between two of them, not meanwhile; before
-        the first one the caller puts the model into evaluation mode.
-
-        Args:
-            model: Loaded with SDPA attention.
-            tokenizer: The model's, with a chat template.
-            **options: See the class; `device` and `dtype` are the model's.
+        the first one the caller puts the model into evaluation mode. It was loaded with SDPA attention, the tokenizer
+        has a chat template. Options are the class's, but for `device` and `dtype`.
 
         Raises:
             ValueError: If an option makes no sense.
@@ -160,7 +153,6 @@ class TransformersEngine(Engine):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see the class and `Engine.respond`."""
-        limit, temperature, top_p = request.get("max_output_tokens"), request.get("temperature"), request.get("top_p")
         if self._failure is not None:
             raise self._failure
         check_sampling(request)
@@ -169,20 +161,13 @@ class TransformersEngine(Engine):
         if not episode_id:
             self._anonymous += 1
             episode_id = f"\0{self._anonymous}"
-        job = _Job(
-            request=request,
-            conversation=conversation,
-            max_output_tokens=self.max_new_tokens if limit is None else limit,
-            temperature=1.0 if temperature is None else temperature,
-            top_p=1.0 if top_p is None else top_p,
-            random=np.random.default_rng(turn_seed(self.seed, episode_id, len(request["input"]))),
-            future=self._loop.create_future(),
-        )
-        self._jobs.put(job)
+        random = np.random.default_rng(turn_seed(self.seed, episode_id, len(request["input"])))
+        future = self._loop.create_future()
+        self._jobs.put(_Job(request, conversation, random, future))
         if self._failure is not None:  # the worker may have ended between the two looks, and nobody reads the queue
-            job.future.cancel()
+            future.cancel()
             raise self._failure
-        response = await job.future
+        response: ResponseDict = await future
         if wants_log_probs(request):
             turn = response["output"][-1]
             turn["content"][0]["logprobs"] = [
@@ -312,8 +297,11 @@ class TransformersEngine(Engine):
         prompt = self._prompts.build(job.request, conversation=job.conversation)
         if prompt and not 0 <= min(prompt) <= max(prompt) < self._vocabulary:
             raise EngineError(f"The request's items have token ids of another model than {self.model}.")
-        limit = min(job.max_output_tokens, self._context - len(prompt))
-        return TokenSequence(prompt, limit, job.temperature, job.top_p, job.random, job.future)
+        fields = {name: value for name, value in job.request.items() if value is not None}
+        limit = min(fields.get("max_output_tokens", self.max_new_tokens), self._context - len(prompt))
+        return TokenSequence(
+            prompt, limit, fields.get("temperature", 1.0), fields.get("top_p", 1.0), job.random, job.future
+        )
 
     def _answer(self, sequence: TokenSequence) -> ResponseDict | EngineError:
         try:
@@ -323,12 +311,9 @@ class TransformersEngine(Engine):
 
     def _response(self, sequence: TokenSequence) -> ResponseDict:
         ids = sequence.sampled
-        text = self._tokenizer.decode(
-            ids[:-1] if sequence.stopped else ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
         return token_response(
             self.model,
-            text,
+            self._prompts.decode(ids[:-1] if sequence.stopped else ids),
             prompt=sequence.prompt,
             sampled=ids,
             log_probs=sequence.log_probs,
@@ -342,10 +327,10 @@ class TransformersEngine(Engine):
 
 def _refuse(request: Request) -> None:
     """Refuse what nothing here can do."""
-    wanted = text_format(request)
-    if wanted is not None:
+    form = text_format(request)
+    if form is not None:
         raise EngineError(
-            f"text.format is {wanted.get('type')!r:.80}, but this engine cannot constrain its output: use "
+            f"text.format is {form.get('type')!r:.80}, but this engine cannot constrain its output: use "
             "vllm:MODEL, or a server's URL."
         )
     if request.get("top_logprobs"):

@@ -123,7 +123,6 @@ class VLLMEngine(Engine):
             self._engine_args = {**POCKET, **engine_args, "model": folder}
             self.max_new_tokens = max_new_tokens or POCKET_MAX_NEW_TOKENS
         self._numbers = itertools.count()
-        self._tokenizer: Any = None
         self._prompts: PromptTokens
         self._context = 0
         self._failure = ""
@@ -145,10 +144,9 @@ class VLLMEngine(Engine):
             await self.aclose()
             raise
         llm = self._started()
-        self._tokenizer = llm.get_tokenizer()
         ends = llm.model_config.try_get_generation_config().get("eos_token_id")
         try:
-            self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
+            self._prompts = prompt_tokens(llm.get_tokenizer(), ends, self.history, what=f"model {self.model}")
         except EngineUnavailable:
             await self.aclose()
             raise
@@ -195,7 +193,7 @@ class VLLMEngine(Engine):
             raise EngineError("vLLM failed on this request and says no more; its log does.")
         sampled = list(output.token_ids)
         ended = output.finish_reason == "stop" and not isinstance(output.stop_reason, str)
-        text = output.text if by_token else self._decode(sampled[:-1] if ended else sampled)
+        text = output.text if by_token else self._prompts.decode(sampled[:-1] if ended else sampled)
         response = token_response(
             self.model,
             text,
@@ -287,14 +285,10 @@ class VLLMEngine(Engine):
             raise EngineError(self._failure or f"The engine for {self.model} is not started: use `async with engine`.")
         return self.llm
 
-    def _decode(self, ids: list[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return text
-
     def _entry(self, log_probs: Any, position: int) -> dict[str, Any]:
         """One position's log probabilities as the Responses API has them: the sampled token, then the likeliest."""
         places = range(log_probs.start_indices[position], log_probs.end_indices[position])
-        entries = [(self._decode([log_probs.token_ids[place]]), log_probs.logprobs[place]) for place in places]
+        entries = [(self._prompts.decode([log_probs.token_ids[place]]), log_probs.logprobs[place]) for place in places]
         return log_prob_entry(*entries[0], entries[1:])
 
 
@@ -345,9 +339,9 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _environment(wanted: dict[str, str]) -> Iterator[None]:
+def _environment(variables: dict[str, str]) -> Iterator[None]:
     """Set environment variables that are not set, for vLLM and the processes that it starts meanwhile."""
-    ours = {name: value for name, value in wanted.items() if name not in os.environ}
+    ours = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(ours)
     try:
         yield

@@ -69,8 +69,7 @@ async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
 def weights_folder(weights: Weights) -> Iterator[str]:
     """A folder that holds the weights as safetensors: the given one, or a temporary one in memory where there is room.
 
-    Args:
-        weights: A folder, or named tensors. Tensors that share memory (tied embeddings) are written once.
+    Tensors that share memory (tied embeddings) are written once.
 
     Raises:
         FileNotFoundError: If the folder does not exist or holds no safetensors.
@@ -85,14 +84,14 @@ def weights_folder(weights: Weights) -> Iterator[str]:
 
     tensors: dict[str, torch.Tensor] = {}
     # An address says something only as long as what had it lives: another tensor may get it afterwards.
-    given: dict[tuple[int, tuple[int, ...]], weakref.ref[torch.Tensor]] = {}
+    sources: dict[tuple[int, tuple[int, ...]], weakref.ref[torch.Tensor]] = {}
     kept: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in weights:
         here = tensor.detach().contiguous().cpu()  # the same memory, if it was there
         identity, copied = _place(tensor), _place(here)
-        if copied in kept or (identity in given and given[identity]() is not None):
+        if copied in kept or (identity in sources and sources[identity]() is not None):
             continue
-        given[identity] = weakref.ref(tensor)
+        sources[identity] = weakref.ref(tensor)
         kept.add(copied)
         tensors[name] = here
     size = sum(tensor.nbytes for tensor in tensors.values())

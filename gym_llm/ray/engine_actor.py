@@ -31,12 +31,7 @@ class _Client:
 
 
 class EngineActor:
-    """An engine in a process of its own (an async Ray actor), answering `ActorEngine`s. Batches come and go pickled.
-
-    Args:
-        spec: Which engine; see `make_engine`.
-        options: Its options.
-    """
+    """An engine in a process of its own (an async Ray actor), answering `ActorEngine`s. Batches come and go pickled."""
 
     def __init__(self, spec: str, options: dict[str, Any]) -> None:
         collect_rarely()
@@ -46,16 +41,10 @@ class EngineActor:
         self._clients: dict[str, _Client] = {}
         self._left: set[str] = set()
 
-    async def start(self) -> str:
-        """Start the engine, and say what its model is called.
-
-        Raises:
-            Exception: What `make_engine` and the engine's `start` raise.
-        """
-        # Not in the constructor: what that raises Ray turns into a text.
+    async def start(self) -> None:
+        """Make and start the engine. Not in the constructor: what that raises Ray turns into a text."""
         self._engine = make_engine(self._spec, **self._options)
         await self._engine.start()
-        return self._engine.model
 
     async def describe(self) -> tuple[str, Capabilities]:
         """What the engine's model is called, and what the engine can do."""
@@ -67,8 +56,7 @@ class EngineActor:
 
         Args:
             client: Which client asks.
-            batch: Pickled list of new requests as (number, request, episode id); without a request it is one that
-                nobody waits for any more.
+            batch: Pickled list of (number, request, episode id); without a request nobody waits for it any more.
 
         Returns:
             Pickled list of pairs: a request's number, and its response, or why there is none.

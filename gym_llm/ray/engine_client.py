@@ -11,7 +11,7 @@ from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.ray.session import ray_module
-from gym_llm.ray.wire import pickle_each
+from gym_llm.ray.wire import first_line, pickle_each
 from gym_llm.types import Request, ResponseDict
 
 _New: TypeAlias = tuple[int, Request | None, str]
@@ -19,13 +19,10 @@ _New: TypeAlias = tuple[int, Request | None, str]
 
 
 class ActorEngine(Engine):
-    """A client of an engine that lives in a Ray actor: `actor:NAME`.
+    """A client of an engine that lives in a Ray actor: `actor:NAME`, the name of an `EngineActor`.
 
     Requests made in the same turn of the event loop travel together, and so do answers; `gym_llm.ray.engine_actor` says
     who waits for whom.
-
-    Args:
-        name: The name of a `gym_llm.ray.engine_actor.EngineActor`; see `gym_llm.ray.shared_engine`.
     """
 
     capabilities = Capabilities(weights=True)  # the rest is its engine's, known once it is started
@@ -169,5 +166,4 @@ def _failed(error: Exception) -> str:
     if isinstance(error, RayTaskError) or not isinstance(error, RayError):
         cause = error.cause if isinstance(error, RayTaskError) else error
         return f"An exchange with the engine's actor failed: {type(cause).__name__}: {cause}"
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return f"The engine's actor has ended: {line}"
+    return f"The engine's actor has ended: {first_line(error)}"

@@ -94,24 +94,11 @@ class ShardActor:
     async def describe(self) -> dict[str, Any]:
         """Spaces, metadata and render mode of an environment, and the process's number."""
         env = self._shard.env(0)
-        return {
-            "observation_space": env.observation_space,
-            "action_space": env.action_space,
-            "metadata": env.metadata,
-            "render_mode": env.render_mode,
-            "pid": os.getpid(),
-        }
+        names = ("observation_space", "action_space", "metadata", "render_mode")
+        return {**{name: getattr(env, name) for name in names}, "pid": os.getpid()}
 
     async def exchange(self, batch: bytes, at_least: int) -> bytes:
-        """Take orders, and give back the outcomes that are ready.
-
-        Args:
-            batch: Pickled pair of slots and orders; see `Shard.submit`.
-            at_least: Wait for so many outcomes, until no slot is busy, or until the next exchange comes.
-
-        Returns:
-            Pickled list of `_PackedOutcome`.
-        """
+        """Take orders (a pickled pair of slots and orders), and give back outcomes (a pickled list); see above."""
         slots, orders = pickle.loads(batch)
         shard = self._shard
         shard.submit(slots, orders)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate, cycle, repeat
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from gym_llm.errors import ShardDied
 from gym_llm.ray.session import connect, nodes
 from gym_llm.ray.shard_actor import ShardActor, ShardRecipe
-from gym_llm.ray.wire import Receiver
+from gym_llm.ray.wire import Receiver, first_line
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings, RuntimeEnv
 from gym_llm.rollout.shard import Outcome
@@ -33,13 +34,6 @@ class RemoteShard:
     fails every ref; `replace` forgets them together with their process, and says what was under way.
 
     It reserves no CPU: several vector environments share a machine, and a shard that died can always be replaced.
-
-    Args:
-        ray: The module, connected.
-        recipe: What the shard is made of.
-        first: How many slots the shards before it have.
-        node: Ray's scheduling strategy: where its process should run.
-        runtime_env: Ray's, or None.
 
     Attributes:
         busy: The slots that have something to do, and what.
@@ -67,12 +61,8 @@ class RemoteShard:
             self._options["runtime_env"] = runtime_env
         errors = ray.exceptions
         self._deadly = (
-            errors.RayActorError,
-            errors.RaySystemError,
-            errors.WorkerCrashedError,
-            errors.OutOfMemoryError,
-            errors.NodeDiedError,
-            errors.ObjectLostError,
+            *(errors.RayActorError, errors.RaySystemError, errors.WorkerCrashedError),
+            *(errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError),
         )
         self._polled_for: int | None = None
         self._receivers = [Receiver() for _ in range(recipe.num_envs)]
@@ -82,27 +72,23 @@ class RemoteShard:
         return self.ray.remote(ShardActor).options(**self._options).remote(self._recipe)
 
     def get(self, ref: Any) -> Any:
-        """Wait for a call's result.
-
-        Raises:
-            ShardDied: If the process did not live to give it.
-            Exception: What the call raised.
-        """
-        try:
+        """A call's result, or what it raised; ShardDied if the process did not live to give it."""
+        with self._own_errors():
             return self.ray.get(ref)
-        except self.ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        except self._deadly as death:
-            raise ShardDied(_first_line(death)) from None
 
     async def ask(self, method: str, *args: Any) -> Any:
         """Call a method of the actor; as `get`."""
-        try:
+        with self._own_errors():
             return await getattr(self.actor, method).remote(*args)
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except self._deadly as death:
-            raise ShardDied(_first_line(death)) from None
+            raise ShardDied(first_line(death)) from None
 
     def submit(self, slots: list[int], orders: list[Any], batch: bytes | None = None) -> None:
         """Hand out orders, and take along what is ready; `batch` is the same as `pack` gives it."""
@@ -118,11 +104,7 @@ class RemoteShard:
             self.refs.append(self.actor.exchange.remote(pack([], []), at_least))
 
     def outcomes(self, ref: Any) -> list[Outcome]:
-        """The outcomes that an exchange has brought, with slots as they are numbered outside.
-
-        Raises:
-            ShardDied: If the process did not live to give them.
-        """
+        """The outcomes that an exchange has brought, as `get` gives them; slots are numbered as outside."""
         self.refs.remove(ref)
         packed = pickle.loads(self.get(ref))
         if not self.refs:
@@ -161,26 +143,14 @@ class RemoteShard:
 
 
 class RemoteWorker:
-    """A shard's `Worker` in its process.
-
-    Args:
-        shard: The shard.
-        start: The arguments of `ShardActor.start_rollout`.
-    """
+    """A shard's `Worker` in its process, started with these arguments of `ShardActor.start_rollout`."""
 
     def __init__(self, shard: RemoteShard, start: tuple[str, dict[str, Any], RolloutSettings]) -> None:
-        self.env_id = shard.env_id
-        self.num_envs = shard.num_envs
-        self._shard = shard
-        self._start_arguments = start
+        self.env_id, self.num_envs = shard.env_id, shard.num_envs
+        self._shard, self._start_arguments = shard, start
 
     async def start(self) -> None:
-        """Get ready to play.
-
-        Raises:
-            ShardDied: If the process ends again and again.
-            Exception: What the engine or the environment raised.
-        """
+        """Get ready to play; raises what the engine or the environment did, ShardDied if it ends again and again."""
         for _ in range(_ATTEMPTS):
             try:
                 return await self._shard.ask("start_rollout", *self._start_arguments)
@@ -190,11 +160,7 @@ class RemoteWorker:
         raise ShardDied(f"A shard's process ended {_ATTEMPTS} times while it was started: {cause}")
 
     async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
-        """See `Worker.exchange`.
-
-        Raises:
-            ShardDied: If the process did not live to answer.
-        """
+        """See `AnyWorker.exchange`."""
         return pickle.loads(await self._shard.ask("play", pickle.dumps(jobs)))
 
     async def restart(self) -> None:
@@ -223,12 +189,7 @@ def start_shards(
     """Start processes and make an environment in each, so that whatever is wrong with one shows now.
 
     They are spread over the machines and reserve next to no CPU, so that several vector environments fit on one.
-
-    Args:
-        recipe: What all of them together are made of.
-        num_shards: How many; None for one per CPU that Ray has free, at most one per environment.
-        runtime_env: Ray's, of all shards, or a list: one for each shard, which then says how many there are.
-        ray_address: A cluster's address; None for a Ray of this machine's own. Not looked at when Ray is connected.
+    `recipe` is what all of them together are made of; for the rest see `RayVectorEnv`.
 
     Raises:
         RayUnavailable: If Ray cannot be used.
@@ -259,8 +220,8 @@ def start_shards(
         )
     ]
     try:
-        asked = [(shard, shard.actor.describe.remote()) for shard in shards]
-        for shard, ref in asked:
+        calls = [(shard, shard.actor.describe.remote()) for shard in shards]
+        for shard, ref in calls:
             shard.description = shard.get(ref)
     except BaseException:
         end_shards(shards)
@@ -283,14 +244,5 @@ def end_shards(shards: Sequence[RemoteShard]) -> None:
 
 
 def pack(slots: list[int], orders: list[Any]) -> bytes:
-    """Orders as they cross.
-
-    Raises:
-        Exception: If an action cannot be pickled.
-    """
+    """Orders as they cross; raises if an action cannot be pickled."""
     return pickle.dumps((slots, orders), pickle.HIGHEST_PROTOCOL)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

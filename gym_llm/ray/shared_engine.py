@@ -19,12 +19,7 @@ _CLOSING_SECONDS = 30.0
 async def shared_engine(
     spec: str, options: dict[str, Any] | None = None, *, ray_address: str | None = None
 ) -> AsyncGenerator[str, None]:
-    """Start an engine in a Ray actor, for as long as the context lasts.
-
-    Args:
-        spec: Which engine; see `gym_llm.make_engine`.
-        options: Its options.
-        ray_address: See `RayVectorEnv`.
+    """Start an engine (`gym_llm.make_engine`) in a Ray actor, for as long as the context lasts.
 
     Yields:
         A spec, `actor:NAME`, with which every process of the same Ray job can use the engine: `RayVectorEnv.rollout`,

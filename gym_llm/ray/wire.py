@@ -11,11 +11,9 @@ T = TypeVar("T")
 
 
 def pickle_each(values: Sequence[T], instead: Callable[[T, Exception], T | None]) -> bytes:
-    """Pickle a list, by one call as nearly always; where that fails value by value.
+    """Pickle a list, all at once as nearly always, or where that fails value by value.
 
-    Args:
-        values: What to pickle.
-        instead: Makes of a value that cannot be pickled, and the error, the one that goes in its place; None for none.
+    `instead` makes of a value that cannot be pickled, and of the error, what goes in its place; None for nothing.
     """
     try:
         return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
@@ -29,6 +27,11 @@ def _picklable(value: T, instead: Callable[[T, Exception], T | None]) -> T | Non
     except Exception as error:
         return instead(value, error)
     return value
+
+
+def first_line(error: Exception) -> str:
+    """What Ray's error says first; the rest is about Ray."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 Packed: TypeAlias = tuple[Any, int, list[Any]]

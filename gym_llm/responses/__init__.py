@@ -23,11 +23,7 @@ from gym_llm.responses.parts import (
     ResponsesModel,
     UnknownItem,
 )
-from gym_llm.responses.request import (
-    FunctionTool,
-    ResponseCreateParams,
-    explain,
-)
+from gym_llm.responses.request import FunctionTool, ResponseCreateParams, explain
 from gym_llm.responses.response import (
     IncompleteDetails,
     InputTokensDetails,

@@ -23,8 +23,6 @@ class EasyInputMessage(ResponsesModel):
 class FunctionCallOutput(Tagged):
     """What a tool answered: text, or content parts."""
 
-    schema_fields = frozenset({"type"})
-
     call_id: str
     output: Content
     type: Literal["function_call_output"] = "function_call_output"
@@ -77,16 +75,12 @@ class ResponseOutputMessage(OutputItem):
 class SummaryText(Tagged):
     """A piece of a reasoning item's summary (`Summary` in the openai package)."""
 
-    schema_fields = frozenset({"type"})
-
     text: str
     type: Literal["summary_text"] = "summary_text"
 
 
 class ReasoningText(Tagged):
     """A piece of a reasoning item's own text (`Content` in the openai package)."""
-
-    schema_fields = frozenset({"type"})
 
     text: str
     type: Literal["reasoning_text"] = "reasoning_text"
@@ -107,8 +101,6 @@ class ResponseReasoningItem(OutputItem):
 
 class ResponseFunctionToolCall(OutputItem):
     """A call of one function; `arguments` is the text the model wrote, not necessarily JSON."""
-
-    schema_fields = frozenset({"type"})
 
     arguments: str
     call_id: str
@@ -135,8 +127,8 @@ def _item_tag(item: Any) -> str | None:
         return _ITEM_TAGS.get(type(item))
     kind = item.get("type")
     if kind == "message" or (kind is None and "role" in item):
-        said_by_model = item.get("role") == "assistant" and isinstance(item.get("content"), list)
-        return "output_message" if said_by_model else "message"
+        is_models = item.get("role") == "assistant" and isinstance(item.get("content"), list)
+        return "output_message" if is_models else "message"
     if not isinstance(kind, str):
         return None
     return kind if kind in _KNOWN_TYPES else "other"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -11,9 +12,6 @@ class ResponsesModel(BaseModel):
     """What all models here share: unknown fields are kept, and `to_dict` gives back what was set."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
-
-    schema_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are written even when nobody set them, because the OpenAI schema has no object without them."""
 
     def to_dict(self) -> dict[str, Any]:
         """The model as JSON values: the fields that were set, and those the schema cannot do without.
@@ -27,7 +25,9 @@ class ResponsesModel(BaseModel):
 
 
 class Tagged(ResponsesModel):
-    """A model that has `schema_fields`."""
+    """A model with fields that are written even if nobody set them: the OpenAI schema has no object without them."""
+
+    schema_fields: ClassVar[frozenset[str]] = frozenset({"type"})
 
     def model_post_init(self, context: Any, /) -> None:
         """Count the schema's fields as set."""
@@ -41,16 +41,12 @@ class UnknownItem(ResponsesModel):
 class ResponseInputText(Tagged):
     """A text part of an input message."""
 
-    schema_fields = frozenset({"type"})
-
     text: str
     type: Literal["input_text"] = "input_text"
 
 
 class ResponseInputImage(Tagged):
     """An image part of an input message, by URL (a `data:` URL too) or uploaded file."""
-
-    schema_fields = frozenset({"type"})
 
     type: Literal["input_image"] = "input_image"
     image_url: str | None = None
@@ -72,30 +68,22 @@ class ResponseOutputText(Tagged):
 class ResponseOutputRefusal(Tagged):
     """A part in which the model declines to answer."""
 
-    schema_fields = frozenset({"type"})
-
     refusal: str
     type: Literal["refusal"] = "refusal"
 
 
-_PARTS = {
-    "input_text": ResponseInputText,
-    "input_image": ResponseInputImage,
-    "output_text": ResponseOutputText,
-    "refusal": ResponseOutputRefusal,
-}
-_PART_TAGS: dict[type, str] = {**{model: tag for tag, model in _PARTS.items()}, UnknownItem: "other"}
+def tag_of(value: Any, known: Collection[str]) -> str | None:
+    """The `type` of an object if it is known, else "other"; None for what is no object with a type."""
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return None if not isinstance(kind, str) else kind if kind in known else "other"
 
 
-def _part_tag(part: Any) -> str | None:
-    """Which model of `ContentPart` a value is meant to be."""
-    if not isinstance(part, dict):
-        return _PART_TAGS.get(type(part))
-    kind = part.get("type")
-    if not isinstance(kind, str):
-        return None
-    return kind if kind in _PARTS else "other"
+def text_or_list(value: Any) -> str | None:
+    """Which side of a `str | list` a value is on, so that errors are about that side only."""
+    return "text" if isinstance(value, str) else "list" if isinstance(value, list) else None
 
+
+_PARTS = frozenset({"input_text", "input_image", "output_text", "refusal"})
 
 ContentPart: TypeAlias = Annotated[
     Annotated[ResponseInputText, Tag("input_text")]
@@ -104,18 +92,12 @@ ContentPart: TypeAlias = Annotated[
     | Annotated[ResponseOutputRefusal, Tag("refusal")]
     | Annotated[UnknownItem, Tag("other")],
     Discriminator(
-        _part_tag,
+        lambda part: tag_of(part, _PARTS),
         custom_error_type="content_part",
         custom_error_message='A content part must be an object with a string `type`, such as {"type": "input_text", '
         '"text": "..."}',
     ),
 ]
-
-
-def text_or_list(value: Any) -> str | None:
-    """Which side of a `str | list` a value is on, so that errors are about that side only."""
-    return "text" if isinstance(value, str) else "list" if isinstance(value, list) else None
-
 
 Content: TypeAlias = Annotated[
     Annotated[str, Tag("text")] | Annotated[list[ContentPart], Tag("list")],

@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Tag, ValidationError
 
 from gym_llm.responses.items import ResponseItem
-from gym_llm.responses.parts import ResponsesModel, Tagged, UnknownItem, text_or_list
+from gym_llm.responses.parts import ResponsesModel, Tagged, UnknownItem, tag_of, text_or_list
 
 
 class FunctionTool(Tagged):
     """A function the model may call; `parameters` is a JSON schema."""
-
-    schema_fields = frozenset({"type"})
 
     name: str
     type: Literal["function"] = "function"
@@ -22,23 +20,10 @@ class FunctionTool(Tagged):
     description: str | None = None
 
 
-_TOOL_TAGS: dict[type, str] = {FunctionTool: "function", UnknownItem: "other"}
-
-
-def _tool_tag(tool: Any) -> str | None:
-    """Which model of `Tool` a value is meant to be."""
-    if not isinstance(tool, dict):
-        return _TOOL_TAGS.get(type(tool))
-    kind = tool.get("type")
-    if not isinstance(kind, str):
-        return None
-    return kind if kind == "function" else "other"
-
-
 Tool: TypeAlias = Annotated[
     Annotated[FunctionTool, Tag("function")] | Annotated[UnknownItem, Tag("other")],
     Discriminator(
-        _tool_tag,
+        lambda tool: tag_of(tool, ("function",)),
         custom_error_type="tool",
         custom_error_message='A tool must be an object with a `type`, such as {"type": "function", "name": "...", '
         '"parameters": {...}}',
@@ -89,5 +74,5 @@ def explain(error: ValidationError) -> str:
     """
     problem = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in problem["loc"])
-    given = "" if problem["type"] == "missing" else f" (given: {problem['input']!r:.80})"
-    return f"{place}: {problem['msg']}{given}" if place else f"{problem['msg']}{given}"
+    value = "" if problem["type"] == "missing" else f" (given: {problem['input']!r:.80})"
+    return f"{place}: {problem['msg']}{value}" if place else f"{problem['msg']}{value}"

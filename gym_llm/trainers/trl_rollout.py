@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from gym_llm.engines import Engine, WeightSync, capabilities, make_engine
 from gym_llm.engines.token_response import overflow_response, token_response
@@ -29,7 +29,7 @@ _ONLY_VLLM = {"top_k": (None, 0, -1), "min_p": (None, 0, 0.0), "repetition_penal
 """Sampling arguments that the trainer's own model is not sampled with here, and the values that ask for nothing."""
 
 
-class RolloutFunc(TrainedEnv):
+class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     """TRL's `rollout_func`: plays an episode for each prompt and returns its token ids, as they were read and sampled.
 
     ```python
@@ -141,10 +141,6 @@ class RolloutFunc(TrainedEnv):
         """Stop the engine and close the environments. Safe to call twice."""
         self._stop_engine()
         self._player.close()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
@@ -307,26 +303,17 @@ def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
         "failed": int(failed),
         **{f"reward/{name}": value for name, value in info.get("reward_components", {}).items()},
     }
-    trajectory = record["trajectory"]
-    if failed or not trajectory:
-        # TRL needs tokens in every row: one that nothing is learned from.
-        padding = [_tokenizer(trainer).pad_token_id]
-        return {
-            "prompt_ids": padding,
-            "completion_ids": padding,
-            "env_mask": [0],
-            "logprobs": [0.0],
-            REWARD: None,
-            INFO: numbers,
-        }
-    ids, mask, log_probs = trajectory[0]["input_ids"], trajectory[0]["loss_mask"], trajectory[0]["logprobs"]
-    start = mask.index(1)
+    if failed or not record["trajectory"]:  # TRL needs tokens in every row: some that nothing is learned from
+        ids, mask, log_probs, start = [_tokenizer(trainer).pad_token_id] * 2, [0, 0], [0.0, 0.0], 1
+    else:
+        ids, mask, log_probs = (record["trajectory"][0][name] for name in ("input_ids", "loss_mask", "logprobs"))
+        start = mask.index(1)
     return {
         "prompt_ids": ids[:start],
         "completion_ids": ids[start:],
         "env_mask": mask[start:],
         "logprobs": log_probs[start:],
-        REWARD: record["reward"],
+        REWARD: record["reward"] if 1 in mask else None,
         INFO: numbers,
     }
 
