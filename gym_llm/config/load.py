@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gym_llm.config.compose import COMMAND_LINE, Composed, compose
-from gym_llm.config.nemo_gym import AGENTS, SERVER_TYPES, Mapping, map_nemo_gym
+from gym_llm.config.nemo_gym import AGENTS, SERVER_TYPES, MappedSections, map_nemo_gym
 from gym_llm.config.sections import EngineSection, EnvironmentSection
 from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.did_you_mean import did_you_mean
@@ -57,12 +57,7 @@ class Config:
 
 
 def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder: str | Path = ".") -> Config:
-    """Compose a configuration and check it.
-
-    Args:
-        paths: As for `compose`.
-        settings: As for `compose`.
-        folder: As for `compose`.
+    """Compose a configuration and check it; for the arguments see `compose`.
 
     Raises:
         ConfigError: As `compose`, or if sections are wrong; all that is wrong is named at once.
@@ -102,7 +97,7 @@ def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, fo
     return Config(variables, environments, engines, mapped.unmapped, composed.secrets)
 
 
-def _in_order(sections: dict[str, dict[str, Any]], mapped: Mapping) -> list[tuple[str, dict[str, Any]]]:
+def _in_order(sections: dict[str, dict[str, Any]], mapped: MappedSections) -> list[tuple[str, dict[str, Any]]]:
     """Our sections and the mapped ones, where the files have them."""
     ours = {name: value for name, value in sections.items() if not SERVER_TYPES & value.keys()}
     known = {**ours, **mapped.sections}
@@ -174,6 +169,6 @@ def _engine_name(
         return POLICY
     if declared:
         raise ConfigError(f"it names no `engine`, and there are several: {', '.join(declared)}.")
-    if given := [key for key in ("policy_model_name", "policy_api_key") if variables.get(key)]:
-        raise ConfigError(f"it names no `engine`; {' and '.join(given)} need policy_base_url as well.")
+    if incomplete := [key for key in ("policy_model_name", "policy_api_key") if variables.get(key)]:
+        raise ConfigError(f"it names no `engine`; {' and '.join(incomplete)} need policy_base_url as well.")
     return DEFAULT_ENGINE
