@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm check test test-vllm lint types clean help
+.PHONY: rollout rollout-vllm check test test-vllm lint types readme clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
@@ -13,6 +13,7 @@ help:
 	@echo "make check         lint, types and the fast tests, in three minutes, while you work"
 	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
+	@echo "make readme        write README.md's table of environments, from their folders"
 	@echo "make clean         remove the environments and everything that was built"
 
 $(BIN)/python:
@@ -45,6 +46,9 @@ types: $(VENV)/.test
 
 test: lint types
 	$(BIN)/python -m pytest
+
+readme: $(VENV)/.local
+	$(BIN)/gym-llm list --format markdown --into README.md
 
 # The real vLLM for machines without a GPU. It brings torchvision and torchaudio builds that do not fit this torch, and
 # needs none of them for language models.

@@ -22,7 +22,8 @@ examples:
   gym-llm env init capital_cities --dir verifiers
 
 writes capital_cities/ with env.py, five example rows, config.yaml, README.md, test_env.py and the pyproject.toml that
-makes it installable: a verifier that works and passes its tests, to be changed into yours.
+makes it installable: a verifier that works and passes its tests, to be changed into yours. In gym_llm's own repository
+it becomes one of ours: envs/capital_cities/, tests/envs/test_capital_cities.py and a line of README.md.
 """
 _TEST_EXAMPLES = """\
 examples:
@@ -57,7 +58,7 @@ def add_env_command(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     init.add_argument("name", metavar="NAME", help="such as CapitalCities")
-    init.add_argument("--dir", metavar="DIR", default=".", help="where its folder goes (default: here)")
+    init.add_argument("--dir", metavar="DIR", help="where its folder goes (default: here; in this repository envs/)")
     init.set_defaults(run=run_init, command_parser=init)
     test = env_commands.add_parser(
         "test",

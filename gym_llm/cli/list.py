@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 from typing import Any
-
-import gymnasium as gym
 
 from gym_llm.registration import env_ids
 
@@ -14,6 +11,7 @@ _EXAMPLES = """\
 examples:
   gym-llm list
   gym-llm list | grep get_weather
+  gym-llm list --format markdown --into README.md
 """
 
 
@@ -26,15 +24,26 @@ def add_list_command(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--format", choices=("table", "markdown"), default="table", help="(default: table)")
+    parser.add_argument("--into", metavar="FILE", help="write the Markdown table between the marks of this README.md")
     parser.set_defaults(run=run, command_parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table."""
+    """Print the table, or write it into a README."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from gym_llm.scaffold.catalogue import describe, markdown_table, refresh_readme
+
+    if args.into is not None:
+        refresh_readme(args.into)
+        return 0
+    if args.format == "markdown":
+        print(markdown_table(), end="")
+        return 0
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
     table.add_column("environment", no_wrap=True)
@@ -42,21 +51,10 @@ def run(args: argparse.Namespace) -> int:
     table.add_column("tasks", justify="right")
     table.add_column("tools", overflow="fold")
     for env_id in env_ids():
-        table.add_row(*(Text(cell) for cell in (env_id, *_describe(env_id))))
+        about = describe(env_id)
+        table.add_row(*(Text(cell) for cell in (env_id, about.summary, about.tasks, ", ".join(about.tools))))
     console = Console()
     if not console.is_terminal:
         console = Console(width=400)  # one line per environment, for grep
     console.print(table)
     return 0
-
-
-def _describe(env_id: str) -> tuple[str, str, str]:
-    try:
-        env: Any = gym.make(env_id).unwrapped
-        tools = ", ".join(schema["name"] for schema in env.tool_schemas())
-        count = env.num_tasks
-    except Exception as error:  # another package's environment may fail in any way; the others are listed all the same
-        return f"cannot be made: {type(error).__name__}: {error}", "", ""
-    doc = (inspect.getdoc(type(env)) or "").strip().partition("\n")[0]
-    tasks = "generated" if env.tasks is not None and count is None else str(count or "none")
-    return doc, tasks, tools

@@ -26,6 +26,7 @@ from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.engines import Engine, make_engine
 from gym_llm.errors import RayUnavailable, UsageError
+from gym_llm.registration import parse_id
 from gym_llm.rollout.plan import Plan, open_plan
 from gym_llm.rollout.play import play_plan
 from gym_llm.rollout.settings import RolloutSettings
@@ -387,4 +388,4 @@ def _tell_how_to_resume(args: argparse.Namespace, run: _Run) -> None:
 
 def _name(parts: list[Part], env_ids: list[str]) -> str:
     sections = dict.fromkeys(part.dataset.partition("/")[0] for part in parts)
-    return "-".join(sections)[:80] or env_ids[0].rpartition("/")[2].partition("-v")[0]
+    return "-".join(sections)[:80] or parse_id(env_ids[0])[1]

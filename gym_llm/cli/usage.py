@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from gym_llm.errors import UsageError
-from gym_llm.registration import env_ids
+from gym_llm.registration import env_ids, parse_id
 
 
 def unknown_env(env_id: str) -> UsageError:
@@ -21,4 +21,4 @@ def unknown_env(env_id: str) -> UsageError:
 
 
 def _bare(name: str) -> str:
-    return name.rpartition("/")[2].partition("-v")[0].lower()
+    return parse_id(name)[1].lower()

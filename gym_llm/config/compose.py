@@ -82,10 +82,10 @@ def compose(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder
     places: dict[str, str] = {}
     merged = OmegaConf.create({})
     env_file = Path(folder, ENV_FILE)
-    last = {str(env_file): _read(env_file)} if env_file.exists() else {}
+    last = {str(env_file): read_layer(env_file)} if env_file.exists() else {}
     named = [setting for setting in settings if names_files(setting)]
     files = [*map(str, paths), *(path for setting in named for path in _named_files(setting, last.get(str(env_file))))]
-    for path, layer in [*((path, _read(path)) for path in files), *last.items()]:
+    for path, layer in [*((path, read_layer(path)) for path in files), *last.items()]:
         _note_places(OmegaConf.to_container(layer), path, places)
         try:
             merged.merge_with(layer)
@@ -102,7 +102,12 @@ def names_files(setting: str) -> bool:
     return setting.lstrip("+").startswith("config_paths=")
 
 
-def _read(path: str | Path) -> DictConfig:
+def read_layer(path: str | Path) -> DictConfig:
+    """One file as it is, nothing resolved.
+
+    Raises:
+        ConfigError: If it cannot be read or is no mapping of sections.
+    """
     try:
         layer = OmegaConf.load(io.StringIO(Path(path).read_text("utf-8")))
     except UnicodeDecodeError as error:

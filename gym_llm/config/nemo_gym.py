@@ -6,29 +6,19 @@ Format: https://docs.nvidia.com/nemo/gym, "Configuration"; a section is `name: {
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from gym_llm.config.compose import Composed
+from omegaconf import OmegaConf
+
+from gym_llm.config.compose import Composed, read_layer
 from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.did_you_mean import did_you_mean
-from gym_llm.registration import env_ids
+from gym_llm.errors import ConfigError
+from gym_llm.registration import env_ids, parse_id, verifier_folder
 
 MODELS, RESOURCES, AGENTS = "responses_api_models", "resources_servers", "responses_api_agents"
 SERVER_TYPES = frozenset({MODELS, RESOURCES, AGENTS})
-
-_ENVIRONMENTS = {
-    "mcqa": "gym_llm/MultipleChoice-v0",
-    "math_with_judge": "gym_llm/MathVerify-v0",
-    "library_judge_math": "gym_llm/MathVerify-v0",
-    "example_single_tool_call": "gym_llm/Weather-v0",
-    "simple_weather": "gym_llm/Weather-v0",
-    "example_session_state_mgmt": "gym_llm/Counter-v0",
-    "stateful_counter": "gym_llm/Counter-v0",
-    "example_multi_step": "gym_llm/SynonymExtraction-v0",
-    "multineedle": "gym_llm/SynonymExtraction-v0",
-    "example_multi_turn_gymnasium": "gym_llm/FollowUp-v0",
-}
-"""Resources servers whose environment has another name here."""
 
 _APIS = {"openai_model": "responses", "vllm_model": "chat"}
 _MODEL_KEYS = {
@@ -211,10 +201,27 @@ def _map_resources(server: _Server, mapping: Mapping, composed: Composed) -> dic
 
 
 def _env_id(implementation: str) -> str | None:
-    if implementation in _ENVIRONMENTS:
-        return _ENVIRONMENTS[implementation]
-    bare = implementation.replace("_", "").lower()
-    return next((env_id for env_id in env_ids() if env_id.rpartition("/")[2].partition("-v")[0].lower() == bare), None)
+    """The environment of a resources server: one that has its name in NeMo Gym, else one whose own name is alike."""
+    ids = sorted(env_ids(), key=lambda env_id: env_id.startswith("gym_llm/"))  # of several the last: ours, the newest
+    names = {name: env_id for env_id in ids for name in nemo_gym_names(env_id)}
+    bare = {parse_id(env_id)[1].replace("_", "").lower(): env_id for env_id in ids}
+    return names.get(implementation) or bare.get(implementation.replace("_", "").lower())
+
+
+@cache
+def nemo_gym_names(env_id: str) -> tuple[str, ...]:
+    """What NeMo Gym calls an environment, as the `config.yaml` beside its module says."""
+    folder = verifier_folder(env_id)
+    try:
+        sections: Any = OmegaConf.to_container(read_layer(folder / "config.yaml")) if folder else {}
+    except ConfigError:
+        return ()
+    return tuple(
+        name
+        for section in sections.values()
+        if isinstance(section, dict) and section.get("env") == env_id
+        for name in section.get("nemo_gym") or []
+    )
 
 
 def _map_agent(agent: _Server, servers: list[_Server], mapping: Mapping, composed: Composed) -> str | None:

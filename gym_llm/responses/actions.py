@@ -54,8 +54,8 @@ def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
         return items, {}
     for field, kind in (("status", str), ("usage", dict)):
         if not isinstance(response.get(field), (kind, NoneType)):
-            given = type(response[field]).__name__
-            raise InvalidAction(f"The response's `{field}` is a {given}, but it should be a {kind.__name__} or None.")
+            actual = type(response[field]).__name__
+            raise InvalidAction(f"The response's `{field}` is a {actual}, but it should be a {kind.__name__} or None.")
     return items, response
 
 
@@ -118,8 +118,8 @@ def _complaint(action: Any, response: dict[str, Any] | None) -> str:
 
 def _check_message(item: Item) -> str | None:
     if (role := item.get("role")) != "assistant":
-        shown = repr(role[:40]) if isinstance(role, str) else f"of type {type(role).__name__}"
-        return f"is a message with role {shown}, but a model's message has role 'assistant'"
+        role_text = repr(role[:40]) if isinstance(role, str) else f"of type {type(role).__name__}"
+        return f"is a message with role {role_text}, but a model's message has role 'assistant'"
     content = item.get("content")
     if content.__class__ is list:
         for part in content:
