@@ -13,6 +13,9 @@ from pathlib import Path
 
 import gymnasium as gym
 
+from gym_llm.did_you_mean import nearest
+from gym_llm.errors import UsageError
+
 ENTRY_POINT_GROUP = "gym_llm.envs"
 
 _VECTOR_MODULE = "gym_llm.vector.entry"
@@ -72,6 +75,18 @@ def verifier_folder(env_id: str) -> Path | None:
     locations = spec.submodule_search_locations
     path = Path(locations[0], *inner) if locations else Path(spec.origin or "")
     return (path if path.is_dir() else path.parent).resolve()
+
+
+def unknown_env(env_id: str) -> UsageError:
+    """The error for an id that is not registered, with the nearest one that is.
+
+    >>> print(unknown_env("arithmetic"))
+    There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
+    """
+    names = {form: name for name in env_ids() for form in (parse_id(name)[1].lower(), name.lower())}
+    near = nearest(env_id.lower(), names) or nearest(parse_id(env_id)[1].lower(), names)
+    hint = f" Did you mean {names[near]}?" if near else ""
+    return UsageError(f"There is no environment {env_id!r}.{hint} `gym-llm list` names all.")
 
 
 register_envs()  # here, because `gym_llm` imports this module for it, as soon as there is a Gymnasium to register with

@@ -51,7 +51,7 @@ def read_config(files: Sequence[str], settings: Sequence[str]) -> Config:
     import gymnasium as gym
 
     from gym_llm.config import load_config
-    from gym_llm.unknown_env import unknown_env
+    from gym_llm.registration import unknown_env
 
     config = load_config(files, settings)
     for section in config.environments.values():

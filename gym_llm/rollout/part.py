@@ -16,6 +16,7 @@ from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
 from gym_llm.env import VerifierEnv
 from gym_llm.errors import UsageError
+from gym_llm.registration import unknown_env
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Plan, open_plan
 from gym_llm.rollout.play import play_plan
@@ -23,7 +24,6 @@ from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.summary import Summary
 from gym_llm.secrets import mask
 from gym_llm.types import Rollout, Row
-from gym_llm.unknown_env import unknown_env
 from gym_llm.wrappers import parser_wrappers
 
 
