@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from gym_llm.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from gym_llm.engines import make_engine
     from gym_llm.env import VerifierEnv
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from gym_llm.tasks import BaseTask
     from gym_llm.tools import tool
     from gym_llm.types import Episode, Item, Request, ResponseDict, Rollout, Verdict
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BaseTask",

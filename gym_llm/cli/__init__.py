@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from gym_llm import __version__
 from gym_llm.cli import config, data, env, list, rollout
 from gym_llm.cli.help import Command, Group
 from gym_llm.cli.usage import wrong_arguments
 from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable
+from gym_llm.version import __version__
 
 _EXAMPLES = """\
 examples:

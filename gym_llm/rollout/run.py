@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, nullcon
 from pathlib import Path
 from typing import Any, Self
 
-from gym_llm import __version__
 from gym_llm.concurrency import wait
 from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.engines import Engine
@@ -19,6 +18,7 @@ from gym_llm.rollout.part import OpenPart, Part
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout, Row
+from gym_llm.version import __version__
 
 _DATASET_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs")
 _IDENTITY = (
