@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm test test-vllm lint types clean help
+.PHONY: rollout rollout-vllm check test test-vllm lint types readme clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
 	@echo "make test          lint, types, doctests and tests, as CI runs them"
+	@echo "make check         lint, types and the fast tests, in three minutes, while you work"
 	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
+	@echo "make readme        write README.md's table of environments, from their folders"
 	@echo "make clean         remove the environments and everything that was built"
 
 $(BIN)/python:
@@ -23,7 +25,7 @@ $(VENV)/.torch: | $(BIN)/python
 	touch $@
 
 $(VENV)/.local: pyproject.toml $(VENV)/.torch
-	$(BIN)/python -m pip install -q -e ".[local]"
+	$(BIN)/python -m pip install -q -e ".[local,ray]"
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.local
@@ -37,15 +39,16 @@ rollout: $(VENV)/.local
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 
-# The six folders become one package only when installed, so the types are checked on an installed copy.
 types: $(VENV)/.test
-	rm -rf build
-	$(BIN)/python -m pip install -q --no-deps --target build/types .
-	MYPYPATH=build/types $(BIN)/mypy -p gym_llm
+	$(BIN)/mypy -p gym_llm
 
 test: lint types
 	$(BIN)/python -m pytest
+
+readme: $(VENV)/.local
+	$(BIN)/gym-llm list --format markdown --into README.md
 
 # The real vLLM for machines without a GPU. It brings torchvision and torchaudio builds that do not fit this torch, and
 # needs none of them for language models.
@@ -58,7 +61,7 @@ $(VLLM_VENV)/.test: pyproject.toml
 	$(VLLM_VENV)/bin/python -m pip install -q "$(TORCH)"
 	$(VLLM_VENV)/bin/python -m pip install -q "$(TORCH)" "$(VLLM)"
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
-	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,trl]" "$(TORCH)" peft pytest hypothesis
+	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,ray,trl]" "$(TORCH)" peft pytest hypothesis
 	touch $@
 
 rollout-vllm: $(VLLM_VENV)/.test

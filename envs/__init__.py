@@ -1,1 +1,1 @@
-"""The built-in verifiers, one folder each; `gym_llm.registration` names their ids."""
+"""The built-in verifiers, one folder each: its `config.yaml` says its id."""

@@ -6,30 +6,34 @@ train the model. Importing this package registers every `gym_llm/*` id; everythi
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.registration import register_envs
+from gym_llm.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from gym_llm.engines import make_engine
     from gym_llm.env import VerifierEnv
     from gym_llm.rollout import collect, rollout
+    from gym_llm.rollout.part import Part
+    from gym_llm.rollout.run import Run
     from gym_llm.rollout.settings import RolloutSettings
     from gym_llm.tasks import BaseTask
     from gym_llm.tools import tool
     from gym_llm.types import Episode, Item, Request, ResponseDict, Rollout, Verdict
 
-__version__ = "0.1.0"
-
 __all__ = [
     "BaseTask",
     "Episode",
     "Item",
+    "Part",
     "Request",
     "ResponseDict",
     "Rollout",
     "RolloutSettings",
+    "Run",
     "Verdict",
     "VerifierEnv",
     "collect",
@@ -40,7 +44,9 @@ __all__ = [
 
 _HOME = {
     "BaseTask": "gym_llm.tasks",
+    "Part": "gym_llm.rollout.part",
     "RolloutSettings": "gym_llm.rollout.settings",
+    "Run": "gym_llm.rollout.run",
     "VerifierEnv": "gym_llm.env",
     "collect": "gym_llm.rollout",
     "make_engine": "gym_llm.engines",
@@ -62,4 +68,36 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-register_envs()
+class _AfterGymnasium:
+    """Registers the ids as soon as somebody imports Gymnasium, without whom nobody can ask for one.
+
+    Importing it takes longer than all else that `gym-llm --help` does. This is a finder of `sys.meta_path`: it has the
+    other finders find Gymnasium, and adds to what is done when that is loaded.
+    """
+
+    asking_others = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "gymnasium" or cls.asking_others:
+            return None
+        cls.asking_others = True
+        try:
+            spec = find_spec(name)
+        finally:
+            cls.asking_others = False
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_register(module: Any) -> None:
+                load(module)
+                import_module("gym_llm.registration")
+
+            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    import_module("gym_llm.registration")
+else:
+    sys.meta_path.insert(0, _AfterGymnasium)

@@ -73,6 +73,14 @@ def test_collect_plays_the_pocket_model() -> None:
     assert 0.0 < float(run(example("collect"))) <= 1.0
 
 
+def test_a_run_is_completed_by_the_same_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = (run(example("run")) for _ in range(2))
+    assert first.startswith("256 episodes to play\n") and second.startswith("0 episodes to play\n")
+    assert first.splitlines()[1] == second.splitlines()[1]
+    assert len(Path("runs/sums.jsonl").read_bytes().splitlines()) == 256
+
+
 def test_the_trainer_of_the_readme_trains(tmp_path: Path) -> None:
     code = example("trl")
     small = "per_device_train_batch_size=8, max_steps=1, use_cpu=True, bf16=False, report_to='none', save_strategy='no'"

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import pytest
 
 import gym_llm  # noqa: F401 - registers the environments
 
@@ -49,9 +55,41 @@ def row(text: str = "Go.", **fields: Any) -> dict[str, Any]:
     return {"responses_create_params": {"input": [{"role": "user", "content": text}]}, **fields}
 
 
+def cpu_seconds(function: Callable[..., Any], *args: Any) -> float:
+    """The processor time of a call in this thread: unlike a clock's, it does not grow with what else runs here."""
+    start = time.thread_time()
+    function(*args)
+    return time.thread_time() - start
+
+
 def outputs(observation: Any) -> list[str]:
     """The texts of all tool outputs in an observation."""
     return [item["output"] for item in observation["input"] if item.get("type") == "function_call_output"]
+
+
+def copy_repository(target: Path) -> Path:
+    """Copy what git knows of the repository, symbolic links as such; without git the test is skipped."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode:
+        pytest.skip("this is no git repository")
+    for name in filter(None, listed.stdout.split("\0")):
+        source, copy = ROOT / name, target / name
+        if source.is_file() or source.is_symlink():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy, follow_symlinks=False)
+    return target
+
+
+def python_in(root: Path, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Python with the `gym_llm` of a copy of the repository."""
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-P", *args]
+    return subprocess.run(command, cwd=cwd or root, env=env, capture_output=True, text=True, timeout=300)
 
 
 def vectors_dir() -> Path:

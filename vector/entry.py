@@ -1,21 +1,14 @@
-"""What `gym.make_vec` calls: `vector_entry_point` strings name an attribute of this module, e.g. `…entry:Counter`."""
+"""What `gym.make_vec` calls: the attributes of this module are ids, `gym_llm.vector.entry:Theirs/Own-v3`."""
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 
-_VECTOR_ARGUMENTS = {
-    "autoreset_mode",
-    "batch_size",
-    "env_wrappers",
-    "num_shards",
-    "ray_address",
-    "runtime_env",
-    "step_timeout",
-}
+_OPTIONS = inspect.signature(RayVectorEnv).parameters.keys() - {"env_id", "num_envs", "env_kwargs"}
 
 
 def make_vector(env_id: str, num_envs: int, **kwargs: Any) -> RayVectorEnv:
@@ -26,12 +19,11 @@ def make_vector(env_id: str, num_envs: int, **kwargs: Any) -> RayVectorEnv:
         num_envs: How many environments there are.
         **kwargs: Arguments of `RayVectorEnv`; any other goes to each environment.
     """
-    ours = {name: kwargs.pop(name) for name in _VECTOR_ARGUMENTS & kwargs.keys()}
-    tasks = kwargs.pop("tasks", None)
-    return RayVectorEnv(env_id, num_envs, tasks=tasks, env_kwargs=kwargs, **ours)
+    options = {name: kwargs.pop(name) for name in _OPTIONS & kwargs.keys()}
+    return RayVectorEnv(env_id, num_envs, env_kwargs=kwargs, **options)
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return partial(make_vector, f"gym_llm/{name}-v0")
+    return partial(make_vector, name)

@@ -150,11 +150,11 @@ class RayVectorEnv(BatchedVectorEnv):
     # -- orders and outcomes -------------------------------------------------------------------------------------------
 
     def _submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
-        given = self._by_shard(slots, orders)
+        by_shard = self._by_shard(slots, orders)
         packed = {
-            shard: pack(*orders) for shard, orders in given.items()
+            shard: pack(*orders) for shard, orders in by_shard.items()
         }  # it may raise: before anything is handed out
-        for shard, (local, orders) in given.items():
+        for shard, (local, orders) in by_shard.items():
             if not shard.lost:
                 shard.submit(local, orders, packed[shard])
                 continue
@@ -164,17 +164,17 @@ class RayVectorEnv(BatchedVectorEnv):
 
     def _without_lost(self, shard: RemoteShard, local: list[int], orders: list[Any]) -> tuple[list[int], list[Any]]:
         """The orders that the shard's new process can carry out."""
-        kept: tuple[list[int], list[Any]] = ([], [])
+        feasible: tuple[list[int], list[Any]] = ([], [])
         gone: list[int] = []
         for slot, order in zip(local, orders, strict=True):
             if slot in shard.lost and not isinstance(order, Reset):
                 gone.append(slot)
             else:
-                kept[0].append(slot)
-                kept[1].append(order)
+                feasible[0].append(slot)
+                feasible[1].append(order)
         shard.lost.difference_update(local)
         self._cut_short(shard, gone, "its shard's process ended")
-        return kept
+        return feasible
 
     def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[Outcome]:
         deadline = None if timeout is None else monotonic() + timeout
@@ -183,8 +183,8 @@ class RayVectorEnv(BatchedVectorEnv):
             for shard in self._shards:
                 shard.poll(len(shard.busy) if everything else 1)
             shard_of = {ref: shard for shard in self._shards for ref in shard.refs}
-            left = None if deadline is None else max(0.0, deadline - monotonic())
-            done, _ = self._shards[0].ray.wait(list(shard_of), num_returns=1, timeout=left)
+            seconds_left = None if deadline is None else max(0.0, deadline - monotonic())
+            done, _ = self._shards[0].ray.wait(list(shard_of), num_returns=1, timeout=seconds_left)
             if not done:
                 break
             self._take(shard_of[done[0]], done[0])
@@ -234,11 +234,11 @@ class RayVectorEnv(BatchedVectorEnv):
 
     def _call(self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         results: dict[int, Any] = {}
-        asked = [
+        calls = [
             (shard, local, shard.actor.call.remote(local, name, args, kwargs))
             for shard, (local, _) in self._by_shard(slots, slots).items()
         ]
-        for shard, local, ref in asked:
+        for shard, local, ref in calls:
             numbers = [shard.first + slot for slot in local]
             results.update(
                 zip(numbers, self._call_until_alive(shard, ref, "call", local, name, args, kwargs), strict=True)
@@ -246,8 +246,9 @@ class RayVectorEnv(BatchedVectorEnv):
         return tuple(results[slot] for slot in slots)
 
     def _assign(self, name: str, values: Sequence[Any]) -> None:
-        for shard, (local, given) in self._by_shard(range(self.num_envs), values).items():
-            self._call_until_alive(shard, shard.actor.assign.remote(local, name, given), "assign", local, name, given)
+        for shard, (local, shard_values) in self._by_shard(range(self.num_envs), values).items():
+            ref = shard.actor.assign.remote(local, name, shard_values)
+            self._call_until_alive(shard, ref, "assign", local, name, shard_values)
 
     def _call_until_alive(self, shard: RemoteShard, ref: Any, method: str, *args: Any) -> Any:
         """The result of a call; once more in a new process whenever the shard has died, which a dying machine repeats.
@@ -275,7 +276,7 @@ class RayVectorEnv(BatchedVectorEnv):
         by_shard: dict[RemoteShard, tuple[list[int], list[Any]]] = {}
         for slot, value in zip(slots, values, strict=True):
             shard = self._shard_of[slot]
-            local, given = by_shard.setdefault(shard, ([], []))
+            local, shard_values = by_shard.setdefault(shard, ([], []))
             local.append(slot - shard.first)
-            given.append(value)
+            shard_values.append(value)
         return by_shard

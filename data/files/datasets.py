@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import os
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from gym_llm.data.files.reading import slice_source
+from gym_llm.data.files.reading import parse_source, slice_source
 
 DatasetType = Literal["train", "validation", "example"]
 
@@ -80,6 +81,7 @@ class DatasetConfig(BaseModel):
     license: License | None = None
     huggingface_identifier: HuggingFaceIdentifier | None = None
     gitlab_identifier: GitLabIdentifier | None = None
+    _written: str | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -97,3 +99,19 @@ class DatasetConfig(BaseModel):
         'a.jsonl[10:]'
         """
         return slice_source(self.jsonl_fpath, self.start_idx, self.end_idx)
+
+    def found_from(self, folder: str | os.PathLike[str]) -> Self:
+        """The dataset, its file's path relative to the configuration's folder made one from the working directory.
+
+        A file that is not there is in the working directory, or will be downloaded to it: its path stays.
+        """
+        parsed = parse_source(self.jsonl_fpath)
+        if parsed.is_hub or not os.path.exists(os.path.join(folder, parsed.name)):
+            return self
+        copy = self.model_copy(update={"jsonl_fpath": os.path.join(folder, self.jsonl_fpath)})
+        copy._written = self.jsonl_fpath
+        return copy
+
+    def as_written(self) -> dict[str, Any]:
+        """The dataset as its configuration has it, wherever that is: for files that are kept."""
+        return self.model_dump(mode="json") | {"jsonl_fpath": self._written or self.jsonl_fpath}

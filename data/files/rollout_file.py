@@ -63,7 +63,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replace `NAME.summary.json`; see `write_atomically`."""
-        data = orjson.dumps(summary, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        data = orjson.dumps(summary, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         write_atomically(self.summary_path, data)
 
     def records(self) -> Iterator[Rollout]:

@@ -120,10 +120,10 @@ class ModelRegistry:
 
     async def _upload(self, path: Path, name: str, version: str) -> str:
         async with self._session() as session:
-            found = await self._find(session, name, version)
-            if found is None:
+            existing = await self._find(session, name, version)
+            if existing is None:
                 await self._make_model(session, name)
-            run_id, register = found, False
+            run_id, register = existing, False
             if run_id is None and self._is_gitlab:
                 run_id = await self._make_version(session, name, version, source=version)
             elif run_id is None:
@@ -132,11 +132,11 @@ class ModelRegistry:
                     "run_name": f"{name} {version}",
                     "start_time": int(time.time() * 1000),
                 }
-                made = await self._call(session, "POST", "runs/create", body, f"make dataset {name}")
-                run_id, register = made["run"]["info"]["run_id"], True
+                answer = await self._call(session, "POST", "runs/create", body, f"make dataset {name}")
+                run_id, register = answer["run"]["info"]["run_id"], True
             root = await self._artifact_root(session, run_id)
             doing = f"upload {path.name} to version {version} of dataset {name}"
-            if found is not None and await self._has(session, _join(root, path.name), doing):
+            if existing is not None and await self._has(session, _join(root, path.name), doing):
                 raise refusal(
                     self.place, doing, 409, token="mlflow_tracking_token", detail="a version's files do not change"
                 )
@@ -160,8 +160,8 @@ class ModelRegistry:
         if run_id is not None:
             body["run_id"] = run_id
         doing = f"make version {version} of dataset {name}"
-        made = await self._call(session, "POST", "model-versions/create", body, doing)
-        return str(made["model_version"]["run_id"])
+        answer = await self._call(session, "POST", "model-versions/create", body, doing)
+        return str(answer["model_version"]["run_id"])
 
     async def _download(self, name: str, version: str, artifact: str, target: Path) -> None:
         async with self._session() as session:
@@ -179,7 +179,8 @@ class ModelRegistry:
 
     async def _delete(self, name: str) -> None:
         async with self._session() as session:
-            runs = [] if self._is_gitlab else [found["run_id"] for found in await self._versions(session, name)]
+            versions = [] if self._is_gitlab else await self._versions(session, name)
+            runs = [version["run_id"] for version in versions]
             doing = f"delete dataset {name}"
             await self._call(session, "DELETE", "registered-models/delete", {"name": name}, doing)
             for run_id in runs:
@@ -200,32 +201,32 @@ class ModelRegistry:
         return True
 
     async def _list(self) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = []
+        datasets: list[tuple[str, str]] = []
         async with self._session() as session:
             async for model in self._pages(session, "registered-models/search", {}, "registered_models"):
                 versions = [_version_of(version) for version in model.get("latest_versions", [])]
-                found.append((model["name"], max(versions, key=_order, default="")))
-        return sorted(found)
+                datasets.append((model["name"], max(versions, key=_order, default="")))
+        return sorted(datasets)
 
     async def _find(self, session: aiohttp.ClientSession, name: str, version: str) -> str | None:
         """The run that holds a version's files; None if there is no such version."""
         if self._is_gitlab:
             body = {"name": name, "version": version}
             try:
-                found = await self._call(session, "GET", "model-versions/get", body, f"look for dataset {name}")
+                version_info = await self._call(session, "GET", "model-versions/get", body, f"look for dataset {name}")
             except Refused as error:
                 if error.status == 404:
                     return None
                 raise
-            return str(found["model_version"]["run_id"])
-        for found in await self._versions(session, name):
-            if _version_of(found) == version:
-                return str(found["run_id"])
+            return str(version_info["model_version"]["run_id"])
+        for version_info in await self._versions(session, name):
+            if _version_of(version_info) == version:
+                return str(version_info["run_id"])
         return None
 
     async def _versions(self, session: aiohttp.ClientSession, name: str) -> list[dict[str, Any]]:
         query = {"filter": f"name='{name}'"}
-        return [found async for found in self._pages(session, "model-versions/search", query, "model_versions")]
+        return [version async for version in self._pages(session, "model-versions/search", query, "model_versions")]
 
     async def _pages(
         self, session: aiohttp.ClientSession, endpoint: str, query: dict[str, str], key: str
@@ -239,8 +240,8 @@ class ModelRegistry:
             page = await self._call(session, "GET", endpoint, {**query, "page_token": token}, "list datasets")
 
     async def _artifact_root(self, session: aiohttp.ClientSession, run_id: str) -> str:
-        found = await self._call(session, "GET", "runs/get", {"run_id": run_id}, "find a version's files")
-        uri = found["run"]["info"]["artifact_uri"]
+        run = await self._call(session, "GET", "runs/get", {"run_id": run_id}, "find a version's files")
+        uri = run["run"]["info"]["artifact_uri"]
         parts = urlsplit(uri)
         if parts.scheme in ("http", "https"):
             return str(uri)
@@ -329,10 +330,10 @@ def _said(text: str) -> tuple[str, str]:
     return str(answer.get("error_code", "")), str(detail)
 
 
-def _version_of(found: dict[str, Any]) -> str:
+def _version_of(version: dict[str, Any]) -> str:
     """A model version's `x.y.z`: GitLab's own, or the tag that a plain MLflow server has it in."""
-    tags = {tag.get("key"): tag.get("value") for tag in found.get("tags", [])}
-    return str(tags.get(VERSION_TAG) or found.get("version", ""))
+    tags = {tag.get("key"): tag.get("value") for tag in version.get("tags", [])}
+    return str(tags.get(VERSION_TAG) or version.get("version", ""))
 
 
 def _order(version: str) -> tuple[int, ...]:

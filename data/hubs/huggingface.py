@@ -183,9 +183,9 @@ class Hub:
     def list_datasets(self, organization: str, prefix: str = "") -> list[tuple[str, bool]]:
         """The datasets of an organisation that begin with a prefix: each `ORG/NAME`, and whether it is private."""
         with _asking(f"list the datasets of {organization}"):
-            found = list(self._api.list_datasets(author=organization, search=prefix or None))
+            datasets = list(self._api.list_datasets(author=organization, search=prefix or None))
         beginning = f"{organization}/{prefix}".lower()
-        return sorted((info.id, bool(info.private)) for info in found if info.id.lower().startswith(beginning))
+        return sorted((info.id, bool(info.private)) for info in datasets if info.id.lower().startswith(beginning))
 
     def _info(self, repo_id: str, revision: str | None) -> DatasetInfo:
         at = f" at {revision}" if revision else ""
@@ -203,12 +203,13 @@ class Hub:
 
         with _loading(f"read {repo_id}"):
             builder = datasets.load_dataset_builder(repo_id, revision=sha, token=self._token)
-        found: dict[str, list[str]] = {str(name): list(files) for name, files in builder.config.data_files.items()}
+        data_files = builder.config.data_files
+        files_by_split: dict[str, list[str]] = {str(name): list(files) for name, files in data_files.items()}
         if split is None:
-            return found
-        if split not in found:
-            raise DataError(f"{repo_id} has no split {split}; there are: {', '.join(found) or 'none'}.")
-        return {split: found[split]}
+            return files_by_split
+        if split not in files_by_split:
+            raise DataError(f"{repo_id} has no split {split}; there are: {', '.join(files_by_split) or 'none'}.")
+        return {split: files_by_split[split]}
 
     def _write_split(self, repo_id: str, split: str, sources: list[str], path: Path, sha: str | None) -> None:
         if not path.name.endswith(".jsonl"):
@@ -247,14 +248,14 @@ def download(dataset: DatasetConfig, *, source: Literal["huggingface", "gitlab"]
         registry = ModelRegistry.configured(variables)
         registry.download(identifier.dataset_name, identifier.version, identifier.artifact_fpath, target)
         return
-    found = dataset.huggingface_identifier
-    if found is None:
+    place = dataset.huggingface_identifier
+    if place is None:
         raise DataError(f"Dataset {dataset.name} has no huggingface_identifier to download it from.")
     hub = Hub(variables.get(_TOKEN))
-    if found.artifact_fpath is not None:
-        hub.download_artifact(found.repo_id, found.artifact_fpath, target)
+    if place.artifact_fpath is not None:
+        hub.download_artifact(place.repo_id, place.artifact_fpath, target)
     else:
-        hub.download_split(found.repo_id, dataset.type, target)
+        hub.download_split(place.repo_id, dataset.type, target)
 
 
 @contextmanager

@@ -100,11 +100,11 @@ def name_in_repo(path: str | os.PathLike[str], split: Split) -> str:
     if suffix is None:
         raise DataError(f"{path} is no data file: {', '.join(_SUFFIXES)} can be uploaded.")
     stem = name.removesuffix(suffix)
-    said = {_KEYWORDS[word] for word in _WORDS.split(stem) if word in _KEYWORDS}
-    if said - {split}:
-        other = ", ".join(sorted(said - {split}))
+    splits = {_KEYWORDS[word] for word in _WORDS.split(stem) if word in _KEYWORDS}
+    if splits - {split}:
+        other = ", ".join(sorted(splits - {split}))
         raise DataError(f"{name} would be uploaded as {split}, but its name says {other}: rename it, or give --split.")
-    return name if said else f"{stem}-{split}{suffix}"
+    return name if splits else f"{stem}-{split}{suffix}"
 
 
 def check_training_rows(path: str | os.PathLike[str]) -> int:

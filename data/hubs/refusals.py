@@ -23,15 +23,15 @@ def refusal(
     GitLab does not accept the token (401) to read dataset a: put a valid mlflow_tracking_token into env.yaml.
     """
     detail = " ".join(detail.split()).rstrip(".")[:300]
-    said = f" ({detail})" if detail else ""
+    suffix = f" ({detail})" if detail else ""
     if status == 401:
         reason = f"does not accept the token (401) to {doing}: put a valid {token} into env.yaml"
     elif status == 403:
         reason = f"does not allow this {token} to {doing} (403): use another, or ask its owner"
     elif status == 404:
-        reason = f"cannot {doing} (404): there is no such thing, or your {token} may not see it{said}"
+        reason = f"cannot {doing} (404): there is no such thing, or your {token} may not see it{suffix}"
     elif status == 409:
-        reason = f"cannot {doing} (409): it is there already, or somebody else is changing it{said}"
+        reason = f"cannot {doing} (409): it is there already, or somebody else is changing it{suffix}"
     elif status == 412:
         reason = f"cannot {doing} (412): somebody else changed it meanwhile; try again"
     elif status == 429:

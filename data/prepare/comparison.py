@@ -24,14 +24,14 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
     ['Min: 1 on disk, 2 now']
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        found = []
+        disagreements = []
         for name, value in old.items():
             place = f"{path}.{name}" if path else name
             if name in new:
-                found += differences(value, new[name], place)
+                disagreements += differences(value, new[name], place)
             elif value is not None:  # NeMo Gym writes null for what a configuration does not say
-                found.append(f"{place}: {_shown(value)} on disk, not there now")
-        return found
+                disagreements.append(f"{place}: {_shown(value)} on disk, not there now")
+        return disagreements
     if _agree(old, new):
         return []
     return [f"{path}: {_shown(old)} on disk, {_shown(new)} now"]

@@ -131,9 +131,9 @@ class RowStatistics:
         numbers = self._numbers
         if (tools := params.get("tools")) is not None:
             numbers[TOOLS].append(len(tools))
-        if said := _user_messages(params["input"]):
-            numbers[TURNS].append(len(said))
-            self._messages += said
+        if messages := _user_messages(params["input"]):
+            numbers[TURNS].append(len(messages))
+            self._messages += messages
         dumped = orjson.dumps(params, option=orjson.OPT_SORT_KEYS)
         self._params.append(dumped)
         numbers[WORDS].append(_separators(params) + _space_runs(dumped) + 1)

@@ -59,8 +59,8 @@ def store_metrics(files: Sequence[PreparedFile], overwrite: bool, notes: list[st
         old = _read_metrics(path)
         same_counter = old.get(COUNTER) == metrics[COUNTER]
         compared = old if same_counter else {n: v for n, v in old.items() if n not in (COUNTER, TOKENS)}
-        if found := differences(compared, metrics):
-            reports.append("\n  ".join([f"{path} disagrees with the data:", *found]))
+        if disagreements := differences(compared, metrics):
+            reports.append("\n  ".join([f"{path} disagrees with the data:", *disagreements]))
             conflicts[_conflict_path(path)] = metrics
         elif old and not same_counter and metrics[COUNTER] == WORDS_ONLY and COUNTER in old:
             notes.append(f"{path} keeps its token counts by {old[COUNTER]}, which were not checked.")

@@ -135,12 +135,12 @@ def prepare_data(
             checked = pool.map((*setup, tokenizer_name), _chunks(config, show))
             faults.append(_collect(config, checked, statistics, files[config.type]))
             statistics.repeat(config.num_repeats)
-            metrics = config.model_dump(mode="json") | statistics.as_dict()
+            metrics = config.as_written() | statistics.as_dict()
             totals[config.type].add_dataset(statistics)
             statistics.close()
             prepared.append(PreparedFile(f"{dataset.section}/{config.name}", metrics, path))
-        if any(found.rows for found in faults):
-            raise PreparationFailed("\n".join(found.report() for found in faults if found.rows))
+        if any(fault.rows for fault in faults):
+            raise PreparationFailed("\n".join(fault.report() for fault in faults if fault.rows))
         collated = []
         for kind, total in totals.items():
             target = folder / f"{kind}.jsonl"
@@ -192,12 +192,12 @@ def _choose_tokenizer(name: str, workers: int, notes: list[str]) -> tuple[str, s
         return WORDS_ONLY, None
     # Not in this process if others do the counting: a vocabulary takes up to 100 MB.
     with ChunkWorkers("functools:partial", min(workers, 1)) as pool:
-        (found,) = pool.map((try_tokenizer,), [name])
-    if not isinstance(found, TokenizerUnavailable):
-        return found, name
-    if not found.has_substitute:
-        raise DataError(str(found))
-    notes.append(str(found))
+        (tokenizer,) = pool.map((try_tokenizer,), [name])
+    if not isinstance(tokenizer, TokenizerUnavailable):
+        return tokenizer, name
+    if not tokenizer.has_substitute:
+        raise DataError(str(tokenizer))
+    notes.append(str(tokenizer))
     return WORDS_ONLY, None
 
 
@@ -242,7 +242,7 @@ def _worker_count(datasets: Sequence[EnvDataset], verifiers: Iterable[type[Verif
 @contextmanager
 def _output_folder(path: Path) -> Iterator[Path]:
     """Make the folder; an error takes away again what was made."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    new_folders = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -250,7 +250,7 @@ def _output_folder(path: Path) -> Iterator[Path]:
     try:
         yield path
     except BaseException:
-        for folder in made:
+        for folder in new_folders:
             try:
                 folder.rmdir()
             except OSError:  # something is in it: a conflict file, or another process's work
@@ -307,7 +307,7 @@ def _collect(
 
 def _collated_header(kind: str, target: Path, configs: Sequence[DatasetConfig]) -> dict[str, Any]:
     """What the statistics of a collated file begin with: as in NeMo Gym its data set's configuration, if it has one."""
-    dumped = [config.model_dump(mode="json") for config in configs]
+    dumped = [config.as_written() for config in configs]
     return (
         dumped[0] if len(dumped) == 1 else {"name": kind, "type": kind, "jsonl_fpath": str(target), "datasets": dumped}
     )

@@ -29,12 +29,12 @@ def env_class(env_id: str) -> type[VerifierEnv]:
     """
     try:
         entry_point = gym.spec(env_id).entry_point
-        found: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+        creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     except (gym.error.Error, ImportError, AttributeError) as error:
         raise DataError(f"The environment {env_id!r} cannot be loaded ({error}); `gym-llm list` names all.") from None
-    if not (isinstance(found, type) and issubclass(found, VerifierEnv)):
+    if not (isinstance(creator, type) and issubclass(creator, VerifierEnv)):
         raise DataError(f"The environment {env_id!r} is no subclass of VerifierEnv, so its rows cannot be checked.")
-    return found
+    return creator
 
 
 def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
@@ -184,17 +184,17 @@ class Faults:
     def report(self) -> str:
         """One line per reason: the lines (counted from 1; row n of a data set is line n + 1) and what is wrong."""
         lines = [f"{self._path}: {_counted(self.rows, 'bad row')}"]
-        told = 0
+        reported = 0
         for reason, fault in self._faults.items():
             places = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in fault.ranges)
-            shown = sum(high - low + 1 for low, high in fault.ranges)
-            more = f" and {_counted(fault.rows - shown, 'more')}" if shown < fault.rows else ""
+            listed_rows = sum(high - low + 1 for low, high in fault.ranges)
+            more = f" and {_counted(fault.rows - listed_rows, 'more')}" if listed_rows < fault.rows else ""
             noun = "line" if fault.rows == 1 else "lines"
             detail = f" ({'first: ' if fault.rows > 1 else ''}{fault.detail})" if fault.detail else ""
             lines.append(f"  {noun} {places}{more}: {reason}{detail}")
-            told += fault.rows
-        if told < self.rows:
-            lines.append(f"  and {_counted(self.rows - told, 'more row')} with other faults")
+            reported += fault.rows
+        if reported < self.rows:
+            lines.append(f"  and {_counted(self.rows - reported, 'more row')} with other faults")
         return "\n".join(lines)
 
 

@@ -24,5 +24,5 @@ class FollowUp(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> float:
         """Whether `expected_answer` is in the last answer, upper and lower case alike."""
-        asked = sum(item.get("role") == "user" for item in episode.items)  # fewer, if the episode was cut short
-        return float(asked == len(task.follow_ups) and task.expected_answer.casefold() in episode.answer.casefold())
+        questions = sum(item.get("role") == "user" for item in episode.items)  # fewer, if the episode was cut short
+        return float(questions == len(task.follow_ups) and task.expected_answer.casefold() in episode.answer.casefold())

@@ -28,10 +28,10 @@ def parse_number(latex: str) -> Rational | None:
     >>> parse_number(r"\frac{2}{4}")
     1/2
     """
-    found = _NUMBER.fullmatch(latex)
-    if found is None:
+    match = _NUMBER.fullmatch(latex)
+    if match is None:
         return None
-    return Integer(found[0]) if found[1] is None else Rational(int(found[1]), int(found[2]))
+    return Integer(match[0]) if match[1] is None else Rational(int(match[1]), int(match[2]))
 
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,14}|\\frac\{(0|[1-9][0-9]{0,14})\}\{([1-9][0-9]{0,14})\}")

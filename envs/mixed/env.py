@@ -9,6 +9,7 @@ import gymnasium as gym
 
 from gym_llm import VerifierEnv
 from gym_llm.errors import DataError
+from gym_llm.registration import env_ids
 from gym_llm.tasks import PreparedTask, RowKind, TaskKind
 from gym_llm.types import Episode, Request, Row
 
@@ -52,7 +53,7 @@ class Mixed(VerifierEnv):
             try:
                 env = gym.make(env_id, render_mode=self.render_mode, **kwargs).unwrapped
             except gym.error.Error as error:
-                known = [*self._verifiers, *(known for known in gym.registry if known.startswith("gym_llm/"))]
+                known = [*self._verifiers, *env_ids()]
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f" (did you mean {near[0]!r}?)" if near else ""
                 raise DataError(f"no verifier is named {name!r}{hint}: {error}") from None

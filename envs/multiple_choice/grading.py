@@ -86,9 +86,9 @@ def extract_answer(text: str, options: Options, mode: GradingMode) -> str | None
     if boxed in options.letters and "A" <= boxed <= "Z":
         return boxed
     inside = _unwrapped(boxed)
-    found = _LONE_LETTER.fullmatch(inside) or _LABEL.match(inside)
-    if found is not None and found[1] in options.letters:
-        return found[1]
+    match = _LONE_LETTER.fullmatch(inside) or _LABEL.match(inside)
+    if match is not None and match[1] in options.letters:
+        return match[1]
     return _contained_option(boxed, options) if mode == "lenient_boxed" else None
 
 

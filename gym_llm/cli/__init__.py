@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
-from gym_llm import __version__
-from gym_llm.cli.config import add_config_command
-from gym_llm.cli.data import add_data_command
-from gym_llm.cli.env import add_env_command
-from gym_llm.cli.list import add_list_command
-from gym_llm.cli.rollout import add_rollout_command
-from gym_llm.did_you_mean import did_you_mean
-from gym_llm.errors import DataError, EngineUnavailable, UsageError
+import typer
+from typer.main import get_command
+
+from gym_llm.cli import config, data, env, list, rollout
+from gym_llm.cli.help import Command, Group
+from gym_llm.cli.usage import wrong_arguments
+from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable
+from gym_llm.version import __version__
 
 _EXAMPLES = """\
 examples:
@@ -25,23 +24,29 @@ examples:
 `gym-llm COMMAND --help` says more about each command.
 """
 
+app = typer.Typer(
+    cls=Group, epilog=_EXAMPLES, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+app.add_typer(list.app)
+app.command("rollout", cls=Command, epilog=rollout.EXAMPLES)(rollout.rollout)
+app.add_typer(config.app)
+app.add_typer(data.app, name="data")
+app.add_typer(env.app, name="env")
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of `gym-llm`; each command sets `run`, which takes the parsed arguments and returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="gym-llm",
-        description="Gymnasium for language models: play verifiers with a model and score it.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"gym-llm {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add_list_command(commands)
-    add_config_command(commands)
-    add_data_command(commands)
-    add_env_command(commands)
-    add_rollout_command(commands)
-    return parser
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gym-llm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _gym_llm(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Gymnasium for language models: play verifiers with a model and score it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,31 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         Exit code: 0, 1 if every episode failed, 2 for wrong arguments, data or engines, 130 when interrupted.
     """
-    argv = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # a terminal that cannot show ± shows ?
-    args = _parse(make_parser(), argv)
+    argv = [*(sys.argv[1:] if argv is None else argv)]
     try:
-        return args.run(args)
-    except (UsageError, DataError, EngineUnavailable) as error:
+        return get_command(app).main(argv, prog_name="gym-llm", standalone_mode=False, obj=argv)
+    except typer.TyperException as error:
+        if message := wrong_arguments(error):
+            print(message, file=sys.stderr)
+        return 2
+    except (CallerError, EngineUnavailable, RayUnavailable) as error:
         print(f"gym-llm: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `gym-llm list | head`; keep the interpreter from complaining when it closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
+    except typer.Abort as abort:
+        if abort.__cause__:  # Typer takes every EOFError for the end of somebody's input
+            raise abort.__cause__ from None
         return 130
-
-
-def _parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse; `key=value` may stand between options, where argparse leaves positional arguments over."""
-    args, rest = parser.parse_known_args(argv, argparse.Namespace(argv=argv))
-    settings = [argument for argument in rest if "=" in argument and not argument.startswith("-")]
-    if rest and not (len(settings) == len(rest) and "settings" in args):
-        command = getattr(args, "command_parser", parser)
-        wrong = next((argument.partition("=")[0] for argument in rest if argument.startswith("--")), "")
-        hint = did_you_mean(wrong, command._option_string_actions) if wrong else ""
-        command.error(f"unrecognized arguments: {' '.join(rest)}.{hint}")
-    if settings:
-        args.settings = [*args.settings, *settings]
-    return args

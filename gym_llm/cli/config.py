@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from gym_llm.cli.usage import unknown_env
-from gym_llm.errors import UsageError
+import typer
+
+from gym_llm.cli.help import Command
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
@@ -20,43 +21,39 @@ examples:
 Later files go over earlier ones, env.yaml in the working directory over all files, key=value over everything.
 `???` marks what has to be given. NeMo Gym's files are read as well; what has no counterpart is named.
 """
+app = typer.Typer()
+
+Place = Literal["huggingface", "gitlab"]
+"""Where datasets are published."""
+
+ConfigFiles = Annotated[
+    list[str],
+    typer.Option("--config", metavar="FILE", help="YAML; later ones win", default_factory=list, show_default=False),
+]
+"""The option `--config FILE`, any number of times."""
+
+Settings = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="key=value", help="settings over those of the files", default_factory=list, show_default=False
+    ),
+]
+"""The arguments `key=value`, anywhere between the options."""
 
 
-def add_config_command(commands: Any) -> None:
-    """Add `config` to the parser's subcommands."""
-    parser = commands.add_parser(
-        "config",
-        help="print what a run with these configuration files would see",
-        description="Compose configuration files and print the result as YAML, secrets masked.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_config_arguments(parser)
-    parser.set_defaults(run=run, command_parser=parser)
-
-
-def add_config_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--config FILE` and `key=value` to a command: `args.config` and `args.settings`."""
-    parser.add_argument("--config", metavar="FILE", action="append", default=[], help="YAML; later ones win")
-    parser.add_argument("settings", metavar="key=value", nargs="*", help="settings over those of the files")
-
-
-def read_config(args: argparse.Namespace) -> Config:
+def read_config(files: Sequence[str], settings: Sequence[str]) -> Config:
     """The configuration that a command was given.
 
     Raises:
-        UsageError: If it cannot be used, or names an environment that is not registered.
+        ConfigError: If it cannot be used.
+        UsageError: If it names an environment that is not registered.
     """
     import gymnasium as gym
 
     from gym_llm.config import load_config
-    from gym_llm.errors import ConfigError
+    from gym_llm.registration import unknown_env
 
-    try:
-        config = load_config(args.config, args.settings)
-    except ConfigError as error:
-        raise UsageError(str(error)) from None
+    config = load_config(files, settings)
     for section in config.environments.values():
         try:
             gym.spec(section.env)
@@ -65,11 +62,12 @@ def read_config(args: argparse.Namespace) -> Config:
     return config
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the configuration."""
+@app.command("config", cls=Command, epilog=_EXAMPLES)
+def print_config(*, files: ConfigFiles, settings: Settings) -> int:
+    """Print what a run with these configuration files would see, as YAML, secrets masked."""
     import yaml
 
-    config = read_config(args)
+    config = read_config(files, settings)
     print(yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True, width=120), end="")
     for sentence in config.unmapped:
         print(f"# not mapped: {sentence}")

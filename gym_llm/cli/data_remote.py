@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from gym_llm.cli.config import add_config_arguments, read_config
-from gym_llm.cli.report import printable
+import typer
+
+from gym_llm.cli.config import ConfigFiles, Place, Settings, read_config
+from gym_llm.cli.help import Command
+from gym_llm.cli.usage import printable
 from gym_llm.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -20,9 +23,6 @@ if TYPE_CHECKING:
     from gym_llm.data.hubs.gitlab import ModelRegistry
     from gym_llm.data.hubs.huggingface import Hub
 
-_HUGGINGFACE, _GITLAB = "huggingface", "gitlab"
-_PLACES = (_HUGGINGFACE, _GITLAB)
-_SPLITS = ("train", "validation", "test")
 _TOKENS = ("HF_TOKEN", "MLFLOW_TRACKING_TOKEN")
 
 _SETTINGS = """\
@@ -79,201 +79,190 @@ examples:
 
 {_SETTINGS}"""
 
+_hub_option = partial(typer.Option, rich_help_panel="Hugging Face")
+_gitlab_option = partial(typer.Option, rich_help_panel="GitLab")
 
-def add_remote_commands(commands: Any) -> None:
-    """Add `upload`, `download`, `migrate`, `delete` and `list` to the subcommands of `data`."""
-    upload = _add(commands, "upload", "publish a file", _UPLOAD_EXAMPLES, run_upload)
-    upload.add_argument("file", metavar="FILE", help="JSON Lines (plain, .gz, .zst) or parquet")
-    upload.add_argument("--to", required=True, choices=_PLACES)
-    upload.add_argument("--name", help="the dataset's name (default: the configuration's section)")
-    upload.add_argument("--version", metavar="X.Y.Z", help="GitLab: which version it is")
-    _add_hub_arguments(upload)
+From = Annotated[Place, typer.Option("--from", help="where it is published")]
+Yes = Annotated[bool, typer.Option("--yes", help="delete without asking")]
+Version = Annotated[str | None, _gitlab_option(metavar="X.Y.Z", help="which version it is")]
+Domain = Annotated[str | None, _hub_option(help="part of the repository's name (default: the configuration's)")]
+Split = Annotated[Literal["train", "validation", "test"] | None, _hub_option(help="of the rows (default: train)")]
+CreatePr = Annotated[bool, _hub_option("--create-pr", help="open a pull request instead of writing to the branch")]
+Branch = Annotated[str | None, _hub_option(metavar="BRANCH", help="default: main; with --create-pr also a new one")]
+Message = Annotated[str | None, _hub_option(metavar="TEXT", help="default: Upload FILE")]
+Description = Annotated[str | None, _hub_option(metavar="TEXT", help="what the message leaves out")]
 
-    download = _add(commands, "download", "fetch a dataset", _DOWNLOAD_EXAMPLES, run_download)
-    download.add_argument("--from", dest="source", required=True, choices=_PLACES)
-    download.add_argument("--repo-id", metavar="ORG/NAME", help="Hugging Face: the repository")
-    download.add_argument("--revision", help="Hugging Face: a branch, tag or commit (default: main)")
-    download.add_argument("--name", help="GitLab: the dataset's name")
-    download.add_argument("--version", metavar="X.Y.Z", help="GitLab: the version")
-    what = download.add_mutually_exclusive_group()
-    what.add_argument("--split", help="Hugging Face: only this split (default: all)")
-    what.add_argument("--artifact", metavar="FILE", help="only this file of the repository or version")
-    where = download.add_mutually_exclusive_group(required=True)
-    where.add_argument("--output-dir", metavar="DIR", help="files go here, under their own names or as SPLIT.jsonl")
-    where.add_argument("--output", metavar="FILE", help="the one file that is fetched goes here")
-
-    migrate = _add(commands, "migrate", "from GitLab to Hugging Face", _MIGRATE_EXAMPLES, run_migrate)
-    migrate.add_argument("name", metavar="NAME", help="the dataset's name in GitLab")
-    migrate.add_argument("--from", dest="source", choices=(_GITLAB,), default=_GITLAB)
-    migrate.add_argument("--to", choices=(_HUGGINGFACE,), default=_HUGGINGFACE)
-    migrate.add_argument("--version", metavar="X.Y.Z", required=True, help="the version")
-    migrate.add_argument("--artifact", metavar="FILE", required=True, help="the file of that version")
-    migrate.add_argument("--delete", action="store_true", help="delete the dataset from GitLab afterwards")
-    migrate.add_argument("--yes", action="store_true", help="delete without asking")
-    _add_hub_arguments(migrate)
-
-    delete = _add(commands, "delete", "delete a published dataset", _DELETE_EXAMPLES, run_delete)
-    delete.add_argument("name", metavar="NAME", help="GitLab: its name; Hugging Face: ORG/NAME")
-    delete.add_argument("--from", dest="source", required=True, choices=_PLACES)
-    delete.add_argument("--yes", action="store_true", help="delete without asking")
-
-    listing = _add(commands, "list", "the published datasets", _LIST_EXAMPLES, run_list)
-    listing.add_argument("--from", dest="source", required=True, choices=_PLACES)
+app = typer.Typer()
 
 
-def _add(commands: Any, name: str, summary: str, examples: str, run: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=f"{summary} (Hugging Face, GitLab)" if name != "migrate" else f"copy a dataset {summary}",
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_config_arguments(parser)
-    parser.set_defaults(run=run, command_parser=parser)
-    return parser
-
-
-def _add_hub_arguments(parser: argparse.ArgumentParser) -> None:
-    hub = parser.add_argument_group("Hugging Face")
-    hub.add_argument("--domain", help="part of the repository's name (default: the configuration's)")
-    hub.add_argument("--split", choices=_SPLITS, help="which split the rows are (default: train)")
-    hub.add_argument("--create-pr", action="store_true", help="open a pull request instead of writing to the branch")
-    hub.add_argument("--revision", metavar="BRANCH", help="the branch (default: main); with --create-pr also a new one")
-    hub.add_argument("--commit-message", metavar="TEXT", help="default: Upload FILE")
-    hub.add_argument("--commit-description", metavar="TEXT")
-
-
-def run_upload(args: argparse.Namespace) -> int:
-    """Upload a file."""
-    with _configured(args) as config:
-        if args.to == _HUGGINGFACE:
-            _refuse(args, "version", "GitLab's: a repository on Hugging Face has branches, see --revision")
-            _upload_to_hub(args, config, args.file, args.name)
-            return 0
-        for option in ("domain", "split", "create_pr", "revision", "commit_message", "commit_description"):
-            _refuse(args, option, "Hugging Face's")
-        _need(args, "name", "version")
-        registry = _registry(config)
-        artifact = registry.upload(args.file, args.name, args.version)
-        print(f"uploaded to {registry.place}: {args.name}, version {args.version}, {artifact}")
-        print(
-            f"gym-llm data download --from gitlab --name {args.name} --version {args.version} --artifact {artifact} "
-            f"--output {artifact}"
-        )
-    return 0
-
-
-def run_download(args: argparse.Namespace) -> int:
-    """Download a dataset, a split or a file."""
-    with _configured(args) as config:
-        if args.source == _GITLAB:
-            _refuse(args, "repo_id", "Hugging Face's: give --name")
-            _refuse(args, "revision", "Hugging Face's: give --version")
-            _refuse(args, "split", "Hugging Face's: give --artifact FILE")
-            _need(args, "name", "version", "artifact")
-            target = _target(args, args.artifact)
-            _registry(config).download(args.name, args.version, args.artifact, target)
-            print(target)
-            return 0
-        _refuse(args, "name", "GitLab's: give --repo-id ORG/NAME")
-        _refuse(args, "version", "GitLab's: give --revision")
-        _need(args, "repo_id")
-        hub = _hub(config)
-        if args.artifact:
-            target = _target(args, args.artifact)
-            hub.download_artifact(args.repo_id, args.artifact, target, revision=args.revision)
-            print(target)
-        elif args.split and args.output:
-            hub.download_split(args.repo_id, args.split, args.output, revision=args.revision)
-            print(args.output)
-        elif args.output:
-            raise UsageError("All splits are several files: give --output-dir DIR, or name one with --split.")
+@app.command(cls=Command, epilog=_UPLOAD_EXAMPLES)
+def upload(
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines (plain, .gz, .zst) or parquet")],
+    to: Annotated[Place, typer.Option(help="where to publish it")],
+    name: Annotated[str | None, typer.Option(help="the dataset's name (default: the configuration's section)")] = None,
+    files: ConfigFiles,
+    version: Version = None,
+    domain: Domain = None,
+    split: Split = None,
+    create_pr: CreatePr = False,
+    revision: Branch = None,
+    commit_message: Message = None,
+    commit_description: Description = None,
+    settings: Settings,
+) -> int:
+    """Publish a file (Hugging Face, GitLab)."""
+    with _configured(files, settings) as config:
+        commit = {"create_pr": create_pr, "revision": revision, "commit_message": commit_message}
+        commit["commit_description"] = commit_description
+        if to == "huggingface":
+            _refuse("GitLab's: a repository on Hugging Face has branches, see --revision", version=version)
+            _upload_to_hub(config, file, name, domain, split, **commit)
         else:
-            for path in hub.download_splits(args.repo_id, args.output_dir, split=args.split, revision=args.revision):
-                print(path)
+            _refuse("Hugging Face's", domain=domain, split=split, **commit)
+            name, version = _need(name=name, version=version)
+            registry = _registry(config)
+            artifact = registry.upload(file, name, version)
+            print(f"uploaded to {registry.place}: {name}, version {version}, {artifact}")
+            place = f"--name {name} --version {version} --artifact {artifact}"
+            print(f"gym-llm data download --from gitlab {place} --output {artifact}")
     return 0
 
 
-def run_migrate(args: argparse.Namespace) -> int:
+@app.command(cls=Command, epilog=_DOWNLOAD_EXAMPLES)
+def download(
+    *,
+    source: From,
+    artifact: Annotated[str | None, typer.Option(metavar="FILE", help="only this file of the dataset's")] = None,
+    output_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="files go here, under their own names or as SPLIT.jsonl")
+    ] = None,
+    output: Annotated[str | None, typer.Option(metavar="FILE", help="the one file that is fetched goes here")] = None,
+    files: ConfigFiles,
+    repo_id: Annotated[str | None, _hub_option(metavar="ORG/NAME", help="the repository")] = None,
+    revision: Annotated[str | None, _hub_option(help="a branch, tag or commit (default: main)")] = None,
+    split: Annotated[str | None, _hub_option(help="only this split (default: all)")] = None,
+    name: Annotated[str | None, _gitlab_option(help="the dataset's name")] = None,
+    version: Version = None,
+    settings: Settings,
+) -> int:
+    """Fetch a dataset, a split or a file (Hugging Face, GitLab)."""
+    if split and artifact:
+        raise UsageError("--artifact does not go with --split: one names a file, the other several.")
+    if bool(output_dir) == bool(output):
+        raise UsageError("Where does it go? Give --output-dir DIR, or --output FILE.")
+    with _configured(files, settings) as config:
+        target = Path(output or Path(output_dir or "", Path(artifact or "").name))
+        paths = [target]
+        if source == "gitlab":
+            _refuse("Hugging Face's: give --name", repo_id=repo_id)
+            _refuse("Hugging Face's: give --version", revision=revision)
+            _refuse("Hugging Face's: give --artifact FILE", split=split)
+            name, version, artifact = _need(name=name, version=version, artifact=artifact)
+            _registry(config).download(name, version, artifact, target)
+        else:
+            _refuse("GitLab's: give --repo-id ORG/NAME", name=name)
+            _refuse("GitLab's: give --revision", version=version)
+            (repo_id,) = _need(repo_id=repo_id)
+            hub = _hub(config)
+            if artifact:
+                hub.download_artifact(repo_id, artifact, target, revision=revision)
+            elif split and output:
+                hub.download_split(repo_id, split, target, revision=revision)
+            elif output:
+                raise UsageError("All splits are several files: give --output-dir DIR, or name one with --split.")
+            else:
+                paths = hub.download_splits(repo_id, target, split=split, revision=revision)
+        print(*paths, sep="\n")
+    return 0
+
+
+@app.command(cls=Command, epilog=_MIGRATE_EXAMPLES)
+def migrate(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the dataset's name in GitLab")],
+    version: Annotated[str, typer.Option(metavar="X.Y.Z", help="the version")],
+    artifact: Annotated[str, typer.Option(metavar="FILE", help="the file of that version")],
+    delete: Annotated[bool, typer.Option("--delete", help="delete the dataset from GitLab afterwards")] = False,
+    yes: Yes = False,
+    source: Annotated[Literal["gitlab"], typer.Option("--from")] = "gitlab",
+    to: Annotated[Literal["huggingface"], typer.Option("--to")] = "huggingface",
+    files: ConfigFiles,
+    domain: Domain = None,
+    split: Split = None,
+    create_pr: CreatePr = False,
+    revision: Branch = None,
+    commit_message: Message = None,
+    commit_description: Description = None,
+    settings: Settings,
+) -> int:
     """Copy a dataset from GitLab to Hugging Face, and delete it there if that is asked for."""
-    with _configured(args) as config, tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
-        if args.yes and not args.delete:
+    with _configured(files, settings) as config, tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
+        if yes and not delete:
             raise UsageError("--yes answers the question of --delete, which is not given.")
         registry = _registry(config)
-        path = Path(folder, Path(args.artifact).name)
-        registry.download(args.name, args.version, args.artifact, path)
-        _upload_to_hub(args, config, path, args.name)
-        if args.delete:
-            _confirm(args.name, registry.place, args.yes)
-            registry.delete(args.name)
-            print(f"deleted from {registry.place}: {args.name}")
+        path = Path(folder, Path(artifact).name)
+        registry.download(name, version, artifact, path)
+        commit = {"create_pr": create_pr, "revision": revision, "commit_message": commit_message}
+        _upload_to_hub(config, path, name, domain, split, **commit, commit_description=commit_description)
+        if delete:
+            _delete(registry, name, yes)
     return 0
 
 
-def run_delete(args: argparse.Namespace) -> int:
-    """Delete a dataset when its name has been typed."""
-    with _configured(args) as config:
-        shelf: Hub | ModelRegistry
-        if args.source == _GITLAB:
-            shelf = _registry(config)
-        else:
-            if args.name.count("/") != 1:
-                raise UsageError(f"A dataset on Hugging Face is ORG/NAME, got {args.name!r}.")
-            shelf = _hub(config)
-        if not shelf.exists(args.name):
-            raise UsageError(f"{shelf.place} has no dataset {args.name} that you may see; upper and lower case count.")
-        _confirm(args.name, shelf.place, args.yes)
-        shelf.delete(args.name)
-        print(f"deleted from {shelf.place}: {args.name}")
+@app.command(cls=Command, epilog=_DELETE_EXAMPLES)
+def delete(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="GitLab: its name; Hugging Face: ORG/NAME")],
+    source: From,
+    yes: Yes = False,
+    files: ConfigFiles,
+    settings: Settings,
+) -> int:
+    """Delete a published dataset when its name has been typed (Hugging Face, GitLab)."""
+    with _configured(files, settings) as config:
+        if source == "huggingface" and name.count("/") != 1:
+            raise UsageError(f"A dataset on Hugging Face is ORG/NAME, got {name!r}.")
+        shelf: Hub | ModelRegistry = _registry(config) if source == "gitlab" else _hub(config)
+        if not shelf.exists(name):
+            raise UsageError(f"{shelf.place} has no dataset {name} that you may see; upper and lower case count.")
+        _delete(shelf, name, yes)
     return 0
 
 
-def run_list(args: argparse.Namespace) -> int:
-    """Print the datasets, one line each."""
+@app.command("list", cls=Command, epilog=_LIST_EXAMPLES)
+def list_datasets(*, source: From, files: ConfigFiles, settings: Settings) -> int:
+    """Print the published datasets, one line each (Hugging Face, GitLab)."""
     from gym_llm.data.hubs.publishing import DEFAULT_PREFIX, organization
 
-    with _configured(args) as config:
-        if args.source == _GITLAB:
-            for name, version in _registry(config).list_datasets():
-                print(f"{printable(name)}\t{printable(version)}")
+    with _configured(files, settings) as config:
+        if source == "gitlab":
+            datasets = _registry(config).list_datasets()
         else:
             prefix = config.variables.get("hf_dataset_prefix", DEFAULT_PREFIX) or ""
-            for name, is_private in _hub(config).list_datasets(organization(config.variables), prefix):
-                print(f"{printable(name)}\t{'private' if is_private else 'public'}")
+            listed = _hub(config).list_datasets(organization(config.variables), prefix)
+            datasets = [(name, "private" if is_private else "public") for name, is_private in listed]
+        for columns in datasets:
+            print(*map(printable, columns), sep="\t")
     return 0
 
 
-def _upload_to_hub(args: argparse.Namespace, config: Config, path: str | Path, name: str | None) -> None:
+def _upload_to_hub(
+    config: Config, path: str | Path, name: str | None, domain: str | None, split: Split, **commit: Any
+) -> None:
     from gym_llm.data.hubs.publishing import collection_id, repo_name
 
-    section, domain = _section(config)
-    name, domain = name or section, args.domain or domain
+    if len(config.environments) == 1:
+        ((key, section),) = config.environments.items()
+        name, domain = name or key, domain or section.domain
     if not name:
         raise UsageError("What is the dataset called? Give --name, or a --config with one environment.")
     if not domain:
         raise UsageError("What is the dataset about? Give --domain, or a --config whose environment has a `domain`.")
-    repo_id = repo_name(config.variables, domain, name)
-    uploaded = _hub(config).upload(
-        path,
-        repo_id,
-        split=args.split or "train",
-        create_pr=args.create_pr,
-        revision=args.revision,
-        commit_message=args.commit_message,
-        commit_description=args.commit_description,
-        collection=collection_id(config.variables),
-    )
+    repo_id, collection = repo_name(config.variables, domain, name), collection_id(config.variables)
+    uploaded = _hub(config).upload(path, repo_id, split=split or "train", collection=collection, **commit)
     print(f"uploaded to {repo_id}: {uploaded.file}")
     print(f"{'pull request' if uploaded.is_pull_request else 'commit'}: {uploaded.url}")
-
-
-def _section(config: Config) -> tuple[str | None, str | None]:
-    """The configuration's one environment and its domain."""
-    if len(config.environments) != 1:
-        return None, None
-    ((name, section),) = config.environments.items()
-    return name, section.domain
 
 
 def _hub(config: Config) -> Hub:
@@ -296,15 +285,15 @@ def _registry(config: Config) -> ModelRegistry:
 
 
 @contextmanager
-def _configured(args: argparse.Namespace) -> Iterator[Config]:
+def _configured(files: Sequence[str], settings: Sequence[str]) -> Iterator[Config]:
     """The configuration, for a block whose errors never show a secret."""
-    from gym_llm.config.secrets import is_secret_key, mask
+    from gym_llm.secrets import is_secret_key, mask
 
-    for setting in args.settings:
+    for setting in settings:
         key = setting.partition("=")[0].lstrip("+")
         if is_secret_key(key):
             raise UsageError(f"{key}=… would be seen by everyone who can list processes: put it into env.yaml.")
-    config = read_config(args)
+    config = read_config(files, settings)
     secrets = config.secrets | {os.environ[name] for name in _TOKENS if os.environ.get(name)}
     try:
         yield config
@@ -312,29 +301,30 @@ def _configured(args: argparse.Namespace) -> Iterator[Config]:
         raise UsageError(printable(mask(str(error), secrets))) from None
 
 
-def _confirm(name: str, place: str, yes: bool) -> None:
-    if yes:
-        return
-    print(f"This deletes {name} and all its files from {place} for good. Type its name to go on: ", end="", flush=True)
-    answer = sys.stdin.readline()
-    if not answer:
-        raise UsageError("\nNothing was deleted: there is nobody to ask; --yes deletes without asking.")
-    if answer.strip() != name:
-        raise UsageError(f"Nothing was deleted: that is not {name}.")
+def _delete(shelf: Hub | ModelRegistry, name: str, yes: bool) -> None:
+    """Delete a dataset when its name has been typed, or `--yes` is given."""
+    if not yes:
+        print(f"This deletes {name} and all its files from {shelf.place} for good. Type its name to go on: ", end="")
+        sys.stdout.flush()
+        answer = sys.stdin.readline()
+        if not answer:
+            raise UsageError("\nNothing was deleted: there is nobody to ask; --yes deletes without asking.")
+        if answer.strip() != name:
+            raise UsageError(f"Nothing was deleted: that is not {name}.")
+    shelf.delete(name)
+    print(f"deleted from {shelf.place}: {name}")
 
 
-def _target(args: argparse.Namespace, artifact: str) -> Path:
-    return Path(args.output) if args.output else Path(args.output_dir, Path(artifact).name)
-
-
-def _need(args: argparse.Namespace, *options: str) -> None:
-    if missing := [_flag(option) for option in options if not getattr(args, option)]:
+def _need(**options: str | None) -> list[str]:
+    """The values of options that have to be given."""
+    if missing := [_flag(name) for name, value in options.items() if not value]:
         raise UsageError(f"{' and '.join(missing)} must be given as well.")
+    return [str(value) for value in options.values()]
 
 
-def _refuse(args: argparse.Namespace, option: str, reason: str) -> None:
-    if getattr(args, option):
-        raise UsageError(f"{_flag(option)} is {reason}.")
+def _refuse(reason: str, **options: object) -> None:
+    if surplus := [_flag(name) for name, value in options.items() if value]:
+        raise UsageError(f"{surplus[0]} is {reason}.")
 
 
 def _flag(option: str) -> str:

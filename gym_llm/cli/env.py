@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import Annotated
 
-from gym_llm.cli.report import printable
+import typer
+
+from gym_llm.cli.help import Command, Group
+from gym_llm.cli.usage import complete_env, printable
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -22,7 +24,8 @@ examples:
   gym-llm env init capital_cities --dir verifiers
 
 writes capital_cities/ with env.py, five example rows, config.yaml, README.md, test_env.py and the pyproject.toml that
-makes it installable: a verifier that works and passes its tests, to be changed into yours.
+makes it installable: a verifier that works and passes its tests, to be changed into yours. In gym_llm's own repository
+it becomes one of ours: envs/capital_cities/, tests/envs/test_capital_cities.py and a line of README.md.
 """
 _TEST_EXAMPLES = """\
 examples:
@@ -37,59 +40,42 @@ example rollouts, the README's licence, and the tests. What is only missing (sta
 exit codes: 0 all is well; 1 something failed; 2 wrong arguments; 130 interrupted.
 """
 _MARKS = {"ok": "ok", "failed": "FAILED", "missing": "-"}
+app = typer.Typer(cls=Group, help="Start a verifier, or check one.", epilog=_EXAMPLES, no_args_is_help=True)
 
 
-def add_env_command(commands: Any) -> None:
-    """Add `env` to the parser's subcommands."""
-    parser = commands.add_parser(
-        "env",
-        help="start a verifier, or check one",
-        description="Verifiers: a new folder, and whether one is complete.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    env_commands = parser.add_subparsers(dest="env_command", metavar="COMMAND", required=True)
-    init = env_commands.add_parser(
-        "init",
-        help="write a new verifier",
-        description="Write the folder of a new verifier.",
-        epilog=_INIT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    init.add_argument("name", metavar="NAME", help="such as CapitalCities")
-    init.add_argument("--dir", metavar="DIR", default=".", help="where its folder goes (default: here)")
-    init.set_defaults(run=run_init, command_parser=init)
-    test = env_commands.add_parser(
-        "test",
-        help="run a verifier's tests and check its artefacts",
-        description="Run verifiers' tests and check that their artefacts are there and right.",
-        epilog=_TEST_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    test.add_argument("names", metavar="NAME", nargs="*", help="folders, ids, or names of folders")
-    test.add_argument("--all", action="store_true", help="every registered verifier")
-    test.set_defaults(run=run_test, command_parser=test)
-
-
-def run_init(args: argparse.Namespace) -> int:
-    """Write a verifier."""
+@app.command(cls=Command, epilog=_INIT_EXAMPLES)
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="such as CapitalCities")],
+    folder: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="DIR", help="where its folder goes (default: here; in this repository envs/)"),
+    ] = None,
+) -> int:
+    """Write the folder of a new verifier."""
     from gym_llm.scaffold import write_verifier
 
-    folder = write_verifier(args.name, args.dir)
-    print(f"{folder}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
-    print(f"gym-llm env test {folder}")
+    written = write_verifier(name, folder)
+    print(f"{written}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
+    print(f"gym-llm env test {written}")
     return 0
 
 
-def run_test(args: argparse.Namespace) -> int:
-    """Check verifiers."""
+@app.command(cls=Command, epilog=_TEST_EXAMPLES)
+def test(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="folders, ids, or names of folders", autocompletion=complete_env),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
+) -> int:
+    """Run verifiers' tests and check that their artefacts are there and right."""
     from gym_llm.registration import env_ids
     from gym_llm.scaffold import check_verifier, find_verifier
 
-    if bool(args.names) == args.all:
+    if bool(names) == every:
         raise UsageError("Which verifiers? Give names, or --all.")
     failed = 0
-    for name in args.names or env_ids():
+    for name in names or env_ids():
         print(name)
         for check in check_verifier(find_verifier(name)):
             failed += check.state == "failed"

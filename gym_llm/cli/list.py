@@ -2,61 +2,61 @@
 
 from __future__ import annotations
 
-import argparse
-import inspect
-from typing import Any
+from typing import Annotated, Literal
 
-import gymnasium as gym
+import typer
 
-from gym_llm.registration import env_ids
+from gym_llm.cli.help import Command
 
 _EXAMPLES = """\
 examples:
   gym-llm list
   gym-llm list | grep get_weather
+  gym-llm list --format markdown --into README.md
 """
+app = typer.Typer()
 
 
-def add_list_command(commands: Any) -> None:
-    """Add `list` to the parser's subcommands."""
-    parser = commands.add_parser(
-        "list",
-        help="the environments, their tasks and tools",
-        description="List every registered environment: what it is, how many tasks it comes with, its tools.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run, command_parser=parser)
+@app.command("list", cls=Command, epilog=_EXAMPLES)
+def list_envs(
+    *,
+    how: Annotated[Literal["table", "markdown"], typer.Option("--format", help="of what is printed")] = "table",
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="write the Markdown table between the marks of this README.md"),
+    ] = None,
+) -> int:
+    """List every registered environment: what it is, how many tasks it comes with, its tools."""
+    from gym_llm.scaffold.catalogue import markdown_table, refresh_readme
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    table.add_column("environment", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    table.add_column("tasks", justify="right")
-    table.add_column("tools", overflow="fold")
-    for env_id in env_ids():
-        table.add_row(*(Text(cell) for cell in (env_id, *_describe(env_id))))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=400)  # one line per environment, for grep
-    console.print(table)
+    if into is not None:
+        refresh_readme(into)
+    elif how == "markdown":
+        print(markdown_table(), end="")
+    else:
+        _print_table()
     return 0
 
 
-def _describe(env_id: str) -> tuple[str, str, str]:
-    try:
-        env: Any = gym.make(env_id).unwrapped
-        tools = ", ".join(schema["name"] for schema in env.tool_schemas())
-        count = env.num_tasks
-    except Exception as error:  # another package's environment may fail in any way; the others are listed all the same
-        return f"cannot be made: {type(error).__name__}: {error}", "", ""
-    doc = (inspect.getdoc(type(env)) or "").strip().partition("\n")[0]
-    tasks = "generated" if env.tasks is not None and count is None else str(count or "none")
-    return doc, tasks, tools
+def _print_table() -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gym_llm.cli.bars import table_console
+    from gym_llm.registration import env_ids
+    from gym_llm.scaffold.catalogue import describe
+
+    console = table_console()
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=int(console.is_terminal))
+    for heading in ("environment", "what it is", "tasks", "tools")[: 2 if console.is_terminal else 4]:
+        table.add_column(heading, overflow="fold", no_wrap=heading == "environment")
+    for env_id in env_ids():
+        about = describe(env_id)
+        summary, tasks, tools = Text(about.summary), about.tasks, ", ".join(about.tools)
+        if console.is_terminal:  # four columns would be narrow ones
+            summary.append(f"\n{tools}" if tools else "", "cyan")
+            table.add_row(f"{env_id}\n  tasks: {tasks}" if tasks else env_id, summary)
+        else:
+            table.add_row(env_id, summary, tasks, tools)
+    console.print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -13,18 +13,33 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from gym_llm.cli.usage import printable
 from gym_llm.responses.transcript import transcript
+from gym_llm.rollout.run import Run
 from gym_llm.rollout.summary import Summary
 from gym_llm.types import Rollout
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _SPEAKER = r"(?m)^(system|developer|user|assistant|thinking|call|tool):"
 _AFTER_SPEAKER = re.compile(_SPEAKER + r"\s+")
 _EMPTY_LINES = re.compile(r"\n(\s*\n)+")
 
 
-def print_transcript(console: Console, record: Rollout) -> None:
-    """Print one episode as a conversation in a frame headed by its task and reward."""
+def print_report(run: Run, conversations: Sequence[Rollout]) -> None:
+    """Print some episodes and the tables of a run's numbers, if there are any."""
+    if not run.summary.episodes:
+        return
+    console = Console()
+    for record in conversations:
+        _print_transcript(console, record)
+    _print_summary(console, run)
+    for kind, summaries in (("dataset", run.datasets), ("environment", run.environments)):
+        if len(summaries) > 1:
+            _print_parts(console, kind, summaries)
+    console.out(f"records: {run.path}\nsummary: {run.summary_path}", highlight=False)
+
+
+def _print_transcript(console: Console, record: Rollout) -> None:
+    """One episode as a conversation in a frame headed by its task and reward."""
     items: list[Any] = []
     if "response" in record:  # not if the environment could not even be reset
         items = [*record["responses_create_params"]["input"], *record["response"]["output"]]
@@ -38,67 +53,43 @@ def print_transcript(console: Console, record: Rollout) -> None:
     console.print(Panel(text, title=Text(title, "bold"), title_align="left", box=box.ROUNDED))
 
 
-def print_summary(console: Console, title: str, summary: Summary, played: int, seconds: float) -> None:
-    """Print the table of a run's numbers.
-
-    Args:
-        console: Where to.
-        title: Heads the table.
-        summary: All records.
-        played: How many of them this run played.
-        seconds: What that took.
-    """
-    numbers = summary.as_dict()
+def _print_summary(console: Console, run: Run) -> None:
+    summary, numbers = run.summary, run.summary.as_dict()
     table = Table(box=box.SIMPLE_HEAD, show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-
-    def row(name: str, value: str) -> None:
-        table.add_row(name, value)
-
-    row("episodes", f"{summary.episodes:,} ({numbers['tasks']:,} tasks)")
-    error = f" ± {summary.standard_error:.4f}" if summary.episodes > 1 else ""
-    row("mean reward", f"{summary.mean_reward:.4f}{error}")
-    for k, value in numbers["pass_at"].items():
-        row(f"pass@{k}", f"{value:.4f}")
-    row("turns per episode", f"{numbers['turns_per_episode']:.2f}")
-    row("tokens in / out", f"{summary.input_tokens:,} / {summary.output_tokens:,}")
-    row("tool errors", f"{summary.tool_errors:,}")
-    row("truncated", f"{summary.truncated:,}")
-    row("failures", f"{summary.failures:,}")
-    if played:
-        row("episodes/s", f"{played / seconds:,.1f}")
-        row("wall time", f"{seconds:.1f} s")
-    console.print(Text(title, "bold"), table, sep="\n", soft_wrap=True)
+    rows = {
+        "episodes": f"{summary.episodes:,} ({numbers['tasks']:,} tasks)",
+        "mean reward": _mean_reward(summary),
+        **{f"pass@{k}": f"{value:.4f}" for k, value in numbers["pass_at"].items()},
+        "turns per episode": f"{numbers['turns_per_episode']:.2f}",
+        "tokens in / out": f"{summary.input_tokens:,} / {summary.output_tokens:,}",
+        "tool errors": f"{summary.tool_errors:,}",
+        "truncated": f"{summary.truncated:,}",
+        "failures": f"{summary.failures:,}",
+    }
+    if run.played:
+        rows |= {"episodes/s": f"{run.played / run.seconds:,.1f}", "wall time": f"{run.seconds:.1f} s"}
+    for row in rows.items():
+        table.add_row(*row)
+    console.print(Text(f"{run.title} played by {run.model or 'nobody'}", "bold"), table, sep="\n", soft_wrap=True)
     if summary.first_error:
         console.print(Text(f"first failure: {printable(summary.first_error)}", "red"), soft_wrap=True)
 
 
-def print_parts(console: Console, kind: str, parts: Mapping[str, Summary]) -> None:
-    """Print a line of numbers for each part of a run, if there are several; `kind` heads their names."""
-    if len(parts) < 2:
-        return
+def _print_parts(console: Console, kind: str, summaries: Mapping[str, Summary]) -> None:
+    """A line of numbers for each part of a run."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
     table.add_column(kind, overflow="fold")
     for name in ("episodes", "mean reward", "turns", "failures"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, summary in parts.items():
+    for name, summary in summaries.items():
         turns = summary.turns / summary.episodes if summary.episodes else math.nan
-        error = f" ± {summary.standard_error:.4f}" if summary.episodes > 1 else ""
-        numbers = (
-            f"{summary.episodes:,}",
-            f"{summary.mean_reward:.4f}{error}",
-            f"{turns:.2f}",
-            f"{summary.failures:,}",
-        )
+        numbers = f"{summary.episodes:,}", _mean_reward(summary), f"{turns:.2f}", f"{summary.failures:,}"
         table.add_row(Text(name), *numbers)
     console.print(table)
 
 
-def printable(text: str) -> str:
-    r"""The text without what could steer a terminal or not be encoded; models write anything.
-
-    >>> printable("red \x1b[31m alert")
-    'red �[31m alert'
-    """
-    return _UNPRINTABLE.sub("\ufffd", text)
+def _mean_reward(summary: Summary) -> str:
+    error = f" ± {summary.standard_error:.4f}" if summary.episodes > 1 else ""
+    return f"{summary.mean_reward:.4f}{error}"

@@ -15,7 +15,7 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -152,8 +152,25 @@ def wait(awaitable: Awaitable[T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return _thread_runner().run(_coroutine(awaitable))
+    return _run_in_thread(awaitable)
+
+
+def _run_in_thread(awaitable: Awaitable[T]) -> T:
+    """Run an awaitable on a loop of its own in another thread; Ctrl-C cancels it there, and waits for that."""
+    start: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    async def run() -> T:
+        start.set_result((asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())))
+        return await awaitable
+
     with ThreadPoolExecutor(1) as executor:
-        return executor.submit(asyncio.run, _coroutine(awaitable)).result()
+        outcome = executor.submit(asyncio.run, run())
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:
+            loop, task = start.result()
+            loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -13,23 +13,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from gym_llm.config.secrets import is_secret_key, secret_values
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import ConfigError
+from gym_llm.secrets import is_secret_key, secret_values
 
 ENV_FILE = "env.yaml"
 COMMAND_LINE = "the command line"
 WELL_KNOWN = (
-    "policy_base_url",
-    "policy_api_key",
-    "policy_model_name",
-    "hf_token",
-    "hf_organization",
-    "hf_collection_name",
-    "hf_collection_slug",
-    "hf_dataset_prefix",
-    "mlflow_tracking_uri",
-    "mlflow_tracking_token",
+    *("policy_base_url", "policy_api_key", "policy_model_name", "hf_token", "hf_organization", "hf_collection_name"),
+    *("hf_collection_slug", "hf_dataset_prefix", "mlflow_tracking_uri", "mlflow_tracking_token"),
 )
 """Settings that mean something without being mentioned in a file."""
 
@@ -82,10 +74,10 @@ def compose(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder
     places: dict[str, str] = {}
     merged = OmegaConf.create({})
     env_file = Path(folder, ENV_FILE)
-    last = {str(env_file): _read(env_file)} if env_file.exists() else {}
+    last = {str(env_file): read_layer(env_file)} if env_file.exists() else {}
     named = [setting for setting in settings if names_files(setting)]
     files = [*map(str, paths), *(path for setting in named for path in _named_files(setting, last.get(str(env_file))))]
-    for path, layer in [*((path, _read(path)) for path in files), *last.items()]:
+    for path, layer in [*((path, read_layer(path)) for path in files), *last.items()]:
         _note_places(OmegaConf.to_container(layer), path, places)
         try:
             merged.merge_with(layer)
@@ -102,7 +94,12 @@ def names_files(setting: str) -> bool:
     return setting.lstrip("+").startswith("config_paths=")
 
 
-def _read(path: str | Path) -> DictConfig:
+def read_layer(path: str | Path) -> DictConfig:
+    """One file as it is, nothing resolved.
+
+    Raises:
+        ConfigError: If it cannot be read or is no mapping of sections.
+    """
     try:
         layer = OmegaConf.load(io.StringIO(Path(path).read_text("utf-8")))
     except UnicodeDecodeError as error:
@@ -178,7 +175,7 @@ def _mentioned(value: Any) -> Iterator[str]:
         for item in value:
             yield from _mentioned(item)
     elif isinstance(value, str):
-        yield from (found.partition(".")[0] for found in _REFERENCE.findall(value))
+        yield from (name.partition(".")[0] for name in _REFERENCE.findall(value))
 
 
 @dataclass
@@ -189,52 +186,52 @@ class _Findings:
 
 
 def _resolve(merged: DictConfig, places: dict[str, str]) -> Composed:
-    found = _Findings()
-    _examine(OmegaConf.to_container(merged), merged, "", places, found)
-    if found.missing or found.broken:
-        lines = [f"  {line}" for line in [*found.missing, *found.broken]]
-        if found.missing:
+    findings = _Findings()
+    _examine(OmegaConf.to_container(merged), merged, "", places, findings)
+    if findings.missing or findings.broken:
+        lines = [f"  {line}" for line in [*findings.missing, *findings.broken]]
+        if findings.missing:
             lines.append(f"Give them in a --config, in {ENV_FILE}, or as key=value.")
         raise ConfigError("\n".join(["The configuration is not complete:", *lines]))
     values = OmegaConf.to_container(merged, resolve=True)
-    return Composed(values, places, frozenset(found.secrets))  # type: ignore[arg-type]
+    return Composed(values, places, frozenset(findings.secrets))  # type: ignore[arg-type]
 
 
-def _examine(raw: Any, node: Any, key: str, places: dict[str, str], found: _Findings) -> None:
+def _examine(raw: Any, node: Any, key: str, places: dict[str, str], findings: _Findings) -> None:
     """Look at every value below a node: is it there, can it be resolved, is it secret?"""
     for name, text in list(raw.items() if isinstance(raw, dict) else enumerate(raw)):
         path = f"{key}.{name}" if key else str(name)
         place = places.get(path, "")
         if isinstance(text, (dict, list)):
             if isinstance(name, str) and is_secret_key(name):
-                found.secrets |= secret_values(text)
-            _examine(text, node._get_node(name), path, places, found)
+                findings.secrets |= secret_values(text)
+            _examine(text, node._get_node(name), path, places, findings)
             continue
         if text == "???":
-            found.missing.append(f"{path} is required ({place})")
+            findings.missing.append(f"{path} is required ({place})")
             continue
         if not (isinstance(text, str) and "${" in text):
             if isinstance(name, str) and is_secret_key(name):
-                found.secrets |= secret_values(text)
+                findings.secrets |= secret_values(text)
             continue
         try:
             value = node[name]
         except (OmegaConfBaseException, RecursionError) as error:
-            _note_broken(f"{path}: {text} ({place})", error, places, found)
+            _note_broken(f"{path}: {text} ({place})", error, places, findings)
             continue
         if OmegaConf.is_config(value):
             continue  # its own values are examined where they are
         if (isinstance(name, str) and is_secret_key(name)) or any(map(is_secret_key, _REFERENCE.findall(text))):
-            found.secrets |= secret_values(value)
+            findings.secrets |= secret_values(value)
 
 
-def _note_broken(where: str, error: Exception, places: dict[str, str], found: _Findings) -> None:
+def _note_broken(where: str, error: Exception, places: dict[str, str], findings: _Findings) -> None:
     sentence = _first_line(error)
     if absent := _NOT_FOUND.search(sentence):
-        found.missing.append(f"{absent[1]} is not given, and needed by {where}.{did_you_mean(absent[1], places)}")
+        findings.missing.append(f"{absent[1]} is not given, and needed by {where}.{did_you_mean(absent[1], places)}")
     elif "Missing mandatory value" not in sentence:  # that one is reported where it is missing
         reason = _RAISED.sub(r"\1", sentence)
-        found.broken.append(f"{where}: {reason}")
+        findings.broken.append(f"{where}: {reason}")
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gym_llm.config.compose import Composed, compose
-from gym_llm.config.nemo_gym import SERVER_TYPES, Mapping, map_nemo_gym
-from gym_llm.config.secrets import mask
+from gym_llm.config.compose import COMMAND_LINE, Composed, compose
+from gym_llm.config.nemo_gym import AGENTS, SERVER_TYPES, MappedSections, map_nemo_gym
 from gym_llm.config.sections import EngineSection, EnvironmentSection
+from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import ConfigError
+from gym_llm.secrets import mask
 
 POLICY = "policy"
 """The engine made of `policy_base_url`, `policy_model_name` and `policy_api_key`."""
@@ -55,12 +57,7 @@ class Config:
 
 
 def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder: str | Path = ".") -> Config:
-    """Compose a configuration and check it.
-
-    Args:
-        paths: As for `compose`.
-        settings: As for `compose`.
-        folder: As for `compose`.
+    """Compose a configuration and check it; for the arguments see `compose`.
 
     Raises:
         ConfigError: As `compose`, or if sections are wrong; all that is wrong is named at once.
@@ -89,7 +86,8 @@ def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, fo
         except ConfigError as error:
             problems.append(f"{composed.place(name)}: {error}")
         else:
-            environments[name] = environment.model_copy(update={"engine": engine})
+            datasets = _located(name, environment, composed)
+            environments[name] = environment.model_copy(update={"engine": engine, "datasets": datasets})
     if problems:
         lines = ["The configuration cannot be used:", *(f"  {problem}" for problem in problems)]
         raise ConfigError(mask("\n".join(lines), composed.secrets))
@@ -99,7 +97,7 @@ def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, fo
     return Config(variables, environments, engines, mapped.unmapped, composed.secrets)
 
 
-def _in_order(sections: dict[str, dict[str, Any]], mapped: Mapping) -> list[tuple[str, dict[str, Any]]]:
+def _in_order(sections: dict[str, dict[str, Any]], mapped: MappedSections) -> list[tuple[str, dict[str, Any]]]:
     """Our sections and the mapped ones, where the files have them."""
     ours = {name: value for name, value in sections.items() if not SERVER_TYPES & value.keys()}
     known = {**ours, **mapped.sections}
@@ -124,6 +122,16 @@ def _add(
                 fields = kind.model_fields if len(problem["loc"]) == 1 else ()
                 sentence = f"there is no such key.{did_you_mean(str(problem['loc'][-1]), fields)}"
             problems.append(f"{composed.place(key)}: {sentence}")
+
+
+def _located(name: str, environment: EnvironmentSection, composed: Composed) -> list[DatasetConfig]:
+    """The section's datasets, each file looked for beside the configuration file that names it."""
+    datasets = list(environment.datasets)
+    path_key = re.compile(rf"{re.escape(name)}\.(?:{AGENTS}\.[^.]+\.)?datasets\.(\d+)\.jsonl_fpath")
+    for key, file in composed.places.items():
+        if (match := path_key.fullmatch(key)) and file != COMMAND_LINE:
+            datasets[int(match[1])] = datasets[int(match[1])].found_from(Path(file).parent)
+    return datasets
 
 
 def _neither(name: str, value: dict[str, Any], sections: dict[str, Any], composed: Composed) -> str:
@@ -161,6 +169,6 @@ def _engine_name(
         return POLICY
     if declared:
         raise ConfigError(f"it names no `engine`, and there are several: {', '.join(declared)}.")
-    if given := [key for key in ("policy_model_name", "policy_api_key") if variables.get(key)]:
-        raise ConfigError(f"it names no `engine`; {' and '.join(given)} need policy_base_url as well.")
+    if incomplete := [key for key in ("policy_model_name", "policy_api_key") if variables.get(key)]:
+        raise ConfigError(f"it names no `engine`; {' and '.join(incomplete)} need policy_base_url as well.")
     return DEFAULT_ENGINE

@@ -47,6 +47,7 @@ class EnvironmentSection(BaseModel):
         engine: The section of the engine that plays it, or an engine's spec.
         domain: What it is about, e.g. `math`; part of the names under which its datasets are published.
         datasets: Its task files; without any, the environment's own tasks are played.
+        nemo_gym: In the `config.yaml` beside a verifier: NeMo Gym's names of it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -56,6 +57,7 @@ class EnvironmentSection(BaseModel):
     engine: Name | None = None
     domain: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] | None = None
     datasets: list[DatasetConfig] = []
+    nemo_gym: list[Name] = Field([], exclude=True)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from gym_llm.types import Request, ResponseDict
 
@@ -19,7 +19,8 @@ class Capabilities:
         tools: The model is shown the request's tools.
         forced_calls: A `tool_choice` that forces calls is followed, not refused.
         weights: It is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
-        seed: It has an option `seed`, of all sampling.
+        seed: It has an option `seed`, of all sampling: `"always"` where it always has one, `"optional"` where sampling
+            is faster without, so that it is given only where somebody asks. `""` where there is none.
         loads_model: Its `start` loads a model into memory, so it is not started where nobody asks it.
         shared: Processes share one, in a Ray actor, instead of having one each.
     """
@@ -28,7 +29,7 @@ class Capabilities:
     tools: bool = False
     forced_calls: bool = False
     weights: bool = False
-    seed: bool = False
+    seed: Literal["", "optional", "always"] = ""
     loads_model: bool = False
     shared: bool = False
 

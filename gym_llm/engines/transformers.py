@@ -74,7 +74,7 @@ class TransformersEngine(Engine):
         ValueError: If an argument makes no sense.
     """
 
-    capabilities = Capabilities(token_ids=True, tools=True, seed=True, loads_model=True)
+    capabilities = Capabilities(token_ids=True, tools=True, seed="always", loads_model=True)
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class TransformersEngine(Engine):
         prompt = self._prompts.build(job.request, conversation=job.conversation)
         if prompt and not 0 <= min(prompt) <= max(prompt) < self._vocabulary:
             raise EngineError(f"The request's items have token ids of another model than {self.model}.")
-        fields = {name: value for name, value in job.request.items() if value is not None}
+        fields: dict[str, Any] = {name: value for name, value in job.request.items() if value is not None}
         limit = min(fields.get("max_output_tokens", self.max_new_tokens), self._context - len(prompt))
         return TokenSequence(
             prompt, limit, fields.get("temperature", 1.0), fields.get("top_p", 1.0), job.random, job.future

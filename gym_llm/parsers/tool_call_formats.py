@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from json import JSONDecoder
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
+
+from gym_llm.parsers.base import WrittenCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 PYTHON_TAG = "<|python_tag|>"
@@ -24,21 +25,6 @@ _LLAMA_CALL = re.compile(r'\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*
 
 _Members: TypeAlias = dict[str, tuple[Any, str]]
 """An object's members by key: value, and the value as it was written."""
-
-
-@dataclass(slots=True, frozen=True)
-class WrittenCall:
-    """A call as a model wrote it.
-
-    Attributes:
-        name: The function's name; of a broken call the best guess, or `INVALID_CALL`.
-        arguments: The arguments as written; of a broken call everything that was written for it.
-        source: The whole piece of text, tags and all.
-    """
-
-    name: str
-    arguments: str
-    source: str
 
 
 def hermes(text: str) -> list[str | WrittenCall]:
@@ -66,14 +52,14 @@ def hermes(text: str) -> list[str | WrittenCall]:
         inner = text[body : closing if closing >= 0 else limit]
         position = closing + len(CLOSE) if closing >= 0 else limit
         try:
-            name, arguments = _whole_call(inner)
+            name, arguments, _ = _read_call(inner, 0)
         except (ValueError, RecursionError) as error:
             name, arguments = _broken(inner)
             if look_ahead and body + len(inner) < len(text) and "Unterminated string" in str(error):
                 # The tag may stand in a string. Reading on from every such place could take quadratic time; the first
                 # call that is broken nevertheless ends it.
                 try:
-                    name, arguments, position = _call_with_tags(text, body)
+                    name, arguments, position = _read_call(text, body)
                 except (ValueError, RecursionError):
                     look_ahead = False
         pieces.append(WrittenCall(name, arguments, text[opening:position]))
@@ -133,16 +119,8 @@ def _llama_calls(text: str, position: int) -> list[WrittenCall]:
         source_start = position
 
 
-def _whole_call(text: str) -> tuple[str, str]:
-    """Name and arguments of a call that is all there is in `text`."""
-    members, end = _read_object(text, _skip_space(text, 0))
-    if _skip_space(text, end) != len(text):
-        raise ValueError("more than a call")
-    return _call(members)
-
-
-def _call_with_tags(text: str, start: int) -> tuple[str, str, int]:
-    """Name and arguments of a call that begins at `start` and may have tags in its strings, and where it ends."""
+def _read_call(text: str, start: int) -> tuple[str, str, int]:
+    """Name and arguments of a call that begins at `start` and may have tags in its strings; and where it ends."""
     members, end = _read_object(text, _skip_space(text, start))
     name, arguments = _call(members)
     end = _skip_space(text, end)

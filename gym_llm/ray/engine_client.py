@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.ray.session import connect
+from gym_llm.ray.session import ray_module
 from gym_llm.ray.wire import first_line, pickle_each
 from gym_llm.types import Request, ResponseDict
 
@@ -44,9 +44,9 @@ class ActorEngine(Engine):
 
         Raises:
             EngineUnavailable: If there is none of that name.
-            RayUnavailable: If Ray cannot be used.
+            RayUnavailable: If Ray is not installed.
         """
-        ray = connect()
+        ray = ray_module()
         self._loop = asyncio.get_running_loop()
         try:
             self._actor = ray.get_actor(self._name)

@@ -15,6 +15,21 @@ from gym_llm.errors import RayUnavailable
 _KNOCK_SECONDS = 5.0
 
 
+def ray_module() -> Any:
+    """The `ray` module, which only what plays in other processes imports.
+
+    Raises:
+        RayUnavailable: If it is not installed.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise RayUnavailable(
+            "Ray is not installed: pip install 'gym-llm[ray]', or play in this process (LocalVectorEnv, --workers 0)."
+        ) from None
+    return ray
+
+
 def connect(address: str | None = None) -> Any:
     """Make sure that this process is connected to Ray.
 
@@ -29,10 +44,7 @@ def connect(address: str | None = None) -> Any:
     Raises:
         RayUnavailable: If Ray is not installed or cannot start or be reached.
     """
-    try:
-        import ray
-    except ImportError:
-        raise RayUnavailable("RayVectorEnv needs Ray: pip install ray, or use LocalVectorEnv (--workers 0).") from None
+    ray = ray_module()
     if ray.is_initialized():
         return ray
     # Ray would otherwise start each worker's environment anew with uv or pip when the driver runs under `uv run`.

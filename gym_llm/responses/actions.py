@@ -118,8 +118,8 @@ def _complaint(action: Any, response: dict[str, Any] | None) -> str:
 
 def _check_message(item: Item) -> str | None:
     if (role := item.get("role")) != "assistant":
-        shown = repr(role[:40]) if isinstance(role, str) else f"of type {type(role).__name__}"
-        return f"is a message with role {shown}, but a model's message has role 'assistant'"
+        role_text = repr(role[:40]) if isinstance(role, str) else f"of type {type(role).__name__}"
+        return f"is a message with role {role_text}, but a model's message has role 'assistant'"
     content = item.get("content")
     if content.__class__ is list:
         for part in content:

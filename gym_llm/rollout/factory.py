@@ -40,9 +40,9 @@ class EnvFactory:
         self.env_id = env_id.id if isinstance(env_id, EnvSpec) else env_id
         self._spec = env_id
         self._kwargs = dict(env_kwargs or {})
-        given: dict[str, Any] = {"tasks": tasks} if tasks is not None else {}
+        task_argument: dict[str, Any] = {"tasks": tasks} if tasks is not None else {}
         try:
-            first = gym.make(env_id, **self._kwargs, **given)
+            first = gym.make(env_id, **self._kwargs, **task_argument)
         except TypeError:
             _check_arguments(env_id, self._kwargs)
             raise
@@ -82,12 +82,12 @@ def _check_arguments(env_id: str | EnvSpec, kwargs: dict[str, Any]) -> None:
     """Refuse arguments that the environment's classes do not have, by name; if it can be told."""
     spec = env_id if isinstance(env_id, EnvSpec) else gym.spec(env_id)
     entry = spec.entry_point
-    made = load_env_creator(entry) if isinstance(entry, str) else entry
-    if not isinstance(made, type):
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    if not isinstance(creator, type):
         return
     known = {
         name
-        for kind in made.__mro__
+        for kind in creator.__mro__
         if "__init__" in vars(kind)
         for name, parameter in inspect.signature(kind.__init__).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)

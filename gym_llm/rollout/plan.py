@@ -63,7 +63,7 @@ class Plan:
 
 
 def open_plan(
-    env_id: str,
+    env: str | EnvFactory,
     *,
     tasks: str | list[Row] | None = None,
     env_kwargs: dict[str, Any] | None = None,
@@ -75,7 +75,7 @@ def open_plan(
     """Make the environment once, so that whatever is wrong with it shows now, and count its episodes.
 
     Args:
-        env_id: A registered id.
+        env: A registered id; or what makes the environments already, instead of `tasks` and `env_kwargs` too.
         tasks: Overrides the environment's tasks; see `VerifierEnv`.
         env_kwargs: Further arguments of the environment.
         episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
@@ -91,42 +91,6 @@ def open_plan(
         gymnasium.error.Error: If the id is unknown.
         DataError: If tasks are wrong.
     """
-    _check(episodes, limit, repeats, seed)
-    factory = EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
-    return make_plan(factory, episodes=episodes, limit=limit, repeats=repeats, seed=seed)
-
-
-def make_plan(
-    factory: EnvFactory,
-    *,
-    episodes: int | None = None,
-    limit: int | None = None,
-    repeats: int = 1,
-    seed: int = 0,
-) -> Plan:
-    """`open_plan` for environments that can be made already.
-
-    Args:
-        factory: Makes them.
-        episodes: See `open_plan`, as for the others.
-        limit: Play only the first tasks, this many.
-        repeats: Play each task so many times.
-        seed: Chooses generated tasks.
-
-    Raises:
-        ValueError: If the numbers make no sense.
-    """
-    _check(episodes, limit, repeats, seed)
-    size = factory.num_tasks
-    first_task = seed * _SEED_STRIDE if size is None else 0
-    if episodes is not None:
-        num_tasks = min(size or episodes, episodes)
-        return Plan(factory, num_tasks, -(-episodes // num_tasks), episodes, first_task, interleaved=True)
-    num_tasks = min(limit or _DEFAULT_GENERATED, size or (limit or _DEFAULT_GENERATED)) if limit or not size else size
-    return Plan(factory, num_tasks, repeats, num_tasks * repeats, first_task)
-
-
-def _check(episodes: int | None, limit: int | None, repeats: int, seed: int) -> None:
     for name, value in (("episodes", episodes), ("limit", limit), ("repeats", repeats)):
         if value is not None and value < 1:
             raise ValueError(f"{name} is 1 or more, got {value}.")
@@ -134,3 +98,11 @@ def _check(episodes: int | None, limit: int | None, repeats: int, seed: int) -> 
         raise ValueError("Give either `episodes` or `limit` and `repeats`, not both.")
     if seed < 0:
         raise ValueError(f"seed is 0 or more, got {seed}.")
+    factory = EnvFactory(env, tasks=tasks, env_kwargs=env_kwargs) if isinstance(env, str) else env
+    size = factory.num_tasks
+    first_task = seed * _SEED_STRIDE if size is None else 0
+    if episodes is not None:
+        num_tasks = min(size or episodes, episodes)
+        return Plan(factory, num_tasks, -(-episodes // num_tasks), episodes, first_task, interleaved=True)
+    num_tasks = min(number for number in (limit, size) if number) if limit or size else _DEFAULT_GENERATED
+    return Plan(factory, num_tasks, repeats, num_tasks * repeats, first_task)

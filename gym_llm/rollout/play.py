@@ -67,9 +67,7 @@ async def rollout(
         EngineUnavailable: If the engine cannot be used.
         RayUnavailable: If there are to be workers and Ray cannot be used.
     """
-    if settings is not None and more:
-        raise TypeError(f"Give `settings`, or settings one by one ({', '.join(more)}), not both.")
-    settings = settings or RolloutSettings.of(**more)
+    settings = RolloutSettings.of(settings, **more)
     plan = open_plan(
         env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
     )

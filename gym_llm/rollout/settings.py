@@ -69,20 +69,22 @@ class RolloutSettings:
             _check_sampling(self.sampling)
 
     @classmethod
-    def of(cls, **values: Any) -> Self:
-        """The settings of these names.
+    def of(cls, settings: Self | None = None, /, **values: Any) -> Self:
+        """The settings, or those of these names.
 
         Raises:
-            TypeError: If there is no setting of a name; with the nearest there is.
+            TypeError: If there are both, or there is no setting of a name; with the nearest there is.
             ValueError: If a value makes no sense.
         """
+        if settings is not None and values:
+            raise TypeError(f"Give `settings`, or settings one by one ({', '.join(values)}), not both.")
         known = [field.name for field in fields(cls)]
         for name in values:
             if name not in known:
                 raise TypeError(
                     f"There is no setting {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
                 )
-        return cls(**values)
+        return settings or cls(**values)
 
     @property
     def env_wrappers(self) -> tuple[Wrap, ...]:

@@ -22,7 +22,7 @@ from gym_llm.config import Config, load_config
 from gym_llm.data.files.records import read_records
 from gym_llm.data.prepare import EnvDataset, prepare_data
 from gym_llm.errors import ConfigError, DataError
-from gym_llm.registration import env_ids
+from gym_llm.registration import env_ids, parse_id, register, verifier_folder
 
 EXAMPLES = 5
 """Rows in `data/example.jsonl`, as NeMo Gym asks for."""
@@ -72,13 +72,13 @@ def find_verifier(name: str) -> Verifier:
     if (path := Path(name)).is_dir() and (path / "config.yaml").is_file():
         folder = path.resolve()
     else:
-        ids = {form: env_id for env_id in env_ids() for form in (env_id, _module(env_id).split(".")[-2:][0])}
-        if name not in ids:
+        folders = {env_id: verifier_folder(env_id) for env_id in env_ids()}
+        place = folders.get(name) or next((place for place in folders.values() if place and place.name == name), None)
+        if name in folders and place is None:
+            raise DataError(f"The module of {name}, {gym.spec(name).entry_point}, is not there.")
+        if place is None:
             raise DataError(f"There is no verifier {name}: give its folder, or a name that `gym-llm list` has.")
-        found = importlib.util.find_spec(_module(ids[name]))
-        if found is None or found.origin is None:
-            raise DataError(f"The module {_module(ids[name])} of {ids[name]} is not there.")
-        folder = Path(found.origin).resolve().parent
+        folder = place
     home = Path(gym_llm.__file__).resolve().parent.parent
     if folder.parent == home / "envs":  # one of ours, in its repository
         return Verifier(folder, home, sorted((home / "tests" / "envs").glob(f"test_{folder.name}.py")))
@@ -108,7 +108,7 @@ def check_verifier(verifier: Verifier) -> Iterator[Check]:
             yield Check("config.yaml", "ok", "; ".join(["can be read", *licences]))
             _register(verifier, config)
             yield _example_rows(verifier, config)
-            yield _metrics(verifier, config)
+            yield _metrics(verifier)
             yield _rollouts(verifier, config)
         yield _readme(verifier)
     yield _tests(verifier)
@@ -131,22 +131,24 @@ def _example_rows(verifier: Verifier, config: Config) -> Check:
     return Check("example rows", "ok", f"{EXAMPLES} rows, each accepted by the verifier")
 
 
-def _metrics(verifier: Verifier, config: Config) -> Check:
+def _metrics(verifier: Verifier) -> Check:
     metrics = verifier.folder / "data" / "example_metrics.json"
     relative = verifier.folder.relative_to(verifier.root)
     if not metrics.exists():
         write = f"gym-llm data prepare --config {relative}/config.yaml --mode example_validation --output-dir DIR"
         return Check("metrics", "missing", f"there is no {metrics.name}; `{write}` writes it")
-    datasets = [
-        EnvDataset(name, section.env, dataset, section.kwargs)
-        for name, section in config.environments.items()
-        for dataset in section.datasets
-        if dataset.type == "example"
-    ]
     with tempfile.TemporaryDirectory() as copy:  # preparing writes beside the data; this looks only
         shutil.copytree(verifier.folder / "data", Path(copy, relative, "data"))
+        shutil.copy(verifier.folder / "config.yaml", Path(copy, relative))
         try:
             with contextlib.chdir(copy):
+                config = load_config([relative / "config.yaml"], folder=verifier.root)
+                datasets = [
+                    EnvDataset(name, section.env, dataset, section.kwargs)
+                    for name, section in config.environments.items()
+                    for dataset in section.datasets
+                    if dataset.type == "example"
+                ]
                 prepare_data(datasets, "prepared", mode="example_validation", tokenizer="none", workers=0)
         except (DataError, gym.error.Error, ImportError, TypeError) as error:
             return Check("metrics", "failed", str(error))
@@ -182,28 +184,27 @@ def _readme(verifier: Verifier) -> Check:
 
 
 def _tests(verifier: Verifier) -> Check:
-    if not verifier.tests:
+    arguments = [str(path) for path in verifier.tests]
+    shared = verifier.root / "tests" / "envs" / "test_every_env.py"
+    if not arguments and shared.is_file() and verifier.folder.parent == verifier.root / "envs":
+        ids = [env_id for env_id in env_ids() if verifier_folder(env_id) == verifier.folder]
+        arguments = [str(shared), "-k", " or ".join(f"{env_id}]" for env_id in ids)]
+    if not arguments:
         return Check("tests", "failed", f"there are none; write {verifier.folder.name}/test_env.py.")
     if importlib.util.find_spec("pytest") is None:
         return Check("tests", "missing", "not run; they need pytest: pip install pytest")
-    path = os.pathsep.join([str(verifier.root), *filter(None, [os.environ.get("PYTHONPATH")])])
-    is_ours = verifier.root != verifier.folder.parent
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *map(str, verifier.tests)],
-        cwd=verifier.root,
-        env=dict(os.environ) if is_ours else {**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+    ran = run_python(verifier.root, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
     lines = ran.stdout.strip().splitlines()
     if ran.returncode:
         return Check("tests", "failed", (ran.stdout + ran.stderr).strip())
     return Check("tests", "ok", lines[-1].strip("= ") if lines else "passed")
 
 
-def _module(env_id: str) -> str:
-    entry_point = gym.spec(env_id).entry_point
-    return entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+def run_python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder, what lies there importable before anything else."""
+    path = os.pathsep.join([str(root.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command, variables = [sys.executable, "-P", *arguments], {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True)
 
 
 @contextlib.contextmanager
@@ -222,5 +223,4 @@ def _register(verifier: Verifier, config: Config) -> None:
     """Register the ids that its configuration names and only installing it would register."""
     for section in config.environments.values():
         if section.env not in gym.registry:
-            name = section.env.rpartition("/")[2].partition("-v")[0]
-            gym.register(section.env, entry_point=f"{verifier.folder.name}.env:{name}")
+            register(section.env, f"{verifier.folder.name}.env:{parse_id(section.env)[1]}")

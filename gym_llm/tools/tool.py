@@ -57,15 +57,15 @@ def _mark(function: F, blocking: bool) -> F:
 
 def tools_of(cls: type) -> dict[str, Tool]:
     """The tools of an environment class by name, in the order they were defined, inherited ones first."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for base in reversed(cls.__mro__):
         for name, member in vars(base).items():
             marked = getattr(member, "__gym_llm_tool__", None)
             if isinstance(marked, Tool):
-                found[name] = marked
+                tools[name] = marked
             else:
-                found.pop(name, None)  # a subclass took the tool back
-    return found
+                tools.pop(name, None)  # a subclass took the tool back
+    return tools
 
 
 class Tool:

@@ -115,10 +115,10 @@ def _turns(completion: Any) -> list[list[Item]]:
 
 def _rows(prompts: list[Any], columns: dict[str, Any]) -> list[Row]:
     """Tasks made of a dataset's columns."""
-    given = {name: values for name, values in columns.items() if name not in _NOT_THE_ROWS}
+    row_columns = {name: values for name, values in columns.items() if name not in _NOT_THE_ROWS}
     rows = []
     for number, prompt in enumerate(prompts):
-        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else items_of(prompt)
-        fields = {name: values[number] for name, values in given.items()}
-        rows.append({"responses_create_params": {"input": said}, **fields})
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else items_of(prompt)
+        fields = {name: values[number] for name, values in row_columns.items()}
+        rows.append({"responses_create_params": {"input": messages}, **fields})
     return rows

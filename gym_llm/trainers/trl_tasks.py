@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.env import VerifierEnv
 from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import make_plan
+from gym_llm.rollout.plan import open_plan
 from gym_llm.types import Row
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class TrainedEnv:
         except ImportError:
             raise ImportError(f"Training with TRL needs datasets: run `{INSTALL}`.") from None
 
-        plan = make_plan(self.factory, limit=limit, seed=seed)
+        plan = open_plan(self.factory, limit=limit, seed=seed)
         source = self.factory.tasks
         rows = []
         for index in range(plan.first_task, plan.first_task + plan.num_tasks):

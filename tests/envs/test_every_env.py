@@ -18,11 +18,11 @@ from gymnasium.utils.env_checker import check_env
 from hostile import HostileActions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import function_call, message, response
+from testing import ROOT, function_call, message, response
 
 from gym_llm.data import dumps, read_jsonl
 from gym_llm.env import VerifierEnv
-from gym_llm.registration import env_ids
+from gym_llm.registration import env_ids, parse_id
 from gym_llm.tools import calls as tool_calls
 
 ENV_IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith("gym_llm.envs.")]
@@ -38,7 +38,7 @@ def make(env_id: str, **kwargs: Any) -> VerifierEnv:
 def folder(env_id: str) -> Path:
     """The environment's folder, as it is installed."""
     module = gym.spec(env_id).entry_point.partition(":")[0]
-    return Path(import_module(module).__file__).parent
+    return Path(import_module(module).__file__).resolve().parent
 
 
 def some_actions(env_id: str, steps: int = 150) -> list[Any]:
@@ -54,9 +54,12 @@ def some_actions(env_id: str, steps: int = 150) -> list[Any]:
     return actions
 
 
-def test_there_are_the_seven_environments_of_the_readme() -> None:
-    names = {"Arithmetic", "Counter", "FollowUp", "MathVerify", "MultipleChoice", "SynonymExtraction", "Weather"}
-    assert {f"gym_llm/{name}-v0" for name in names} == set(VERIFIER_IDS)
+def test_every_folder_is_an_environment_of_the_readme() -> None:
+    folders = {path.parent for path in (ROOT / "envs").glob("*/env.py")}
+    assert {folder(env_id) for env_id in ENV_IDS} == folders and len(ENV_IDS) == len(folders)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    lines = [f"| [`{env_id}`](envs/{folder(env_id).name}/README.md) | " for env_id in ENV_IDS]
+    assert [line for line in lines if f"\n{line}" not in readme] == [], "run `make readme`"
 
 
 @every_env
@@ -128,14 +131,14 @@ def test_it_has_five_examples_a_readme_and_a_config(env_id: str) -> None:
     assert len(rows) == 5 and len({json.dumps(row, sort_keys=True) for row in rows}) == 5
     assert make(env_id, tasks=str(here / "data" / "example.jsonl")).num_tasks == 5
     readme = (here / "README.md").read_text("utf-8")
-    assert readme.startswith(f"# {env_id[len('gym_llm/') : -len('-v0')]}\n") and len(readme.splitlines()) > 3
+    assert readme.startswith(f"# {parse_id(env_id)[1]}\n") and len(readme.splitlines()) > 3
     config = yaml.safe_load((here / "config.yaml").read_text("utf-8"))
     assert list(config) == [here.name]
     entry = config[here.name]
     assert entry["env"] == env_id and entry["domain"]
     gym.make(env_id, **entry["kwargs"])
     example = next(dataset for dataset in entry["datasets"] if dataset["type"] == "example")
-    assert example["jsonl_fpath"] == f"envs/{here.name}/data/example.jsonl"
+    assert example["jsonl_fpath"] == "data/example.jsonl"
 
 
 @every_verifier

@@ -1,7 +1,5 @@
 """EnvPool's contract: hand out, take whoever is ready; over this process and over Ray."""
 
-import time
-
 import numpy as np
 import pytest
 from gymnasium.error import AlreadyPendingCallError, ResetNeeded
@@ -88,21 +86,17 @@ def test_batch_size_is_recvs_default():
 
 
 def test_a_timeout_gives_what_there_is_and_the_rest_later(envs):
-    envs.send([rest(0.0), rest(1.0)], [0, 3])
-    started = time.monotonic()
-    assert envs.recv(timeout=0.4)[4]["env_id"].tolist() == [0]
-    assert 0.3 < time.monotonic() - started < 0.95
+    envs.send([rest(0.0), rest(0.1), rest(3.0)], [0, 1, 3])
+    assert sorted(envs.recv(timeout=1.0)[4]["env_id"]) == [0, 1]
     observations, rewards, *_, infos = envs.recv(timeout=0.0)
     assert observations == () and rewards.shape == (0,) and infos["env_id"].tolist() == []
     assert envs.recv(min_size=1)[4]["env_id"].tolist() == [3]
 
 
 def test_after_a_timeout_the_next_one_is_not_held_up_by_the_slowest(envs):
-    envs.send([rest(0.5), rest(3.0)], [0, 1])
+    envs.send([rest(0.5), rest(5.0)], [0, 1])
     envs.recv(timeout=0.1)  # waited for both
-    started = time.monotonic()
     assert envs.recv(min_size=1)[4]["env_id"].tolist() == [0]
-    assert time.monotonic() - started < 2.0
 
 
 def test_new_orders_while_others_wait(envs):

@@ -280,9 +280,8 @@ def test_episodes_are_played_and_have_trajectories(vllm):
         rollouts = gym_llm.rollout("gym_llm/Arithmetic-v0", vllm.engine, episodes=64, concurrency=64)
         return [record async for record in rollouts]
 
-    started = time.monotonic()
     records = vllm.run(play())
-    assert not [record["error"] for record in records if record["error"]] and time.monotonic() - started < 60
+    assert not [record["error"] for record in records if record["error"]]
     assert sum(record["reward"] for record in records) > 16
     for record in records:
         (segment,) = record["trajectory"]

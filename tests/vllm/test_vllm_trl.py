@@ -141,11 +141,11 @@ def test_a_script_that_forgets_to_close_vllm_ends_and_leaves_nothing_behind(tmp_
         lines.append(line)
         if line == "2 played\n":
             break
-    played = time.monotonic()
     rest, _ = process.communicate(timeout=60)
     printed = "".join(lines) + rest
-    assert process.returncode == 0 and time.monotonic() - played < 30, printed
+    assert process.returncode == 0, printed
     assert "played" in printed and "Traceback" not in printed and "ERROR" not in printed, printed
+    deadline = time.monotonic() + 60
     while left := alive(process.pid):
-        assert time.monotonic() - played < 30, left
+        assert time.monotonic() < deadline, left
         time.sleep(0.2)

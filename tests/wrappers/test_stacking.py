@@ -15,7 +15,15 @@ from gymnasium.wrappers import Autoreset, OrderEnforcing, RecordEpisodeStatistic
 
 import gym_llm  # noqa: F401 - registers the environments
 from gym_llm import wrappers
-from gym_llm.wrappers import HarmonyParser, ReasoningParser, RecordRollouts, TextAction, TextObservation, ToolCallParser
+from gym_llm.wrappers import (
+    HarmonyParser,
+    ParseActions,
+    ReasoningParser,
+    RecordRollouts,
+    TextAction,
+    TextObservation,
+    ToolCallParser,
+)
 
 WRAPPERS: list[tuple[Any, dict[str, Any]]] = [
     (ReasoningParser, {"start": "<think>", "end": "</think>"}),
@@ -24,6 +32,7 @@ WRAPPERS: list[tuple[Any, dict[str, Any]]] = [
     (TextObservation, {"format": "plain", "tokenizer": None}),
     (RecordRollouts, {"path": "rollouts.jsonl"}),
     (HarmonyParser, {}),
+    (ParseActions, {"name": "reasoning", "start": "<think>"}),
 ]
 EACH = pytest.mark.parametrize(("wrapper", "kwargs"), WRAPPERS, ids=[wrapper.__name__ for wrapper, _ in WRAPPERS])
 STACK = (ToolCallParser, ReasoningParser, TextAction, TextObservation)
@@ -137,6 +146,7 @@ def test_everything_public_is_exported_and_cheap():
         "AnyText",
         "TokenIdTracking",
         "VLLMParser",
+        "parser_wrappers",
     }
     code = "import sys, gym_llm.wrappers; print({'torch', 'transformers'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

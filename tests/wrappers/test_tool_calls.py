@@ -1,11 +1,11 @@
 import copy
 import json
-import time
 
 import gymnasium as gym
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from testing import cpu_seconds
 
 import gym_llm  # noqa: F401 - registers the environments
 from gym_llm.parsers.tool_call_formats import INVALID_CALL, WrittenCall, hermes, llama
@@ -325,11 +325,8 @@ def test_no_text_raises_and_no_item_is_changed(texts):
 )
 def test_hostile_text_takes_linear_time(unit):
     def seconds(size: int) -> float:
-        text = "<tool_call>[" + unit * (size // len(unit))
-        started = time.perf_counter()
-        hermes(text)
-        llama(text.removeprefix("<tool_call>["), {"f"})
-        return time.perf_counter() - started
+        text = unit * (size // len(unit))
+        return cpu_seconds(hermes, f"<tool_call>[{text}") + cpu_seconds(llama, text, {"f"})
 
     seconds(1000)
     small = min(seconds(60_000) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The pocket model: a Qwen3 of about a million parameters that ships with the package, and how it was made."""
+"""The pocket model: a Qwen3 of about a million parameters that ships with the package."""
 
 from gym_llm.engines.pocket.engine import PocketEngine
 

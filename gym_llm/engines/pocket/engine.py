@@ -9,7 +9,7 @@ from gym_llm.engines.transformers import TransformersEngine
 
 
 class PocketEngine(TransformersEngine):
-    """The pocket model, a Qwen3 of about a million parameters made by `train.py` beside this file.
+    """The pocket model, a Qwen3 of about a million parameters trained by `examples/pocket/`.
 
     It adds and subtracts in `<think>`, calls the tools it was taught, and makes mistakes; see README.md.
 

@@ -152,8 +152,10 @@ def test_what_cannot_be_downloaded_is_said_in_one_sentence(hub, shell):
         f"{REPO} has no split test; there are: train."
     )
     assert "All splits are several files" in shell.sentence(*download, "--output", "a.jsonl")
-    said = shell("data", "download", *FROM, "--repo-id", REPO, "--split=a", "--artifact=b", "--output=c", code=2)
-    assert "--artifact: not allowed with argument --split" in said
+    assert "--artifact does not go with --split" in shell.sentence(*download, "--split=a", "--artifact=b", "--output=c")
+    assert "--output-dir" in shell.sentence(*download) and "--output-dir" in shell.sentence(
+        *download, "--output-dir=a", "--output=c"
+    )
     assert "(404)" in shell.sentence("data", "download", *FROM, "--repo-id", "acme/other", "--output-dir", "out")
     hub.repos[REPO].branches["main"].clear()
     assert REPO in shell.sentence(*download, "--output-dir", "out")

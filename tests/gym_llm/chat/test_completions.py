@@ -1,5 +1,6 @@
 import copy
 import json
+import time
 import timeit
 
 import pytest
@@ -441,6 +442,7 @@ def test_a_whole_episode_is_no_single_answer():
 def test_conversions_take_microseconds():
     request = {"input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]}
     chat = answer(content="4", reasoning_content="hm")
-    both = min(timeit.repeat(lambda: (request_to_chat(request), chat_to_response(chat)), number=500, repeat=5)) / 500
+    convert = timeit.Timer(lambda: (request_to_chat(request), chat_to_response(chat)), timer=time.thread_time)
+    both = min(convert.repeat(number=500, repeat=5)) / 500  # processor time
     assert both < 100e-6  # about 6 on an idle core
     assert json.dumps(chat_to_response(chat))

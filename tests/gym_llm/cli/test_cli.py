@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -27,8 +26,9 @@ import pytest
 from aiohttp import web
 from testing import row
 
-from gym_llm.cli import main, make_parser
-from gym_llm.cli.play import _engine_options
+from gym_llm.cli import main
+from gym_llm.errors import EngineUnavailable
+from gym_llm.rollout import part
 
 COMMAND = [sys.executable, "-m", "gym_llm.cli"]
 ENV = "gym_llm/FollowUp-v0"
@@ -138,7 +138,7 @@ def has_lines(path: str, count: int) -> Callable[[], bool]:
 
 
 def test_help_is_quick_and_loads_no_model_library():
-    code = "import sys; from gym_llm.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code = "import sys; from gym_llm.cli import main; main(['--help'])\n"
     code += "heavy = {'torch', 'ray', 'transformers', 'vllm', 'datasets', 'openai', 'math_verify'}\n"
     code += "print(heavy & sys.modules.keys(), file=sys.stderr)"
     spent = []
@@ -151,12 +151,53 @@ def test_help_is_quick_and_loads_no_model_library():
     assert min(spent) < 0.5
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["list", "--help"], ["rollout", "--help"]])
-def test_every_help_has_examples(argv, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(argv)
-    assert end.value.code == 0
+@pytest.mark.parametrize(
+    "command", ["", "list", "rollout", "config", "data", "data prepare", "data upload", "data list", "env", "env test"]
+)
+def test_every_help_has_examples(command, capsys):
+    assert main([*command.split(), "--help"]) == 0
     assert "examples:\n  gym-llm " in capsys.readouterr().out
+
+
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == main(["data"]) == 2
+    output = capsys.readouterr()
+    assert "rollout" in output.out and "prepare" in output.out
+    assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "usage", "sentence"),
+    [
+        ("rolout", "gym-llm", "No such command 'rolout'. Did you mean 'rollout'?"),
+        ("data uplod", "gym-llm data", "No such command 'uplod'. Did you mean 'upload'?"),
+        ("list --api-key=sk-0123456789", "gym-llm list", "No such option: --api-key"),
+        ("list here", "gym-llm list", "Got unexpected extra argument(s) (here)"),
+        ("list --format html", "gym-llm list", "argument --format: 'html' is not one of 'table', 'markdown'."),
+        ("data upload a.jsonl", "gym-llm data upload", "Missing option '--to'. Choose from: huggingface, gitlab"),
+        ("data upload --to gitlab", "gym-llm data upload", "Missing argument 'FILE'."),
+    ],
+)
+def test_what_is_no_command_is_answered_in_two_lines(command, usage, sentence, capsys):
+    assert main(command.split()) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    first, second = output.err.splitlines()
+    assert first.startswith(f"usage: {usage} [OPTIONS]")
+    assert second == f"gym-llm: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("gym-llm ro", ["rollout"]),
+        ("gym-llm rollout gym_llm/M", ["gym_llm/MathVerify-v0", "gym_llm/Mixed-v0", "gym_llm/MultipleChoice-v0"]),
+        ("gym-llm data upload --to h", ["huggingface"]),
+    ],
+)
+def test_the_shell_completes(words, completed):
+    asked = {"_GYM_LLM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert gym_llm(env={**os.environ, **asked}).stdout.split() == completed
 
 
 def test_the_installed_command_knows_its_version():
@@ -177,6 +218,15 @@ def test_list_shows_what_each_environment_is_and_has():
     assert "increment_counter, get_counter_value" in lines["gym_llm/Counter-v0"]
 
 
+def test_list_breaks_no_name_on_a_narrow_terminal():
+    shown = gym_llm("list", env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "80"}).stdout
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(lines).replace(",", "").split()
+    for name in ("gym_llm/SynonymExtraction-v0", "get_synonym_value", "extract_synonym_values", "`extracted_answer`"):
+        assert name in words
+
+
 def test_an_environment_that_cannot_be_made_does_not_hide_the_others(capsys):
     gymnasium.register("gym_llm/Broken-v0", entry_point="no_such_module:Broken")
     try:
@@ -186,6 +236,15 @@ def test_an_environment_that_cannot_be_made_does_not_hide_the_others(capsys):
     out = capsys.readouterr().out
     assert "cannot be made: ModuleNotFoundError: No module named 'no_such_module'" in out
     assert ENV in out
+
+
+def test_a_file_that_ends_too_early_is_not_taken_for_an_interrupt(monkeypatch):
+    def end(env_id):
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr("gym_llm.scaffold.catalogue.describe", end)
+    with pytest.raises(EOFError, match="Ran out of input"):
+        main(["list"])
 
 
 def test_a_reader_that_leaves_early_is_no_error():
@@ -297,9 +356,7 @@ def test_engine_options_go_over_a_configurations(server):
 
 @pytest.mark.parametrize("option", ["max_model_len", "=3", "max-model-len=3", "sk-0123456789", ""])
 def test_an_engine_option_without_a_name_is_an_error_that_does_not_repeat_it(option, capsys):
-    with pytest.raises(SystemExit) as end:
-        play("--engine-option", option)
-    assert end.value.code == 2
+    assert play("--engine-option", option) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith("argument --engine-option: expected NAME=VALUE such as max_model_len=4096")
 
@@ -478,6 +535,9 @@ NOWHERE = "http://127.0.0.1:9/v1"
         ([ENV, "--resume"], "--resume needs --output"),
         ([ENV, "--retry-failed"], "--retry-failed only makes sense with --resume"),
         ([ENV, "--ray-address", "head:6379"], "--ray-address only makes sense with --workers"),
+        ([ENV, "--runtime-env", "{}"], "--runtime-env only makes sense with --workers"),
+        ([ENV, "--runtime-env", "pip", "--workers", "1"], "--runtime-env is not JSON"),
+        ([ENV, "--runtime-env", "3", "--workers", "1"], "--runtime-env is a JSON object such as"),
         ([ENV, "--output", "bad.jsonl"], r"bad\.jsonl already exists"),
         ([ENV, "--output", "bad.jsonl/x.jsonl"], r"Cannot write bad\.jsonl/x\.jsonl"),
         ([ENV, "--output", "bad.jsonl", "--resume"], r"bad\.jsonl, line 1 is no rollout"),
@@ -501,11 +561,10 @@ def test_a_mistake_is_one_sentence(argv, sentence, capsys):
 
 @pytest.mark.parametrize("option", ["--episode 3", "--epsodes=3"])
 def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(option, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["rollout", ENV, *option.split()])
-    assert end.value.code == 2
+    assert main(["rollout", ENV, *option.split()]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("usage: gym-llm rollout") and said.endswith(f"{option}. Did you mean --episodes?\n")
+    name = re.split("[ =]", option)[0]  # what follows it may be a secret
+    assert said.startswith("usage: gym-llm rollout") and said.endswith(f"{name}. Did you mean --episodes?\n")
 
 
 @pytest.mark.parametrize(
@@ -519,19 +578,53 @@ def test_a_misspelt_option_is_answered_by_its_command_with_the_nearest_one(optio
         ("http://h/v1", ["--seed", "5"], None),
     ],
 )
-def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed):
-    args = make_parser().parse_args(["rollout", ENV, "--engine", engine, *argv])
-    part = SimpleNamespace(engine=engine, engine_options={})
-    assert _engine_options(args, part).get("seed") == seed
+def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed, monkeypatch):
+    made = []
+
+    def refuse(spec, **options):
+        made.append(options)
+        raise EngineUnavailable("That is enough.")
+
+    monkeypatch.setattr(part, "make_engine", refuse)
+    assert main(["rollout", ENV, "--engine", engine, *argv, "--output", "a.jsonl"]) == 2
+    assert made[0].get("seed") == seed
 
 
 @pytest.mark.parametrize(
-    "argv", [["--episodes", "0"], ["--limit", "x"], ["--temperature", "-1"], ["--top-p", "nan"], ["--seed", "-1"]]
+    ("argv", "settings"),
+    [
+        ([], (600.0, None)),
+        (["--step-timeout", "2.5"], (2.5, None)),
+        (["--step-timeout", "0"], (None, None)),
+        (["--workers", "2", "--runtime-env", '{"pip": ["a"]}'], (600.0, {"pip": ["a"]})),
+        (["--workers", "2", "--runtime-env", '[null, {"pip": ["a"]}]'], (600.0, [None, {"pip": ["a"]}])),
+    ],
+)
+def test_limits_and_packages_of_the_processes_reach_the_episodes(argv, settings, monkeypatch):
+    used = []
+
+    def refuse(plan, engine, settings, **more):
+        used.append((settings.step_timeout, settings.runtime_env))
+        raise EngineUnavailable("That is enough.")
+
+    monkeypatch.setattr(part, "play_plan", refuse)
+    assert play(*argv, "--output", "a.jsonl") == 2
+    assert used == [settings]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--episodes", "0"],
+        ["--limit", "x"],
+        ["--temperature", "-1"],
+        ["--top-p", "nan"],
+        ["--seed", "-1"],
+        ["--step-timeout", "-1"],
+    ],
 )
 def test_a_number_out_of_range_is_named(argv, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["rollout", ENV, *argv])
-    assert end.value.code == 2
+    assert main(["rollout", ENV, *argv]) == 2
     assert f"argument {argv[0]}: expected " in capsys.readouterr().err
 
 
@@ -641,11 +734,12 @@ def test_failed_episodes_stay_finished_unless_they_are_to_be_retried(server):
 
 
 def test_of_two_processes_with_one_output_the_second_is_refused(server):
-    server.latency = 0.05
+    server.latency = 1.0  # until the second one has been refused
     argv = ["rollout", ENV, "--engine", server.url, "--episodes", 60, "--concurrency", 2, "--output", "a.jsonl"]
     first = start(*argv)
     wait_for(has_lines("a.jsonl", 1))
     second = gym_llm(*argv, "--resume")
+    server.latency = 0.01
     assert second.returncode == 2
     assert second.stderr == (
         "gym-llm: a.jsonl is being written by another process: wait for it or name another file.\n"
@@ -721,7 +815,7 @@ def test_a_second_interrupt_ends_at_once_whatever_is_going_on(server):
 
 RUN_FORKS = """
 import json, os, sys
-import gym_llm.cli.play, gym_llm.engines.http, gym_llm.envs.follow_up
+import gym_llm.rollout.run, gym_llm.engines.http, gym_llm.envs.follow_up
 from gym_llm.cli import main
 for line in sys.stdin:
     child = os.fork()

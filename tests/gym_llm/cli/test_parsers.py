@@ -1,7 +1,7 @@
 """`--reasoning-parser` and `--tool-call-parser` where vLLM is not needed; tests/vllm has the rest."""
 
-import argparse
 import importlib.util
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 
 from gym_llm.cli import main
-from gym_llm.cli.parsers import parser_wrappers
-from gym_llm.cli.parts import Part
 from gym_llm.errors import UsageError
-from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser, vllm_parser
+from gym_llm.parsers import vllm as vllm_parser
+from gym_llm.rollout.part import Part
+from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser
 
 ENV = "gym_llm/Arithmetic-v0"
 
 
 def wrappers(
     reasoning: str | None, calls: str | None, engine: str = "vllm:org/name", **options: Any
-) -> list[Any] | None:
-    args = argparse.Namespace(reasoning_parser=reasoning, tool_call_parser=calls)
-    return parser_wrappers(args, Part(ENV, None, {}, engine, options, 1))
+) -> Sequence[Any] | None:
+    return Part(ENV, engine, engine_options=options).wrappers(reasoning, calls)
 
 
 def named(wrap: Any) -> Any:

@@ -77,27 +77,23 @@ def test_results_come_back_to_whoever_asked(functions: Path) -> None:
 def test_a_call_that_holds_the_interpreter_is_killed_and_the_others_are_not(functions: Path) -> None:
     with ProcessPool("pool_functions:hold_the_interpreter", deadline=0.5, workers=1) as pool:
         gather(pool, "warm up")
-        start = time.monotonic()
         outcomes = gather(pool, *range(20), "hang", *range(20, 40))
-        assert time.monotonic() - start < 10.0
         assert isinstance(outcomes.pop(20), TimeoutError)
         assert outcomes == list(range(40))
 
 
 def test_a_busy_worker_does_not_hold_up_the_next_call(functions: Path) -> None:
-    async def run(pool: ProcessPool) -> float:
+    async def run(pool: ProcessPool) -> None:
         await asyncio.gather(pool.call(1), pool.call(2))
         hanging = asyncio.create_task(pool.call("hang"))
         await asyncio.sleep(0.05)
-        start = time.monotonic()
         assert await pool.call("next") == "next"
-        waited = time.monotonic() - start
+        assert not hanging.done()
         with pytest.raises(TimeoutError, match="deadline, 3 s"):
             await hanging
-        return waited
 
     with ProcessPool("pool_functions:hold_the_interpreter", deadline=3, workers=2) as pool:
-        assert asyncio.run(run(pool)) < 2.5
+        asyncio.run(run(pool))
 
 
 def test_a_call_that_only_waits_is_ended_too(functions: Path) -> None:

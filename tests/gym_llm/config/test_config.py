@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ from testing import ROOT
 
 from gym_llm.cli import main
 from gym_llm.config import EngineSection, load_config
-from gym_llm.config.secrets import mask
 from gym_llm.errors import ConfigError
+from gym_llm.secrets import mask
 
 ENV_CONFIGS = sorted(ROOT.glob("envs/*/config.yaml"))
 ARITHMETIC = "arithmetic:\n  env: gym_llm/Arithmetic-v0\n  kwargs: {digits: 2}\n"
@@ -242,6 +243,93 @@ def test_the_policy_is_the_model_of_the_policy_values():
 def test_all_problems_of_all_sections_are_named_at_once():
     said = problem("a: {env: 1}\nb: {engine: 2}\nc: {}\nd: {env: x, engine: y}")
     assert [name for name in "abcd" if re.search(rf"^  {name}\b", said, re.MULTILINE)] == list("abcd")
+
+
+# -- dataset paths -------------------------------------------------------------------------------------------------
+
+
+def dataset(path: str, name: str = "a") -> str:
+    return f"{{name: {name}, type: example, jsonl_fpath: '{path}'}}"
+
+
+def paths(config) -> list[str]:
+    return [dataset.jsonl_fpath for section in config.environments.values() for dataset in section.datasets]
+
+
+def test_a_datasets_file_is_looked_for_beside_its_configuration_then_in_the_working_directory():
+    Path("deep/data").mkdir(parents=True)
+    Path("data").mkdir()
+    for path in ("deep/data/both.jsonl", "data/both.jsonl", "deep/beside.parquet", "data/here.jsonl"):
+        write(path, "")
+    names = {
+        "data/both.jsonl": "deep/data/both.jsonl",
+        "data/both.jsonl[:5]": "deep/data/both.jsonl[:5]",
+        "beside.parquet": "deep/beside.parquet",
+        "data/here.jsonl": "data/here.jsonl",
+        "data/nowhere.jsonl": "data/nowhere.jsonl",
+        "hf:data": "hf:data",
+        str(Path("data/both.jsonl").absolute()): str(Path("data/both.jsonl").absolute()),
+        "${folder}/both.jsonl": "deep/data/both.jsonl",
+    }
+    datasets = ", ".join(dataset(path, f"n{number}") for number, path in enumerate(names))
+    write("deep/a.yaml", f"folder: data\narithmetic: {{env: gym_llm/Arithmetic-v0, datasets: [{datasets}]}}\n")
+    assert paths(load_config(["deep/a.yaml"])) == list(names.values())
+    assert paths(load_config([Path("deep/a.yaml").absolute()]))[2] == str(Path("deep/beside.parquet").absolute())
+
+
+def test_each_path_belongs_to_the_file_that_names_it():
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        write(f"{folder}/rows.jsonl", "")
+    write("one/a.yaml", f"a: {{env: x, datasets: [{dataset('rows.jsonl')}]}}")
+    write("two/b.yaml", f"b: {{env: x, datasets: [{dataset('rows.jsonl')}]}}")
+    files = ["one/a.yaml", "two/b.yaml"]
+    assert paths(load_config(files)) == ["one/rows.jsonl", "two/rows.jsonl"]
+    write("two/c.yaml", f"a: {{datasets: [{dataset('rows.jsonl')}]}}")
+    assert paths(load_config([*files, "two/c.yaml"])) == ["two/rows.jsonl", "two/rows.jsonl"]
+    assert paths(load_config(files, ["a.datasets.0.jsonl_fpath=rows.jsonl"])) == ["rows.jsonl", "two/rows.jsonl"]
+    write("env.yaml", f"b: {{datasets: [{dataset('rows.jsonl')}]}}")
+    assert paths(load_config(files)) == ["one/rows.jsonl", "rows.jsonl"]
+
+
+def test_a_file_of_nemo_gym_names_paths_from_the_root_of_its_repository_or_beside_itself():
+    Path("resources_servers/mcqa/data").mkdir(parents=True)
+    for path in ("resources_servers/mcqa/data/train.jsonl", "resources_servers/mcqa/beside.jsonl"):
+        write(path, "")
+    agent = (
+        "mcqa: {resources_servers: {mcqa: {entrypoint: app.py}}}\n"
+        "mcqa_agent: {responses_api_agents: {simple_agent: {resources_server: {name: mcqa}, datasets: ["
+        f"{dataset('resources_servers/mcqa/data/train.jsonl')}, {dataset('beside.jsonl', 'b')}]}}}}}}\n"
+    )
+    config = load_config([write("resources_servers/mcqa/mcqa.yaml", agent)])
+    assert paths(config) == ["resources_servers/mcqa/data/train.jsonl", "resources_servers/mcqa/beside.jsonl"]
+
+
+def test_what_is_kept_of_a_dataset_does_not_depend_on_where_the_command_ran(tmp_path, monkeypatch):
+    written = {"name": "a", "type": "example", "jsonl_fpath": "rows.jsonl"}
+    Path("deep").mkdir()
+    write("deep/rows.jsonl", "")
+    write("deep/a.yaml", f"a: {{env: x, datasets: [{dataset('rows.jsonl')}]}}")
+    for folder, path in ((".", "deep/a.yaml"), ("deep", "a.yaml"), ("/", tmp_path / "deep/a.yaml")):
+        monkeypatch.chdir(tmp_path / folder)
+        (config,) = load_config([path]).environments["a"].datasets
+        assert Path(config.jsonl_fpath).exists()
+        assert config.as_written().items() >= written.items()
+
+
+def test_example_configurations_that_are_installed_run_from_any_directory(tmp_path, monkeypatch):
+    installed = tmp_path / "site"
+    for path in ENV_CONFIGS:
+        shutil.copytree(path.parent, installed / path.parent.name)
+    monkeypatch.chdir("/")
+    files = [part for path in ENV_CONFIGS for part in ("--config", str(installed / path.parent.name / "config.yaml"))]
+    prepare = ["data", "prepare", *files, "--mode", "example_validation", "--tokenizer", "none"]
+    assert main([*prepare, "--output-dir", str(tmp_path / "out")]) == 0
+    prepared = (tmp_path / "out/example.jsonl").read_text().splitlines()
+    assert len(prepared) == 5 * len(ENV_CONFIGS)
+    config = str(installed / "weather/config.yaml")
+    assert main(["rollout", "--config", config, "--output", str(tmp_path / "weather.jsonl")]) == 0
+    assert len((tmp_path / "weather.jsonl").read_text().splitlines()) == 5
 
 
 # -- secrets -------------------------------------------------------------------------------------------------------
@@ -534,6 +622,22 @@ def test_a_resources_server_without_an_agent_is_an_environment():
     config = load("mcqa: {resources_servers: {mcqa: {entrypoint: app.py, grading_mode: null, domain: knowledge}}}")
     assert config.environments["mcqa"].env == "gym_llm/MultipleChoice-v0"
     assert config.unmapped == []
+
+
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        ("math_with_judge", "MathVerify"),
+        ("library_judge_math", "MathVerify"),
+        ("simple_weather", "Weather"),
+        ("stateful_counter", "Counter"),
+        ("multineedle", "SynonymExtraction"),
+        ("example_multi_turn_gymnasium", "FollowUp"),
+    ],
+)
+def test_nemo_gyms_names_are_in_the_folders_of_the_environments(server, name):
+    config = load(f"s: {{resources_servers: {{{server}: {{entrypoint: app.py}}}}}}")
+    assert config.environments["s"].env == f"gym_llm/{name}-v0"
 
 
 def test_resources_servers_are_known_by_the_environments_names_too():

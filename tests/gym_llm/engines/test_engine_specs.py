@@ -134,7 +134,7 @@ import os
 from gym_llm.engines import Capabilities, Engine
 
 class Parrot(Engine):
-    capabilities = Capabilities(shared=True, seed=True)
+    capabilities = Capabilities(shared=True, seed="always")
 
     def __init__(self, word, *, volume=1, seed=0):
         self.model, self.says = f"parrot:{word}", word * volume

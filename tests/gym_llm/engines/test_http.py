@@ -53,7 +53,6 @@ class Server:
         self.bodies: list[Any] = []
         self.paths: list[str] = []
         self.headers: list[Any] = []
-        self.times: list[float] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
@@ -61,7 +60,6 @@ class Server:
             if self.down:
                 return failing(503)
             return web.json_response({"object": "list", "data": [{"id": name} for name in self.models]})
-        self.times.append(time.monotonic())
         self.paths.append(request.path)
         self.headers.append(request.headers)
         self.bodies.append(json.loads(await request.read()))
@@ -216,12 +214,19 @@ def test_passing_failures_are_retried(failure: Handler) -> None:
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
-def test_retry_after_is_honoured(form: str) -> None:
+def test_retry_after_is_honoured(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, sleep = [], asyncio.sleep
+
+    async def no_time(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", no_time)
     # A date has whole seconds: two from now are more than one second away.
     after = (lambda: "0.3") if form == "seconds" else (lambda: formatdate(time.time() + 2, usegmt=True))
     server = Server([answering(lambda: failing(429, **{"Retry-After": after()})), good])
     assert message_text(ask(server)["output"]) == "4"
-    assert server.times[1] - server.times[0] >= (0.3 if form == "seconds" else 0.9)
+    assert max(waits) >= (0.3 if form == "seconds" else 0.9), waits
 
 
 def test_retries_end() -> None:
@@ -233,9 +238,7 @@ def test_retries_end() -> None:
 
 def test_the_deadline_covers_retries_and_names_the_last_failure() -> None:
     server = Server(answering(lambda: failing(503, "loading", **{"Retry-After": "60"})))
-    began = time.monotonic()
     error = ask(server, timeout=0.2)
-    assert time.monotonic() - began < 5
     assert isinstance(error, EngineError) and "0.2 s" in str(error) and "loading" in str(error)
 
 

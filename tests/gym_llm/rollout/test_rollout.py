@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -63,11 +63,22 @@ class Slow(VerifierEnv):
         await asyncio.sleep(0.1)
         return "waited"
 
+    everybody: asyncio.Barrier
+
+    @tool
+    async def wait_for_everybody(self) -> str:
+        """Wait until as many wait as the barrier is for."""
+        async with asyncio.timeout(60):
+            await self.everybody.wait()
+        return "all there"
+
+    others = threading.Barrier(16, timeout=60)
+
     @tool(blocking=True)
-    def block_a_little(self) -> str:
-        """Take 50 ms of a thread."""
-        time.sleep(0.05)
-        return "blocked"
+    def block_for_others(self) -> str:
+        """Block a thread until 16 threads are blocked."""
+        self.others.wait()
+        return "all there"
 
     def verify(self, task: Any, episode: Episode) -> Verdict:
         match getattr(task, "broken", None):
@@ -141,16 +152,29 @@ def test_waiting_for_an_engine_that_fails_is_timed_too() -> None:
     records = gym_llm.collect(ID, FakeEngine(fail, seconds=lambda episode: 0.05), tasks=rows(2))
     assert [record["error"] for record in records] == ["the server said 500", "KeyError: 'a bug'"]
     for record in records:
-        assert 0.05 <= record["timing"]["engine"] <= record["timing"]["total"] < 5
+        assert 0.05 <= record["timing"]["engine"] <= record["timing"]["total"]
 
 
 def test_no_episode_waits_for_the_slowest() -> None:
-    # One episode in ten takes 0.5 s, the others 10 ms: in lockstep every batch of 20 would take 0.5 s, 5 s in all.
-    engine = FakeEngine(seconds=lambda episode: 0.5 if int(episode.split("-")[0]) % 10 == 0 else 0.01)
-    started = time.perf_counter()
-    records = gym_llm.collect(ID, engine, tasks=rows(200), concurrency=20)
-    ideal = (20 * 0.5 + 180 * 0.01) / 20
-    assert len(records) == 200 and time.perf_counter() - started < 2 * ideal + 0.5
+    class Stragglers(FakeEngine):
+        """Answers nothing of the first 19 episodes before it has been asked about the last."""
+
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            number = int(episode_id.split("-")[0])
+            if number == 199:
+                last.set()
+            if number < 19:
+                await asyncio.wait_for(last.wait(), 60)
+            return await super().respond(request, episode_id=episode_id)
+
+    last = asyncio.Event()
+    records = gym_llm.collect(ID, Stragglers(), tasks=rows(200), concurrency=20)
+    assert [record["error"] for record in records] == [None] * 200
+
+
+def test_as_many_episodes_are_played_at_once_as_there_may_be() -> None:
+    engine = FakeEngine(seconds=lambda episode: 0.01)
+    gym_llm.collect(ID, engine, tasks=rows(200), concurrency=20)
     assert engine.peak == 20
 
 
@@ -233,9 +257,8 @@ def test_leaving_early_cancels_what_is_under_way() -> None:
         assert engine.open == 0 and engine.cancelled >= 7
         assert len(asyncio.all_tasks()) == 1
 
-    started = time.perf_counter()
     asyncio.run(main())
-    assert time.perf_counter() - started < 5 and sum(engine.asked.values()) <= 9
+    assert sum(engine.asked.values()) <= 9
 
 
 def test_cancelling_the_reader_cancels_what_is_under_way() -> None:
@@ -260,18 +283,15 @@ def test_the_same_seed_gives_the_same_records_at_any_concurrency() -> None:
 
 
 def test_asynchronous_tools_of_a_thousand_episodes_overlap() -> None:
-    started = time.perf_counter()
-    engine = FakeEngine(call_once("wait_a_little"))
+    Slow.everybody = asyncio.Barrier(1000)
+    engine = FakeEngine(call_once("wait_for_everybody"))
     records = gym_llm.collect(ID, engine, tasks=rows(1000), concurrency=1000, wrappers=())
-    assert {record["response"]["output"][1]["output"] for record in records} == {"waited"}
-    assert time.perf_counter() - started < 10  # one after another: 100 s
+    assert {record["response"]["output"][1]["output"] for record in records} == {"all there"}
 
 
 def test_blocking_tools_overlap_and_hold_nobody_up() -> None:
-    started = time.perf_counter()
-    records = gym_llm.collect(ID, FakeEngine(call_once("block_a_little")), tasks=rows(128), concurrency=128)
-    assert {record["response"]["output"][1]["output"] for record in records} == {"blocked"}
-    assert time.perf_counter() - started < 3  # one after another: 6.4 s
+    records = gym_llm.collect(ID, FakeEngine(call_once("block_for_others")), tasks=rows(128), concurrency=128)
+    assert {record["response"]["output"][1]["output"] for record in records} == {"all there"}
 
 
 def test_collect_works_inside_a_running_loop() -> None:

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from testing import ROOT
+from testing import ROOT, copy_repository, python_in
 
 from gym_llm.cli import main
 from gym_llm.errors import DataError
@@ -23,9 +23,11 @@ def failing(folder: Path) -> dict[str, str]:
     return {subject: check.detail for subject, check in results(folder).items() if check.state == "failed"}
 
 
-def command(*args: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def command(*args: str, cwd: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Run `gym-llm` where what lies in `site` is installed."""
     line = [sys.executable, "-P", "-m", "gym_llm.cli", *args]
-    return subprocess.run(line, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+    env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"}
+    return subprocess.run(line, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
 
 
 def test_a_new_verifier_passes_its_tests_as_written(tmp_path, capsys):
@@ -69,15 +71,62 @@ def test_an_installed_verifier_is_like_any_other(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     write_verifier("river_lengths", work)
-    ran = command("list", cwd=work, PYTHONPATH=str(site))
+    ran = command("list", cwd=work, site=site)
     assert "river_lengths/RiverLengths-v0" in ran.stdout
     prepare = ("data", "prepare", "--config", "river_lengths/config.yaml", "--tokenizer", "none", "--output-dir", "out")
-    ran = command(*prepare, "--mode", "example_validation", cwd=work, PYTHONPATH=str(site))
+    ran = command(*prepare, "--mode", "example_validation", cwd=work, site=site)
     assert ran.returncode == 0, ran.stderr
-    ran = command("env", "test", "river_lengths", cwd=work, PYTHONPATH=str(site))
+    ran = command("env", "test", "river_lengths", cwd=work, site=site)
     assert "ok     metrics: example_metrics.json agrees" in ran.stdout, ran.stdout
-    ran = command("env", "test", "river_lengths/RiverLengths-v0", cwd=tmp_path / "site", PYTHONPATH=str(site))
+    ran = command("env", "test", "river_lengths/RiverLengths-v0", cwd=tmp_path / "site", site=site)
     assert "ok     tests: 12 passed" in ran.stdout and ran.returncode == 0
+
+
+def test_an_editable_install_imports_the_folder_itself(tmp_path):
+    pytest.importorskip("hatchling")
+    folder = write_verifier("river_lengths", tmp_path)
+    code = f"import hatchling.build as backend; backend.build_editable({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, timeout=120)
+    site = tmp_path / "site"
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    code = (
+        f"import site; site.addsitedir({str(site)!r})\nimport gym_llm, gymnasium, sys\n"
+        "gymnasium.make('river_lengths/RiverLengths-v0'); print(sys.modules['river_lengths'].__file__)\n"
+    )
+    done = python_in(ROOT, "-c", code, cwd=site)
+    assert done.stdout == f"{folder / '__init__.py'}\n", done.stderr
+
+
+def test_in_this_repository_a_new_verifier_becomes_one_of_ours_and_leaves_everything_green(tmp_path):
+    root = copy_repository(tmp_path / "clone")
+    before = {path for path in root.rglob("*") if path.is_file()}
+    init = python_in(root, "-m", "gym_llm.cli", "env", "init", "CapitalCities", cwd=root / "benchmarks")
+    assert init.returncode == 0 and "gym-llm env test ../envs/capital_cities" in init.stdout, init.stderr
+    written = {path for path in root.rglob("*") if path.is_file()} - before
+    assert {str(path.relative_to(root)) for path in written if "__pycache__" not in path.parts} == {
+        "envs/capital_cities/README.md",
+        "envs/capital_cities/__init__.py",
+        "envs/capital_cities/config.yaml",
+        "envs/capital_cities/data/example.jsonl",
+        "envs/capital_cities/env.py",
+        "tests/envs/test_capital_cities.py",
+    }
+    for check in (
+        ("ruff", "check", "--no-cache", "."),
+        ("ruff", "format", "--check", "--no-cache", "."),
+        ("mypy", "--no-incremental", "--follow-imports=skip", "gym_llm/envs/capital_cities/env.py"),
+        ("gym_llm.cli", "env", "test", "capital_cities"),
+        ("gym_llm.cli", "env", "test", "gym_llm/CapitalCities-v0"),
+        ("pytest", "-p", "no:cacheprovider", "tests/envs/test_every_env.py", "-k", "CapitalCities or readme"),
+        ("pytest", "-p", "no:cacheprovider", "tests/gym_llm/scaffold/test_catalogue.py"),
+    ):
+        ran = python_in(root, "-m", *check)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    again = python_in(root, "-m", "gym_llm.cli", "env", "init", "capital_cities")
+    assert again.returncode == 2 and "envs/capital_cities is there already" in again.stderr
+    package = python_in(root, "-m", "gym_llm.cli", "env", "init", "RiverLengths", "--dir", str(tmp_path))
+    assert package.returncode == 0 and (tmp_path / "river_lengths" / "pyproject.toml").is_file()
 
 
 def test_what_is_wrong_with_a_verifier_is_said(tmp_path):

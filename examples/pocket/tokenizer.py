@@ -8,11 +8,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gym_llm.engines.pocket.corpus import Conversation
+from corpus import Conversation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+TEMPLATE = Path(str(resources.files("gym_llm.engines.pocket") / "model" / "chat_template.jinja"))
+"""The chat template, which lies next to the weights that are there."""
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 """Never part of a text: `skip_special_tokens` drops them."""
 TAG_TOKENS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
@@ -40,7 +42,7 @@ def train_tokenizer(corpus: Iterable[Conversation], vocab_size: int, context: in
     from transformers import PreTrainedTokenizerFast
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    template = chat_template()
+    template = TEMPLATE.read_text(encoding="utf-8")
     texts = (
         render_jinja_template([messages], tools=tools or None, chat_template=template)[0][0]
         for messages, tools in corpus
@@ -73,11 +75,6 @@ def train_tokenizer(corpus: Iterable[Conversation], vocab_size: int, context: in
     return fast
 
 
-def chat_template() -> str:
-    """The Jinja source of the chat template, which lies next to the weights."""
-    return resources.files(__package__).joinpath("model/chat_template.jinja").read_text(encoding="utf-8")
-
-
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write `tokenizer.json`, `tokenizer_config.json` and the chat template.
 
@@ -86,7 +83,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
         folder: Where to.
     """
     tokenizer.save_pretrained(folder)
-    source = Path(str(resources.files(__package__).joinpath("model/chat_template.jinja")))
     target = folder / "chat_template.jinja"
-    if target.resolve() != source.resolve():
-        shutil.copyfile(source, target)
+    if target.resolve() != TEMPLATE.resolve():
+        shutil.copyfile(TEMPLATE, target)

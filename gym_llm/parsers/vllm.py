@@ -1,4 +1,4 @@
-"""VLLMParser: vLLM's own reasoning and tool parsers, by the names that `vllm serve` has for them."""
+"""VLLM: vLLM's own reasoning and tool parsers, by the names that `vllm serve` has for them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,14 @@ import logging
 import os
 import warnings
 from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
-from gymnasium.utils import RecordConstructorArgs
 
 from gym_llm.chat.requests import request_to_chat
-from gym_llm.engines.vllm import INSTALL
-from gym_llm.parsers.call_parser import CallParser
-from gym_llm.parsers.message_parts import (
-    hand_over_tokens,
-    is_message,
-    is_text,
-    joined_text,
-    reasoning_item,
-    with_text,
-)
+from gym_llm.extras import INSTALL_VLLM
+from gym_llm.parsers.base import MessageParser, Piece, Thought, Turn, WrittenCall
 from gym_llm.parsers.written_words import lost_words, markup_words
-from gym_llm.responses.actions import output_items, with_output
 from gym_llm.types import Item
 
 if TYPE_CHECKING:
@@ -37,11 +26,9 @@ if TYPE_CHECKING:
 HARMONY = ("openai_gptoss", "openai")
 """vLLM's names for what gpt-oss writes, reasoning and tool calls; its parsers of these names parse nothing."""
 _LOGGERS = ("vllm.reasoning", "vllm.parser", "vllm.tool_parsers")
-_Parsed: TypeAlias = tuple[str | None, str | None, list[tuple[str, str]]]
-"""Reasoning, the rest, and the calls as (name, arguments)."""
 
 
-class VLLMParser(CallParser, RecordConstructorArgs):
+class VLLM(MessageParser):
     """Has vLLM's parsers make reasoning, message and `function_call` items of the text in a model's messages.
 
     The parsers are vLLM's own (`--reasoning-parser` and `--tool-call-parser` of `vllm serve`), so an episode sees the
@@ -55,15 +42,10 @@ class VLLMParser(CallParser, RecordConstructorArgs):
     the text stays as it is. Whitespace at the seams is the parsers' to keep or drop. What a parser takes for a call
     although it broke off is a call with the arguments that it made out, as in vLLM.
 
-    Call ids are `call_1`, `call_2`, … and only the first call counts where the request has `parallel_tool_calls` false,
-    as `ToolCallParser` does it. The turn's token fields stay on its last item.
-
     The first one in a process imports vLLM, which takes seconds. Unless VLLM_LOGGING_LEVEL is set, vLLM's parsers no
     longer log what they cannot parse: it stands in the record.
 
     Args:
-        env: The environment to wrap. With a `reasoning_parser`, `ToolCallParser` may be inside; with only a
-            `tool_call_parser`, `ReasoningParser` goes around this.
         model: The model whose tokenizer the parsers are given: a Hugging Face name or a folder; `"pocket"` for the
             packaged one.
         reasoning_parser: E.g. `"deepseek_r1"`, `"qwen3"`, `"glm45"`; None for none.
@@ -75,21 +57,10 @@ class VLLMParser(CallParser, RecordConstructorArgs):
         DependencyNotInstalled: If vLLM is not installed.
         ValueError: If vLLM has no parser of a name, or it does not fit the model's tokenizer.
         OSError: If the tokenizer cannot be loaded.
-
-    Example:
-        >>> import gymnasium as gym, gym_llm
-        >>> from gym_llm.wrappers import VLLMParser
-        >>> env = VLLMParser(gym.make("gym_llm/Weather-v0"), "pocket", "qwen3", "pythonic")  # doctest: +SKIP
-        >>> observation, info = env.reset(seed=0)  # doctest: +SKIP
-        >>> text = 'Rain?</think>[get_weather(city="Oslo")]'
-        >>> action = env.action([{"type": "message", "role": "assistant", "content": text}])  # doctest: +SKIP
-        >>> [item["type"] for item in action]  # doctest: +SKIP
-        ['reasoning', 'function_call']
     """
 
     def __init__(
         self,
-        env: gym.Env[Any, Any],
         model: str,
         reasoning_parser: str | None = None,
         tool_call_parser: str | None = None,
@@ -97,59 +68,44 @@ class VLLMParser(CallParser, RecordConstructorArgs):
     ) -> None:
         if reasoning_parser is None and tool_call_parser is None:
             raise ValueError("Give a reasoning_parser, a tool_call_parser, or both; got None for both.")
-        RecordConstructorArgs.__init__(
-            self,
-            model=model,
-            reasoning_parser=reasoning_parser,
-            tool_call_parser=tool_call_parser,
-            chat_template_kwargs=chat_template_kwargs,
-        )
-        CallParser.__init__(self, env)
         self.model = model
         self.reasoning_parser = reasoning_parser
         self.tool_call_parser = tool_call_parser
         self.chat_template_kwargs = chat_template_kwargs
         parser_class(model, reasoning_parser, tool_call_parser)
 
-    def action(self, action: Any) -> Any:
-        """The action with its reasoning and calls in items of their own; the same object if there are none."""
-        items = output_items(action)
-        kinds = {item.get("type") for item in items}
-        reasoning = None if "reasoning" in kinds else self.reasoning_parser
-        tools = [tool for tool in self._tools() if tool.get("type") == "function"]
-        calls = None if "function_call" in kinds or not tools else self.tool_call_parser
-        parsed: list[Item] = []
-        taken = self._taken(items)
-        for index, item in enumerate(items):
-            pieces = [item]
-            if is_message(item) and (reasoning or calls) and (text := joined_text(item["content"])):
-                read = self._read(item, text, reasoning, calls, tools)
-                pieces = self._items(item, index, text, read, taken)
-                reasoning = None  # it is the beginning of a turn
-            parsed += pieces
-        unchanged = all(map(_same, parsed, items)) and len(parsed) == len(items)
-        return action if unchanged else with_output(action, self._allowed(parsed))
-
-    def _read(
-        self, message: Item, text: str, reasoning: str | None, calls: str | None, tools: list[dict[str, Any]]
-    ) -> _Parsed:
+    def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
+        """What vLLM's parsers make of a message; see `MessageParser.read`."""
+        reasoning = self.reasoning_parser if turn.may_think else None
+        tools = [tool for tool in turn.tools if tool.get("type") == "function"]
+        calls = None if "function_call" in turn.kinds or not tools else self.tool_call_parser
+        if not text or not (reasoning or calls):
+            return None
+        turn.may_think = False
         try:
-            read = self._parse(message, text, reasoning, calls, tools)
-            if calls and not read[2]:  # vLLM drops what only looked like a call
-                read = self._parse(message, text, reasoning, None, []) if reasoning else (None, text, [])
-            thought, rest, found = read
-            kept = [thought or "", rest or "", *(part for call in found for part in call)]
+            thought, rest, made = self._parse(message, text, reasoning, calls, tools)
+            if calls and not made:  # vLLM drops what only looked like a call
+                thought, rest = self._parse(message, text, reasoning, None, [])[:2] if reasoning else (None, text)
+            kept = [thought or "", rest or "", *(part for call in made for part in call)]
             if lost_words(text, kept, _markup(self.model)):
                 rest = text.replace(thought, "", 1) if thought else text
-            return thought, rest, found
         except Exception as error:  # of any kind: vLLM's parsers are many, and a model's text is not theirs to refuse
             names = " and ".join(filter(None, (reasoning, calls)))
             warnings.warn(f"vLLM's {names} failed on a model's text ({type(error).__name__}); it is left as it is.")  # noqa: B028 - here, so that it is shown once
-            return None, text, []
+            return None
+        if thought is None and not made and rest == text:
+            return None
+        pieces: list[Piece] = []
+        if thought is not None:
+            pieces.append(Thought(thought, closed=not text.rstrip().endswith(thought.rstrip())))
+        if rest and not (made and rest.isspace()):
+            pieces.append(rest)
+        return [*pieces, *made]
 
     def _parse(
         self, message: Item, text: str, reasoning: str | None, calls: str | None, tools: list[dict[str, Any]]
-    ) -> _Parsed:
+    ) -> tuple[str | None, str | None, list[WrittenCall]]:
+        """Reasoning, the rest, and the calls."""
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         chat = request_to_chat({"input": [], "tools": tools if calls else []})
@@ -160,48 +116,15 @@ class VLLMParser(CallParser, RecordConstructorArgs):
         )
         parser.set_prompt_token_ids(message.get("prompt_token_ids") or [])
         ids = message.get("generation_token_ids") or []
-        thought, rest, found = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
-        return thought or None, rest or None, [(call.name, call.arguments or "{}") for call in found or ()]
-
-    def _items(self, message: Item, index: int, text: str, read: _Parsed, taken: set[str]) -> list[Item]:
-        """The items that take a message's place."""
-        thought, rest, calls = read
-        if thought is None and not calls and rest == text:
-            return [message]
-        pieces: list[Item] = []
-        if thought is not None:
-            closed = not text.rstrip().endswith(thought.rstrip())
-            pieces.append(reasoning_item(message.get("id") or index, 0, thought, closed=closed))
-        if rest and not (calls and rest.isspace()):
-            pieces.append(with_text(message, rest))
-        pieces += [self._function_call(name, arguments, taken) for name, arguments in calls]
-        if not isinstance(message["content"], str) and (others := [p for p in message["content"] if not is_text(p)]):
-            pieces.append({**with_text(message, "", number=1), "content": others})
-        pieces = pieces or [with_text(message, "")]
-        hand_over_tokens(message, pieces)
-        return pieces
-
-
-def _same(new: Item, old: Item) -> bool:
-    return new is old
+        thought, rest, made = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
+        return thought or None, rest or None, [WrittenCall(call.name, call.arguments or "{}") for call in made or ()]
 
 
 @functools.lru_cache
 def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[Parser]:
-    """What `vllm serve` makes of the two names.
-
-    Args:
-        model: See `VLLMParser`, as for the others.
-        reasoning: The reasoning parser's name.
-        calls: The tool call parser's name.
-
-    Raises:
-        DependencyNotInstalled: If vLLM is not installed.
-        ValueError: If vLLM has no parser of a name, or it does not fit the model's tokenizer.
-        OSError: If the tokenizer cannot be loaded.
-    """
+    """What `vllm serve` makes of the two names; `VLLM` says what is raised."""
     if importlib.util.find_spec("vllm") is None:
-        raise DependencyNotInstalled(f"VLLMParser needs vLLM: {INSTALL}.")
+        raise DependencyNotInstalled(f"VLLMParser needs vLLM: {INSTALL_VLLM}.")
     from vllm.parser.parser_manager import ParserManager
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager
@@ -238,8 +161,8 @@ def _check_name(kind: str, name: str | None, known: list[str]) -> None:
 def _tokenizer(model: str) -> TokenizerLike:
     from vllm.tokenizers import get_tokenizer
 
-    folder = str(resources.files("gym_llm.engines.pocket") / "model")
-    return get_tokenizer(folder if model == "pocket" else model)
+    folder = resources.files("gym_llm").joinpath("engines", "pocket", "model")
+    return get_tokenizer(str(folder) if model == "pocket" else model)
 
 
 @functools.lru_cache

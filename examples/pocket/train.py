@@ -1,4 +1,4 @@
-"""Train the pocket model from nothing: `python -m gym_llm.engines.pocket.train --output FOLDER`.
+"""Train the pocket model from nothing: `python examples/pocket/train.py --output FOLDER`.
 
 A corpus is made up (`corpus.py`), a tokenizer is trained on it, then a Qwen3 model learns to write the assistant's
 turns. Two cores and about ten minutes are enough. The same arguments give the same model on the same machine and
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.engines.pocket.corpus import Conversation, conversations
-from gym_llm.engines.pocket.tokenizer import save_tokenizer, train_tokenizer
+from corpus import Conversation, conversations
+from tokenizer import save_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -208,11 +208,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m gym_llm.engines.pocket.train",
-        description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     result.add_argument("--output", type=Path, required=True, help="folder for the model")
     result.add_argument("--seed", type=int, default=0, help="of corpus, weights and order")
     result.add_argument("--steps", type=int, default=1800, help="optimizer steps")

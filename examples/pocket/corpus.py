@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, TypeAlias
 
-from gym_llm.engines.pocket import wordings
-from gym_llm.engines.pocket.scratchpad import work_out
+import wordings
+from scratchpad import work_out
 
 Conversation: TypeAlias = tuple[list[dict[str, Any]], list[Any]]
 """Chat messages, as a chat template takes them, and the tools that go with them."""

@@ -1,0 +1,195 @@
+"""What a parser is, and the skeleton of those that take a turn's messages apart."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from gym_llm.types import TOKEN_FIELDS, Item, Request
+
+
+class Parser(Protocol):
+    """Makes structured items of what a model wrote as text.
+
+    It remembers nothing between turns, so that one object serves any number of episodes, and never raises for what a
+    model can write.
+    """
+
+    def parse(self, items: list[Item], request: Request) -> list[Item]:
+        """What the model's output items of one turn stand for; `request` is what they answer.
+
+        The same list comes back if there is nothing to do; neither it nor an item is changed. The turn's token fields
+        (`gym_llm.types.Item`) are on the last of the items that took the place of the one which had them.
+        """
+
+
+class Thought(NamedTuple):
+    """Reasoning as a model wrote it; `closed` if it came to the end of it."""
+
+    text: str
+    closed: bool = True
+
+
+class WrittenCall(NamedTuple):
+    """A call as a model wrote it; a broken one with the best guess of its name, and all of it as its arguments."""
+
+    name: str
+    arguments: str
+    source: str = ""
+    """The whole piece of text, tags and all, where it is known."""
+
+
+Piece: TypeAlias = str | Thought | WrittenCall | Item
+"""A part of what a message says, or an item that is ready; a last one has the content's parts that are not text."""
+
+
+class MessageParser(ABC):
+    """A `Parser` that says of each message which pieces it consists of, and leaves the rest to this class.
+
+    The pieces take the message's place; content parts that are not text, and the turn's tokens, go with them. Calls
+    are numbered `call_1`, `call_2`, …, without the ids that the conversation has already. Where the request has
+    `parallel_tool_calls` false, the calls after a turn's first are left out, as a server of vLLM's leaves them out
+    (vllm/entrypoints/serve/utils/tool_calls_utils.py, `maybe_filter_parallel_tool_calls`).
+    """
+
+    def concerns(self, text: str) -> bool:
+        """Whether a text may have something to parse in it: asked of every one, so it has to cost next to nothing."""
+        return True
+
+    @abstractmethod
+    def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
+        """The pieces of one message, in order (empty texts are dropped); None if it is to stay as it is.
+
+        Called for all messages of a turn in which some text `concerns` this parser; `text` is all parts joined.
+        """
+
+    def parse(self, items: list[Item], request: Request) -> list[Item]:
+        """The items with the messages taken apart; see `Parser.parse`."""
+        for item in items:
+            kind = item.get("type")
+            if kind == "message" or kind is None:
+                content = item["content"]
+                if isinstance(content, str):
+                    if self.concerns(content):
+                        return self._take_apart(Turn(items, request))
+                    continue
+                for part in content:
+                    text = part.get("text")
+                    if isinstance(text, str) and self.concerns(text):
+                        return self._take_apart(Turn(items, request))
+        return items
+
+    def _take_apart(self, turn: Turn) -> list[Item]:
+        parsed: list[Item] = []
+        changed = False
+        for index, item in enumerate(turn.items):
+            pieces = self.read(item, _joined_text(item["content"]), turn) if is_message(item) else None
+            if pieces is None:
+                parsed.append(item)
+            else:
+                parsed += turn.replacement(item, index, pieces)
+                changed = True
+        return turn.without_parallel_calls(parsed) if changed else turn.items
+
+
+class Turn:
+    """A turn that is being taken apart: the model's output items, and the request that they answer.
+
+    Attributes:
+        kinds: The types of the items.
+        may_think: Whether thinking is looked for: not in a turn that has reasoning items, nor after its beginning.
+        may_call: Whether the request lets the model call tools.
+        tools: Those that it may call.
+    """
+
+    def __init__(self, items: list[Item], request: Request) -> None:
+        self.items = items
+        self.request = request
+        self.kinds = {item.get("type") for item in items}
+        self.may_think = "reasoning" not in self.kinds
+        self.may_call = request.get("tool_choice") != "none"
+        self.tools: list[dict[str, Any]] = (self.may_call and request.get("tools")) or []
+        self._number = 0
+        self._taken: set[Any] = set()
+
+    def replacement(self, message: Item, index: int, pieces: list[Piece]) -> list[Item]:
+        """What takes the place of a message that is the turn's item `index`."""
+        items: list[Item] = []
+        thoughts = texts = 0
+        for piece in pieces:
+            if isinstance(piece, Thought):
+                items.append(_reasoning_item(message.get("id") or index, thoughts, piece))
+                thoughts += 1
+            elif isinstance(piece, WrittenCall):
+                items.append(self._function_call(piece))
+            elif isinstance(piece, dict):
+                items.append(piece)
+            elif piece:
+                items.append(with_text(message, piece, number=texts))
+                texts += 1
+        content = [] if pieces and isinstance(pieces[-1], dict) else message["content"]
+        if not isinstance(content, str) and (others := [part for part in content if not is_text(part)]):
+            items.append({**with_text(message, "", number=texts), "content": others})
+        if not items:
+            items.append(with_text(message, ""))
+        _hand_over_tokens(message, items[-1])
+        return items
+
+    def _function_call(self, call: WrittenCall) -> Item:
+        if not self._number:
+            conversation = [*self.request.get("input", ()), *self.items]
+            self._taken = {item.get("call_id") for item in conversation if item.get("type") == "function_call"}
+        self._number += 1
+        while f"call_{self._number}" in self._taken:
+            self._number += 1
+        ids = {"id": f"fc_{self._number}", "call_id": f"call_{self._number}"}
+        return {"type": "function_call", **ids, "name": call.name, "arguments": call.arguments, "status": "completed"}
+
+    def without_parallel_calls(self, items: list[Item]) -> list[Item]:
+        """The turn's new items; of the calls only the first, where the request has it so."""
+        if not self._number or self.request.get("parallel_tool_calls") is not False:
+            return items
+        first = next(item for item in items if item.get("type") == "function_call")
+        kept = [item for item in items if item.get("type") != "function_call" or item is first]
+        if kept[-1] is not items[-1]:
+            kept[-1] = {**kept[-1]}
+            _hand_over_tokens(items[-1], kept[-1])
+        return kept
+
+
+def is_message(item: Item) -> bool:
+    """Whether an output item is a message, in the long form or the short one that needs no `type`."""
+    return item.get("type") in ("message", None)
+
+
+def is_text(part: dict[str, Any]) -> bool:
+    """Whether a content part has text (a refusal, for example, has not)."""
+    return isinstance(part.get("text"), str)
+
+
+def with_text(message: Item, text: str, *, number: int = 0) -> Item:
+    """A message like this one that says only `text`, without the turn's tokens; its id ends in the number, if any."""
+    parts = [{"type": "output_text", "text": text, "annotations": []}]
+    piece = {**message, "content": text if isinstance(message["content"], str) else parts}
+    if number and piece.get("id") is not None:
+        piece["id"] = f"{piece['id']}_{number}"
+    for field in TOKEN_FIELDS:
+        piece.pop(field, None)
+    return piece
+
+
+def _joined_text(content: str | list[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "".join([part["text"] for part in content if is_text(part)])
+
+
+def _reasoning_item(name: str | int, number: int, thought: Thought) -> Item:
+    return {
+        "type": "reasoning",
+        "id": f"rs_{name}_{number}" if number else f"rs_{name}",
+        "summary": [{"type": "summary_text", "text": thought.text}],
+        "status": "completed" if thought.closed else "incomplete",
+    }
+
+
+def _hand_over_tokens(message: Item, item: Item) -> None:
+    item.update((field, message[field]) for field in TOKEN_FIELDS if field in message)

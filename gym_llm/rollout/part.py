@@ -1,0 +1,198 @@
+"""What a run plays: environments, each with its tasks and who plays it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.error import DependencyNotInstalled
+
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.data.files.reading import parse_source, slice_source
+from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
+from gym_llm.env import VerifierEnv
+from gym_llm.errors import UsageError
+from gym_llm.registration import unknown_env
+from gym_llm.rollout.factory import Wrap
+from gym_llm.rollout.plan import Plan, open_plan
+from gym_llm.rollout.play import play_plan
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.summary import Summary
+from gym_llm.secrets import mask
+from gym_llm.types import Rollout, Row
+from gym_llm.wrappers import parser_wrappers
+
+
+@dataclass(frozen=True)
+class Part:
+    """An environment with one source of tasks, and who plays it.
+
+    Attributes:
+        env_id: A registered id.
+        engine: A spec, or an engine that the caller started.
+        tasks: A source of tasks or a list of rows; None for the environment's own.
+        env_kwargs: The environment's further arguments.
+        engine_options: The engine's arguments, where it is a spec.
+        repeats: How often each task is played.
+        dataset: The part's name in its run, which its records carry; "" where it is the only one.
+        secrets: Strings that are not to be written down, besides the values of keys such as `api_key`.
+    """
+
+    env_id: str
+    engine: str | Engine = "pocket"
+    tasks: str | list[Row] | None = None
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    engine_options: dict[str, Any] = field(default_factory=dict)
+    repeats: int = 1
+    dataset: str = ""
+    secrets: frozenset[str] = frozenset()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the engine can do.
+
+        Raises:
+            UsageError: If there is no such engine.
+        """
+        try:
+            return self.engine.capabilities if isinstance(self.engine, Engine) else capabilities(self.engine)
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The name of the model whose tokenizer the engine uses, as far as it is known."""
+        if isinstance(self.engine, str) and self.capabilities.loads_model:
+            kind, _, model = self.engine.strip().partition(":")
+            return model or kind
+        return self.engine_options.get("tokenizer") or self.engine_options.get("model")
+
+    def make_engine(self, seed: int) -> Engine:
+        """The engine, not started if it is made here.
+
+        Raises:
+            UsageError: If there is no such engine, or it has no such option.
+        """
+        if isinstance(self.engine, Engine):
+            return self.engine
+        try:
+            return make_engine(self.engine, **self.seeded_options(seed))
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+
+    def seeded_options(self, seed: int) -> dict[str, Any]:
+        """`engine_options`, with the run's seed for engines that always have one."""
+        return {"seed": seed, **self.engine_options} if self.capabilities.seed == "always" else self.engine_options
+
+    def wrappers(self, reasoning_parser: str | None, tool_call_parser: str | None) -> Sequence[Wrap] | None:
+        """What the environments are wrapped with for parsers of these names; None for the usual.
+
+        Raises:
+            UsageError: If a parser is unknown, cannot be used, or no model says which tokenizer it is for.
+        """
+        try:
+            return parser_wrappers(reasoning_parser, tool_call_parser, self.tokenizer, engine=str(self.engine))
+        except (DependencyNotInstalled, ValueError, OSError) as error:
+            raise UsageError(str(error)) from None
+
+    def open(self, wrappers: Sequence[Wrap] | None, *, episodes: int | None, limit: int | None, seed: int) -> OpenPart:
+        """Make the environment once, so that whatever is wrong with it shows now, and count its episodes.
+
+        Raises:
+            UsageError: If the environment or its tasks cannot be used.
+        """
+        try:
+            plan = open_plan(
+                self.env_id,
+                tasks=self.tasks,
+                env_kwargs=self.env_kwargs,
+                episodes=episodes,
+                limit=limit,
+                repeats=self.repeats,
+                seed=seed,
+            )
+        except gym.error.UnregisteredEnv:
+            raise unknown_env(self.env_id) from None
+        except ModuleNotFoundError as error:
+            raise UsageError(f"{self.env_id} cannot be imported: {error}") from None
+        except (gym.error.Error, TypeError, ValueError) as error:
+            sentence, _, _ = str(error).partition(" was raised from the environment creator")  # added by gym.make
+            raise UsageError(f"{self.dataset}: {sentence}" if self.dataset else sentence) from None
+        return OpenPart(self, plan, plan.factory.make().unwrapped, wrappers, Summary(repeats=self.repeats))  # type: ignore[arg-type]
+
+
+@dataclass
+class OpenPart:
+    """A part of a run under way.
+
+    Attributes:
+        spec: What it was opened from.
+        plan: Its episodes.
+        verifier: One of its environments, asked which records are its own; nothing is played in it.
+        wrappers: What its environments are wrapped with; None for the usual.
+        summary: Of its records, earlier runs' too.
+        finished: Task index and repeat index of these records.
+        model: Who plays it, as far as known: the engine's own name for it.
+    """
+
+    spec: Part
+    plan: Plan
+    verifier: VerifierEnv
+    wrappers: Sequence[Wrap] | None
+    summary: Summary
+    finished: set[tuple[int, int]] = field(default_factory=set)
+    model: str | None = None
+
+    @property
+    def env_id(self) -> str:
+        """The environment's full id: the part's may be `module:id`, or lack the version."""
+        return self.verifier.spec.id  # type: ignore[union-attr]
+
+    def remaining(self) -> int:
+        """How many episodes are not finished."""
+        return sum(job not in self.finished for job in self.plan.jobs())
+
+    async def play(self, engine: Engine, settings: RolloutSettings) -> AsyncGenerator[Rollout, None]:
+        """Play what is not finished; see `gym_llm.rollout.play.play_plan`. Workers make their own engine."""
+        records = play_plan(
+            self.plan,
+            self.spec.engine if settings.workers else engine,
+            replace(settings, wrappers=self.wrappers),
+            skip=self.finished,
+            engine_options=self.spec.seeded_options(settings.seed) if settings.workers else None,
+        )
+        async with aclosing(records):
+            async for record in records:
+                if self.spec.dataset:
+                    record["dataset"] = self.spec.dataset
+                yield record
+
+    def describe(self) -> dict[str, Any]:
+        """What is played, as JSON values without secrets."""
+        part = self.spec
+        shown = {
+            "env_kwargs": part.env_kwargs,
+            "engine": part.engine if isinstance(part.engine, str) else type(part.engine).__name__,
+            "engine_options": part.engine_options,
+        }
+        return {
+            "env_id": self.env_id,
+            "tasks": part.tasks if isinstance(part.tasks, str) else None,
+            "tasks_sha256": None if part.tasks is None else _digest(part.tasks),
+            **mask(shown, part.secrets),
+            "repeats": part.repeats,
+        }
+
+
+def _digest(tasks: str | list[Row]) -> str:
+    if not isinstance(tasks, str):
+        return hashlib.sha256(dumps(tasks)).hexdigest()
+    source = parse_source(tasks)
+    if source.is_hub:
+        return tasks  # it is not here to be read twice
+    with open(source.name, "rb") as file:
+        return slice_source(hashlib.file_digest(file, "sha256").hexdigest(), source.start, source.end)

@@ -1,0 +1,344 @@
+"""A run: episodes that are played into a file, and played to the end by a later run if this one is interrupted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, nullcontext
+from pathlib import Path
+from typing import Any, Self
+
+from gym_llm.concurrency import wait
+from gym_llm.data.files.rollout_file import RolloutFile
+from gym_llm.engines import Engine
+from gym_llm.errors import UsageError
+from gym_llm.registration import parse_id
+from gym_llm.rollout.part import OpenPart, Part
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.summary import Summary
+from gym_llm.types import Rollout, Row
+from gym_llm.version import __version__
+
+_DATASET_IDENTITY = ("env_id", "tasks_sha256", "env_kwargs")
+_IDENTITY = (
+    *_DATASET_IDENTITY,
+    *("sampling", "seed", "datasets", "reasoning_parser", "tool_call_parser", "wrappers"),
+)
+"""Settings that all records of a file share, like the model; where it is served and how much is played may change."""
+
+
+class Run:
+    """Episodes that are played into a file, one JSON line each, with `NAME.summary.json` beside it.
+
+    A run that was interrupted, killed even, is completed by another one of the same arguments with `resume=True`: it
+    plays what is missing, nothing twice, and refuses to mix records that were made in different ways.
+
+    >>> with Run("gym_llm/Weather-v0", "replay:earlier.jsonl", output="a.jsonl", resume=True) as run:  # doctest: +SKIP
+    ...     print(run.play().mean_reward)
+    1.0
+
+    Args:
+        env_id: A registered id; or parts, each an environment with its own tasks and engine.
+        engine: Who plays the one environment; this and `tasks`, `env_kwargs`, `engine_options`, `repeats` are as for
+            `gym_llm.rollout`, and each part's own where there are parts.
+        episodes: As for `gym_llm.rollout`, of each part; `limit` too.
+        reasoning_parser: vLLM's or Harmony's name of a parser, instead of looking for `<think>`.
+        tool_call_parser: The same for tool calls.
+        output: The file; None for a new one, `rollouts/NAME-DATE-TIME.jsonl`.
+        resume: Whether to go on with a file that holds records already.
+        retry_failed: Whether to play its failed episodes again.
+        notes: Further entries of the summary's `settings`.
+        settings: How the episodes are played; or `more` of them one by one, see `RolloutSettings`.
+
+    Raises:
+        UsageError: If something cannot be played, or the file was made in another way.
+        DataError: If the file holds records and is not to be resumed, or cannot be written.
+        TypeError: If there is no setting of a name.
+        ValueError: If a setting makes no sense.
+
+    Attributes:
+        path: The file.
+        settings: How the episodes are played.
+        parts: What is played, by the parts' datasets.
+        summary: Of all records in the file, earlier runs' too; grows as episodes end.
+        environments: The same of each environment; several where rows name their verifiers (`Mixed`).
+        played: Episodes that this run has played.
+    """
+
+    def __init__(
+        self,
+        env_id: str | Sequence[Part],
+        engine: str | Engine = "pocket",
+        *,
+        tasks: str | list[Row] | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        engine_options: dict[str, Any] | None = None,
+        episodes: int | None = None,
+        limit: int | None = None,
+        repeats: int = 1,
+        reasoning_parser: str | None = None,
+        tool_call_parser: str | None = None,
+        output: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        notes: dict[str, Any] | None = None,
+        settings: RolloutSettings | None = None,
+        **more: Any,
+    ) -> None:
+        if resume and output is None:
+            raise UsageError("resume needs output: the file to go on with.")
+        if retry_failed and not resume:
+            raise UsageError("retry_failed only makes sense with resume.")
+        self.settings = RolloutSettings.of(settings, **more)
+        if isinstance(env_id, str):
+            env_id = [Part(env_id, engine, tasks, env_kwargs or {}, engine_options or {}, repeats)]
+        names = {part.dataset for part in env_id}
+        if not names or len(names) < len(env_id) or ("" in names and len(names) > 1):
+            raise ValueError("A run has one part or more; several need a `dataset` each, to tell their records by.")
+        self.parts = {
+            part.dataset: part.open(
+                part.wrappers(reasoning_parser, tool_call_parser) or self.settings.wrappers,
+                episodes=episodes,
+                limit=limit,
+                seed=self.settings.seed,
+            )
+            for part in env_id
+        }
+        self.summary = Summary(repeats=max(part.repeats for part in env_id))
+        self.environments: dict[str, Summary] = {}
+        self.played = 0
+        self._seconds = self._started = 0.0
+        self._summary_settings = {
+            **(notes or {}),
+            **self._describe(),
+            "reasoning_parser": reasoning_parser,
+            "tool_call_parser": tool_call_parser,
+            "episodes": episodes,
+            "limit": limit,
+        }
+        with ExitStack() as stack:
+            self._file = stack.enter_context(RolloutFile(output or self._default_path(), resume=resume))
+            self.path = self._file.path
+            self._take_over(retry_failed)
+            self._to_play = sum(part.remaining() for part in self.parts.values())
+            if not self._to_play:
+                self._summary_settings = self._file.read_summary().get("settings", self._summary_settings)
+            stack.callback(self._write_summary)
+            self._open = stack.pop_all()
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def remaining(self) -> int:
+        """Episodes that are still to be played."""
+        return self._to_play - self.played
+
+    @property
+    def seconds(self) -> float:
+        """What the episodes of this run have taken so far."""
+        return self._seconds + (time.monotonic() - self._started if self._started else 0.0)
+
+    @property
+    def model(self) -> str | None:
+        """Who plays, as far as known: the engine's own name for it; several where the parts have several engines."""
+        return ", ".join(dict.fromkeys(part.model for part in self.parts.values() if part.model)) or None
+
+    @property
+    def title(self) -> str:
+        """The ids of what is played."""
+        return ", ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
+
+    @property
+    def summary_path(self) -> Path:
+        """`runs/a.summary.json` for `runs/a.jsonl`; written with the first record and when the run is closed."""
+        return self._file.summary_path
+
+    @property
+    def datasets(self) -> dict[str, Summary]:
+        """What `summary` is, of each part that has a name."""
+        return {name: part.summary for name, part in self.parts.items() if name}
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the summary file says."""
+        seconds = self.seconds
+        numbers = {name: {"model": part.model, **part.summary.as_dict()} for name, part in self.parts.items() if name}
+        environments = {name: summary.as_dict() for name, summary in self.environments.items()}
+        return {
+            **self.summary.as_dict(),
+            **({"datasets": numbers} if numbers else {}),
+            **({"environments": environments} if len(environments) > 1 else {}),
+            "model": self.model,
+            "complete": not self.remaining,
+            "episodes_this_run": self.played,
+            "seconds": seconds,
+            "episodes_per_second": self.played / seconds if seconds else None,
+            "settings": self._summary_settings,
+        }
+
+    def _describe(self) -> dict[str, Any]:
+        described = {name: part.describe() for name, part in self.parts.items()}
+        settings = self.settings
+        return {
+            **described.get("", {"datasets": described}),
+            "sampling": settings.sampling or {},
+            "wrappers": None if settings.wrappers is None else list(map(_name, settings.wrappers)),
+            "concurrency": settings.concurrency,
+            "workers": settings.workers,
+            "seed": settings.seed,
+            "gym_llm": __version__,
+        }
+
+    def _default_path(self) -> str:
+        sections = "-".join(dict.fromkeys(name.partition("/")[0] for name in self.parts))
+        first = next(iter(self.parts.values())).env_id
+        name = sections[:80] or parse_id(first)[1]
+        return f"rollouts/{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+
+    # -- earlier runs ------------------------------------------------------------------------------------------------
+
+    def _take_over(self, retry_failed: bool) -> None:
+        """Count what earlier runs wrote, if it was made the way this run would."""
+        if not self.path.stat().st_size:
+            return
+        earlier = self._file.read_summary()
+        settings = earlier.get("settings", {})
+        changes = [
+            f"{name} was {before!r} and is {now!r}"
+            for name in _IDENTITY
+            if name in settings
+            and (before := _identity(settings, name)) != (now := _identity(self._summary_settings, name))
+        ]
+        if changes:
+            raise UsageError(f"{self.path} was made with other settings ({', '.join(changes)}): name another output.")
+        models = earlier.get("datasets", {"": earlier})
+        for name, part in self.parts.items():
+            part.model = models.get(name, {}).get("model")
+        if retry_failed:
+            self._file.keep(lambda record: not record.get("error"))
+        for record in self._file.records():
+            home = self.parts.get(record.get("dataset", ""))
+            if home is None or not home.verifier.plays(env_id := record.get("env_id")):
+                played = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
+                raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {played}: name another output.")
+            self._count(home, record)
+
+    def _count(self, part: OpenPart, record: Any) -> None:
+        number, env_id = record["rollout_id"], record["env_id"]
+        part.finished.add((number["task_index"], number["repeat_index"]))
+        self.summary.add(record)
+        if part.spec.dataset:
+            part.summary.add(record)
+            return
+        if env_id not in self.environments:
+            self.environments[env_id] = Summary(repeats=self.summary.repeats)
+        self.environments[env_id].add(record)
+
+    # -- playing -----------------------------------------------------------------------------------------------------
+
+    def play(self) -> Summary:
+        """Play what is left, and wait for it. An interrupt (Ctrl-C) loses no finished episode; `play` again goes on.
+
+        Returns:
+            `summary`.
+
+        Raises:
+            Exception: As `records`.
+        """
+
+        async def drain() -> None:
+            async with aclosing(self.records()) as records:
+                async for _ in records:
+                    pass
+
+        wait(drain())
+        return self.summary
+
+    async def records(self) -> AsyncGenerator[Rollout, None]:
+        """Play what is left.
+
+        Yields:
+            Each record when it is in the file, in the order of finishing; an episode that fails is a record, too.
+
+        Raises:
+            UsageError: If an engine or one of its options is unknown, or the file was played by another model.
+            EngineUnavailable: If an engine cannot be used.
+            RayUnavailable: If there are to be workers and Ray cannot be used.
+            DataError: If the file cannot be written.
+        """
+        try:
+            for engine, parts in self._engines():
+                async with self._started_here(engine, parts[0]):
+                    for part in parts:
+                        if part.model not in (None, engine.model):
+                            raise UsageError(
+                                f"{self.path} was played by {part.model}, not {engine.model}: name another output."
+                            )
+                        part.model = engine.model
+                    self._started = self._started or time.monotonic()
+                    for part in parts:
+                        async with aclosing(part.play(engine, self.settings)) as records:
+                            async for record in records:
+                                self._write(part, record)
+                                yield record
+        finally:
+            self._seconds, self._started = self.seconds, 0.0
+
+    def _write(self, part: OpenPart, record: Rollout) -> None:
+        if not self.played:  # from now on the file has records, so it has to say how they were made
+            self._file.write_summary(self._origin())
+        self._file.append(record)
+        self.played += 1
+        self._count(part, record)
+
+    def _engines(self) -> list[tuple[Engine, list[OpenPart]]]:
+        """One engine for all parts that name the same one, in the order in which they are first named."""
+        groups: dict[tuple[str | Engine, str], list[OpenPart]] = {}
+        for part in self.parts.values():
+            if part.remaining():
+                groups.setdefault((part.spec.engine, repr(part.spec.engine_options)), []).append(part)
+        return [(group[0].spec.make_engine(self.settings.seed), group) for group in groups.values()]
+
+    def _started_here(self, engine: Engine, part: OpenPart) -> AbstractAsyncContextManager[Any]:
+        """Starts and closes the engine, unless its owner does, or workers load it: there may be no room for two."""
+        elsewhere = self.settings.workers and part.spec.capabilities.loads_model
+        return nullcontext() if elsewhere or engine is part.spec.engine else engine
+
+    # -- the summary file --------------------------------------------------------------------------------------------
+
+    def _origin(self) -> dict[str, Any]:
+        models = {name: {"model": part.model} for name, part in self.parts.items() if name and part.model}
+        return {
+            **({"datasets": models} if models else {}),
+            "model": self.model,
+            "complete": False,
+            "settings": self._summary_settings,
+        }
+
+    def _write_summary(self) -> None:
+        if self.summary.episodes and (self.played or not self._to_play):
+            self._file.write_summary(self.as_dict())
+
+    def close(self) -> None:
+        """Write the summary file, and let others have the output."""
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        """The run itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _identity(settings: dict[str, Any], name: str) -> Any:
+    value = settings.get(name)
+    if name != "datasets" or value is None:
+        return value
+    return {dataset: {key: entries[key] for key in _DATASET_IDENTITY} for dataset, entries in value.items()}
+
+
+def _name(wrap: Any) -> str:
+    """A wrapper's name, with `functools.partial`'s taken off."""
+    return getattr(wrap, "func", wrap).__qualname__
