@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from gym_llm import VerifierEnv
+from gym_llm.did_you_mean import nearest
 from gym_llm.errors import DataError
 from gym_llm.registration import env_ids
 from gym_llm.tasks import PreparedTask, RowKind, TaskKind
@@ -54,8 +54,8 @@ class Mixed(VerifierEnv):
                 env = gym.make(env_id, render_mode=self.render_mode, **kwargs).unwrapped
             except gym.error.Error as error:
                 known = [*self._verifiers, *env_ids()]
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                near = nearest(name, known)
+                hint = f" (did you mean {near!r}?)" if near else ""
                 raise DataError(f"no verifier is named {name!r}{hint}: {error}") from None
             if not isinstance(env, VerifierEnv):
                 raise DataError(f"{env_id} is no gym_llm.VerifierEnv")

@@ -19,8 +19,8 @@ class Capabilities:
         tools: The model is shown the request's tools.
         forced_calls: A `tool_choice` that forces calls is followed, not refused.
         weights: It is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
-        seed: It has an option `seed`, of all sampling: `"always"` where it always has one, `"optional"` where sampling
-            is faster without, so that it is given only where somebody asks. `""` where there is none.
+        seed: Whether it has an option `seed`, of all sampling: one that is `"always"` given, or `"optional"`, which is
+            given only if somebody asks for one, because sampling is faster without.
         loads_model: Its `start` loads a model into memory, so it is not started where nobody asks it.
         shared: Processes share one, in a Ray actor, instead of having one each.
     """

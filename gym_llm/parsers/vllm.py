@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.util
 import logging
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.chat.requests import request_to_chat
+from gym_llm.did_you_mean import nearest
 from gym_llm.extras import INSTALL_VLLM
 from gym_llm.parsers.base import MessageParser, Piece, Thought, Turn, WrittenCall
 from gym_llm.parsers.written_words import lost_words, markup_words
@@ -152,8 +152,8 @@ def _check_name(kind: str, name: str | None, known: list[str]) -> None:
     if name in HARMONY:
         raise ValueError(f"vLLM's parser {name!r} only marks gpt-oss models: use HarmonyParser for them.")
     if name is not None and name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known)}."
         raise ValueError(f"vLLM has no {kind} parser {name!r}: {hint}")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gym_llm.concurrency.garbage import collect_rarely
 from gym_llm.engines import Capabilities, Engine, WeightSync, make_engine
@@ -93,10 +93,12 @@ class EngineActor:
             EngineError: If the engine's weights cannot be replaced.
             Exception: What the method raises.
         """
-        if not isinstance(self._engine, WeightSync):
+        assert self._engine is not None, "sync_weights before start"
+        if not self._engine.capabilities.weights:
             raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine is no WeightSync.")
-        call = {each.__name__: each for each in (self._engine.update_weights, self._engine.sleep, self._engine.wake_up)}
-        await call[method](*args)
+        engine = cast(WeightSync, self._engine)
+        methods = {"update_weights": engine.update_weights, "sleep": engine.sleep, "wake_up": engine.wake_up}
+        await methods[method](*args)
 
     async def aclose(self) -> None:
         """Close the engine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gym_llm.engines import Engine, WeightSync, capabilities, make_engine
 from gym_llm.engines.token_response import overflow_response, token_response
@@ -192,8 +192,8 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
                 engine = self._make_engine(model, trainer)
                 self._player.run(engine.start())
                 self._engine, self._model = engine, model
-            if isinstance(self._engine, WeightSync):
-                self._update_weights(self._engine, model, trainer.state.global_step)
+            if self._engine.capabilities.weights:
+                self._update_weights(cast(WeightSync, self._engine), model, trainer.state.global_step)
             yield self._engine
 
     def _update_weights(self, engine: WeightSync, model: Any, step: int) -> None:

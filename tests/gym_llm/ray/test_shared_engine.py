@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gym_llm import make_engine, rollout
-from gym_llm.engines import Engine, WeightSync
+from gym_llm.engines import Capabilities, Engine, WeightSync
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.ray.engine_actor import EngineActor
 from gym_llm.ray.engine_client import ActorEngine
@@ -185,6 +185,8 @@ class SameProcess:
 
 class TrainedEngine(ScriptedEngine):
     """Keeps what it is told about its weights; takes a while to read them."""
+
+    capabilities = Capabilities(weights=True)
 
     def __init__(self):
         super().__init__()
