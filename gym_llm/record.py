@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.types import Episode, Rollout, RolloutId
+from gym_llm.types import Episode, Phase, Rollout, RolloutId
 
 if TYPE_CHECKING:
     from gym_llm.env import VerifierEnv
@@ -18,6 +18,7 @@ def make_record(
     terminated: bool,
     truncated: bool,
     error: str | None,
+    error_phase: Phase | None = None,
     info: dict[str, Any],
     timing: dict[str, float],
     sampling: dict[str, Any] | None = None,
@@ -31,6 +32,7 @@ def make_record(
         terminated: Whether it ended by itself.
         truncated: Whether it was cut short.
         error: Why it failed, else None.
+        error_phase: Where the error arose.
         info: The last step's info.
         timing: Seconds by name.
         sampling: Request fields that the driver set over the task's own.
@@ -52,6 +54,7 @@ def make_record(
         terminated=terminated,
         truncated=truncated,
         error=error,
+        error_phase=error_phase,
         info={name: value for name, value in info.items() if name != "trajectory"},
         trajectory=info.get("trajectory"),
         timing=timing,
@@ -75,6 +78,7 @@ def failed_record(env_id: str, rollout_id: tuple[int, int], error: str) -> Rollo
         "terminated": False,
         "truncated": False,
         "error": error,
+        "error_phase": None,
         "info": {"task_index": task_index},
         "trajectory": None,
         "timing": {},

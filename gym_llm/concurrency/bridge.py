@@ -51,6 +51,7 @@ class _Driven(greenlet):
 _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _RETURNED, _RAISED, _WAITS = "returned", "raised", "waits"
 _KEPT_IDLE = 256
+_GRACE = 1.0  # seconds
 
 
 class _Idle(threading.local):
@@ -154,6 +155,49 @@ def wait(awaitable: Awaitable[T]) -> T:
         return _thread_runner().run(_coroutine(awaitable))
     with ThreadPoolExecutor(1) as executor:
         return executor.submit(asyncio.run, _coroutine(awaitable)).result()
+
+
+async def finish(awaitable: Awaitable[T], seconds: float) -> T:
+    """Wait for something that must not be cut off, such as putting a sandbox away.
+
+    It runs in a task of its own, which goes on while the task that waits is cancelled.
+
+    Args:
+        awaitable: What to wait for.
+        seconds: After so many it is cancelled after all, and soon after left alone, should it ignore that.
+
+    Raises:
+        TimeoutError: If it took too long.
+        asyncio.CancelledError: If the waiting task was cancelled, once all is done; what the awaitable raised is its
+            `__cause__`.
+        Exception: What the awaitable raises.
+    """
+    late = TimeoutError(f"it took longer than {seconds:g} seconds")
+
+    async def bounded() -> T:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await awaitable
+        except TimeoutError as error:
+            raise late if limit.expired() else error from None
+
+    task, now = asyncio.create_task(bounded()), asyncio.get_running_loop().time
+    deadline = now() + seconds + _GRACE
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done() and (left := deadline - now()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if not task.done():
+        failure: BaseException | None = late
+    else:
+        failure = RuntimeError("it was cancelled from within") if task.cancelled() else task.exception()
+    if cancellation is not None:
+        raise cancellation from failure
+    if failure is not None:
+        raise failure
+    return task.result()
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -162,7 +162,7 @@ class ShardActor:
         await self.end_rollout()
         if self._watchdog is not None:
             self._watchdog.stop()
-        self._shard.close()
+        await self._shard.aclose()
 
     def _pack(self, outcome: Outcome) -> tuple[Any, ...]:
         slot, observation, reward, terminated, truncated, info, final, error = outcome
