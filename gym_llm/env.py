@@ -381,7 +381,7 @@ class VerifierEnv(gym.Env[Request, Any]):
 def _note_failure(error: BaseException, failure: BaseException) -> None:
     note = f"teardown failed, too: {type(failure).__name__}: {failure}"
     error.add_note(note)
-    logger.warning("After %s: %s %s", type(error).__name__, error, note, exc_info=failure)
+    logger.warning("After %r: %s", error, note, exc_info=failure)
 
 
 def _add_usage(episode: Episode, usage: dict[str, Any]) -> None:

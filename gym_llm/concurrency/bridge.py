@@ -157,7 +157,7 @@ def wait(awaitable: Awaitable[T]) -> T:
         return executor.submit(asyncio.run, _coroutine(awaitable)).result()
 
 
-async def finish(awaitable: Awaitable[T], seconds: float) -> T:
+async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
     """Wait for something that must not be cut off, such as putting a sandbox away.
 
     It runs in a task of its own, which goes on while the task that waits is cancelled.
@@ -174,12 +174,13 @@ async def finish(awaitable: Awaitable[T], seconds: float) -> T:
     """
     late = TimeoutError(f"it took longer than {seconds:g} seconds")
 
-    async def bounded() -> T:
+    async def bounded() -> BaseException | None:
         try:
             async with asyncio.timeout(seconds) as limit:
-                return await awaitable
-        except TimeoutError as error:
-            raise late if limit.expired() else error from None
+                await awaitable
+        except (Exception, SystemExit) as error:  # not raised: a task's SystemExit ends the event loop
+            return late if limit.expired() else error
+        return None
 
     task, now = asyncio.create_task(bounded()), asyncio.get_running_loop().time
     deadline = now() + seconds + _GRACE
@@ -189,15 +190,14 @@ async def finish(awaitable: Awaitable[T], seconds: float) -> T:
             await asyncio.wait({task}, timeout=left)
         except asyncio.CancelledError as error:
             cancellation = error
-    if not task.done():
-        failure: BaseException | None = late
+    if task.cancelled():
+        failure: BaseException | None = RuntimeError("it was cancelled from within")
     else:
-        failure = RuntimeError("it was cancelled from within") if task.cancelled() else task.exception()
+        failure = task.result() if task.done() else late
     if cancellation is not None:
         raise cancellation from failure
     if failure is not None:
         raise failure
-    return task.result()
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import traceback
@@ -70,6 +71,7 @@ class ShardActor:
         self._engine: Engine | None = None
         self._worker: Worker | None = None
         self._watchdog: Watchdog | None = None
+        self._ending = asyncio.Lock()
 
     @cached_property
     def _shard(self) -> Shard:
@@ -151,11 +153,12 @@ class ShardActor:
 
     async def end_rollout(self) -> None:
         """Cancel what is under way and close the engine client."""
-        if self._worker is not None:
-            await self._worker.aclose()
-        if self._engine is not None:
-            await self._engine.aclose()
-        self._worker = self._engine = None
+        async with self._ending:  # a driver that was cut off while it waited for this may be playing again already
+            if self._worker is not None:
+                await self._worker.aclose()
+            if self._engine is not None:
+                await self._engine.aclose()
+            self._worker = self._engine = None
 
     async def close(self) -> None:
         """Close every environment."""

@@ -181,13 +181,17 @@ class Shard:
             Exception: What closing one raises, the first of them; the others are closed all the same.
         """
         self._resume_all()
-        await asyncio.sleep(0)  # a task that is cancelled before it has begun never tells its step
+        for _ in range(2):  # a task, and a tool's within it, has to begin before it can learn of its cancellation
+            await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS)
         envs, self._envs = self._envs, []
-        results = await asyncio.gather(*(drive(env.close) for env in envs), return_exceptions=True)
+        verifiers: list[Any] = [env.unwrapped for env in envs]
+        endings = [drive(verifier.end_episode) for verifier in verifiers if verifier.open_episode is not None]
+        results = await asyncio.gather(*endings, return_exceptions=True)
+        results += await asyncio.gather(*(drive(env.close) for env in envs), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         for failure in failures[1:]:
             logger.warning("Closing %s failed: %r", self.env_id, failure, exc_info=failure)
