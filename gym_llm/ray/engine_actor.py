@@ -97,7 +97,11 @@ class EngineActor:
         if not self._engine.capabilities.weights:
             raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine is no WeightSync.")
         engine = cast(WeightSync, self._engine)
-        methods = {"update_weights": engine.update_weights, "sleep": engine.sleep, "wake_up": engine.wake_up}
+        methods: dict[str, Any] = {
+            "update_weights": engine.update_weights,
+            "sleep": engine.sleep,
+            "wake_up": engine.wake_up,
+        }
         await methods[method](*args)
 
     async def aclose(self) -> None:
