@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -177,41 +177,25 @@ class DatasetStatistics:
 
     counter: str
     rows: int = 0
-    _numbers: dict[str, Numbers] = field(default_factory=dict)
-    _fields: dict[str, Numbers] = field(default_factory=dict)
-    _totals: dict[str, int] = field(default_factory=dict)
+    _numbers: defaultdict[str, Numbers] = field(default_factory=lambda: defaultdict(Numbers))
+    _fields: defaultdict[str, Numbers] = field(default_factory=lambda: defaultdict(Numbers))
+    _totals: Counter[str] = field(default_factory=Counter)
     _uniques: defaultdict[str, UniqueCounter] = field(default_factory=lambda: defaultdict(UniqueCounter))
     _params: UniqueCounter = field(default_factory=UniqueCounter)
     _messages: UniqueCounter = field(default_factory=UniqueCounter)
 
-    def add(self, chunk: ChunkStatistics) -> None:
-        """Add the next chunk."""
-        self.rows += chunk.rows
-        _add_numbers(self._numbers, chunk.numbers)
-        _add_numbers(self._fields, chunk.fields)
+    def add(self, chunk: ChunkStatistics, times: int = 1) -> None:
+        """Add the next chunk, every row of it counted so many times, as often as the collated file will hold it."""
+        self.rows += chunk.rows * times
+        for name, numbers in chunk.numbers.items():
+            self._numbers[name].add(numbers.repeated(times))
+        for name, numbers in chunk.fields.items():
+            self._fields[name].add(numbers.repeated(times))
         for name, (total, hashes) in chunk.strings.items():
-            self._totals[name] = self._totals.get(name, 0) + total
+            self._totals[name] += total * times
             self._uniques[name].add(hashes)
         self._params.add(chunk.params)
         self._messages.add(chunk.messages)
-
-    def repeat(self, times: int) -> None:
-        """Count every row this many times, as the collated file will hold it."""
-        self.rows *= times
-        self._numbers = {name: numbers.repeated(times) for name, numbers in self._numbers.items()}
-        self._fields = {name: numbers.repeated(times) for name, numbers in self._fields.items()}
-        self._totals = {name: total * times for name, total in self._totals.items()}
-
-    def add_dataset(self, other: DatasetStatistics) -> None:
-        """Add a whole data set."""
-        self.rows += other.rows
-        _add_numbers(self._numbers, other._numbers)
-        _add_numbers(self._fields, other._fields)
-        for name, total in other._totals.items():
-            self._totals[name] = self._totals.get(name, 0) + total
-            self._uniques[name].add_counter(other._uniques[name])
-        self._params.add_counter(other._params)
-        self._messages.add_counter(other._messages)
 
     def as_dict(self) -> dict[str, Any]:
         """The metrics: NeMo Gym's, then what it left out, then the rows' own fields."""
@@ -233,11 +217,6 @@ class DatasetStatistics:
         """Delete temporary files."""
         for counter in (self._params, self._messages, *self._uniques.values()):
             counter.close()
-
-
-def _add_numbers(into: dict[str, Numbers], more: dict[str, Numbers]) -> None:
-    for name, numbers in more.items():
-        into.setdefault(name, Numbers()).add(numbers)
 
 
 def count_words(params: dict[str, Any]) -> int:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.prepare.comparison import differences
 from gym_llm.data.prepare.metrics import COUNTER, TOKENS
 from gym_llm.data.prepare.tokens import WORDS_ONLY
 from gym_llm.errors import DataError, PreparationFailed
+
+_RELATIVE = 5e-3
+_ABSOLUTE = 5e-4  # metrics below 1 are rounded to three digits
 
 
 @dataclass
@@ -99,3 +101,34 @@ def _read_metrics(path: Path) -> dict[str, Any]:
 
 def _dump(metrics: dict[str, Any]) -> bytes:
     return json.dumps(metrics, indent=4, ensure_ascii=False).encode() + b"\n"
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """Where new metrics contradict old ones, a sentence for each key (which begins with `path`).
+
+    Whole numbers and texts must be equal; other numbers agree within 0.5 %, or within the rounding of small ones. A key
+    that only the new metrics have is no contradiction.
+
+    >>> differences({"Average": 100.0, "Min": 1}, {"Average": 100.4, "Min": 2, "Max": 3})
+    ['Min: 1 on disk, 2 now']
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        disagreements = []
+        for name, value in old.items():
+            place = f"{path}.{name}" if path else name
+            if name in new:
+                disagreements += differences(value, new[name], place)
+            elif value is not None:  # NeMo Gym writes null for what a configuration does not say
+                disagreements.append(f"{place}: {value!r:.100} on disk, not there now")
+        return disagreements
+    return [] if _agree(old, new) else [f"{path}: {old!r:.100} on disk, {new!r:.100} now"]
+
+
+def _agree(old: Any, new: Any) -> bool:
+    if _is_number(old) and _is_number(new) and (isinstance(old, float) or isinstance(new, float)):
+        return abs(old - new) <= max(_RELATIVE * max(abs(old), abs(new)), _ABSOLUTE)
+    return type(old) is type(new) and bool(old == new)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -5,6 +5,7 @@ One pass over each file, in worker processes; nothing takes its final name befor
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -133,10 +134,8 @@ def prepare_data(
             config = dataset.config
             statistics = DatasetStatistics(counter)
             checked = pool.map((*setup, tokenizer_name), _chunks(config, show))
-            faults.append(_collect(config, checked, statistics, files[config.type]))
-            statistics.repeat(config.num_repeats)
+            faults.append(_collect(config, checked, [statistics, totals[config.type]], files[config.type]))
             metrics = config.as_written() | statistics.as_dict()
-            totals[config.type].add_dataset(statistics)
             statistics.close()
             prepared.append(PreparedFile(f"{dataset.section}/{config.name}", metrics, path))
         if any(fault.rows for fault in faults):
@@ -283,8 +282,9 @@ def _chunks(config: DatasetConfig, show: Show | None) -> Iterator[Chunk]:
 
 
 def _collect(
-    config: DatasetConfig, checked: Iterable[CheckedChunk], statistics: DatasetStatistics, file: BinaryIO
+    config: DatasetConfig, checked: Iterable[CheckedChunk], statistics: Sequence[DatasetStatistics], file: BinaryIO
 ) -> Faults:
+    """Add a data set's chunks to the statistics and its rows to the file, until one of them is wrong."""
     faults = Faults(config.source)
     lines = 0
     for chunk in checked:
@@ -293,13 +293,12 @@ def _collect(
             faults.add(*problem)
         if faults.rows:
             continue
-        statistics.add(chunk.statistics)
+        for each in statistics:
+            each.add(chunk.statistics, config.num_repeats)
         if config.num_repeats == 1:
             file.write(chunk.output)
         else:
-            for line in chunk.output.split(b"\n")[:-1]:
-                for _ in range(config.num_repeats):
-                    file.write(line + b"\n")
+            file.writelines(line * config.num_repeats for line in io.BytesIO(chunk.output))
     if not lines:
         raise DataError(f"{config.source} has no rows.")
     return faults
