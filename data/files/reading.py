@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.data.files.jsonl import dumps, parse_object
 from gym_llm.errors import DataError
 
 MAX_ROW_BYTES = 1 << 25
@@ -68,9 +68,9 @@ def parse_source(source: str | os.PathLike[str]) -> Source:
     """
     name = os.fspath(source)
     start, end = 0, None
-    if found := _SLICE.search(name):
-        name = name[: found.start()]
-        start, end = int(found[1] or 0), int(found[2]) if found[2] else None
+    if match := _SLICE.search(name):
+        name = name[: match.start()]
+        start, end = int(match[1] or 0), int(match[2]) if match[2] else None
     is_hub = name.startswith(_PREFIX)
     return Source(name.removeprefix(_PREFIX), start, end, is_hub)
 
@@ -130,9 +130,9 @@ def read_objects(
     """The objects of a source; empty lines are passed over.
 
     Args:
-        source: See the module.
-        start: As for `read_rows`.
-        end: As for `read_rows`.
+        source: See `read_rows`, as for the others.
+        start: First row.
+        end: The row before which to stop.
 
     Yields:
         Line number from 1, and object.
@@ -146,13 +146,7 @@ def read_objects(
             continue
         if len(line) > MAX_ROW_BYTES:
             raise DataError(f"{label}, line {number}: longer than {MAX_ROW_BYTES >> 20} MiB.")
-        try:
-            value = loads(line)
-        except ValueError as error:
-            raise DataError(f"{label}, line {number}: not JSON ({error}).") from None
-        if not isinstance(value, dict):
-            raise DataError(f"{label}, line {number}: expected a JSON object, got {type(value).__name__}.")
-        yield number, value
+        yield number, parse_object(line, f"{label}, line {number}")
 
 
 def _lines(path: str, start: int, end: int | None) -> Iterator[tuple[int, bytes]]:

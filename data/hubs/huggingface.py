@@ -218,13 +218,13 @@ class Hub:
         names = [source.removeprefix(root) for source in sources if source.startswith(root)]
         if len(names) == len(sources) and all(name.endswith(_READABLE) for name in names):
             fetched = [self._fetch(repo_id, name, sha) for name in names]
-            with _new_file(path) as file:
+            with replacing(path) as file:
                 for source in fetched:
                     _write_lines(source, file)
             return
         import datasets
 
-        with _new_file(path) as file, _loading(f"read split {split} of {repo_id}"):
+        with replacing(path) as file, _loading(f"read split {split} of {repo_id}"):
             for row in datasets.load_dataset(repo_id, split=split, revision=sha, token=self._token, streaming=True):
                 file.write(dumps(row))
 
@@ -258,26 +258,15 @@ def download(dataset: DatasetConfig, *, source: Literal["huggingface", "gitlab"]
         hub.download_split(place.repo_id, dataset.type, target)
 
 
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears when it is whole; its folder is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"Cannot make the folder {path.parent}: {error.strerror or error}.") from None
-    with replacing(path) as file:
-        yield file
-
-
 def _place(cached: Path, artifact: str, target: Path) -> None:
     """Put a downloaded file where it is wanted, as plain lines if the target says so."""
     if artifact.endswith(_READABLE) and target.name.endswith(".jsonl") and not artifact.endswith(".jsonl"):
-        with _new_file(target) as file:
+        with replacing(target) as file:
             _write_lines(cached, file)
         return
     if Path(artifact).suffix != target.suffix:
         raise DataError(f"{artifact} cannot be written as {target}: name a file that ends in {Path(artifact).suffix}.")
-    with _new_file(target) as file, open(cached, "rb") as stored:
+    with replacing(target) as file, open(cached, "rb") as stored:
         shutil.copyfileobj(stored, file, _CHUNK_BYTES)
 
 
