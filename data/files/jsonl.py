@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from gym_llm.data.files.parsing import refuse_constant
 from gym_llm.errors import DataError
 
 _DEEPEST = 200  # levels; orjson's own limit is 254
@@ -62,13 +63,9 @@ def loads(line: bytes) -> Any:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
         try:
-            return json.loads(line, parse_constant=_refuse_constant)
+            return json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             raise error from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def dumps(value: Any) -> bytes:

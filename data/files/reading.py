@@ -129,16 +129,10 @@ def read_objects(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a source; empty lines are passed over.
 
-    Args:
-        source: See `read_rows`, as for the others.
-        start: First row.
-        end: The row before which to stop.
+    See `read_rows`; a line that is not a JSON object is a DataError, too.
 
     Yields:
         Line number from 1, and object.
-
-    Raises:
-        DataError: As `read_rows`, or if a line is not a JSON object.
     """
     label = parse_source(source).label
     for number, line in read_rows(source, start=start, end=end):
@@ -151,7 +145,7 @@ def read_objects(
 
 def _lines(path: str, start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
     try:
-        with open(path, "rb", buffering=_BUFFER_BYTES) as stored, _decompressed(path, stored) as file:
+        with open(path, "rb", buffering=_BUFFER_BYTES) as raw, _decompressed(path, raw) as file:
             number = 0
             while end is None or number < end:
                 line = file.readline(MAX_ROW_BYTES + 1)
@@ -204,17 +198,14 @@ class _ZstdReader(io.RawIOBase):
                 if self._frame is not None:
                     raise EOFError
                 return 0
-            if self._frame is None:
-                self._frame = self._decompressor.decompressobj()
+            self._frame = self._frame or self._decompressor.decompressobj()
             try:
                 self._output = memoryview(self._frame.decompress(self._input))
             except self._error as error:
                 raise zlib.error(str(error)) from None
             self._input = self._frame.unused_data
-            if len(self._output) > _BUFFER_BYTES:
-                self._step = max(_LEAST_COMPRESSED_BYTES, self._step // 2)
-            else:
-                self._step = min(_MOST_COMPRESSED_BYTES, self._step * 2)
+            step = self._step // 2 if len(self._output) > _BUFFER_BYTES else self._step * 2
+            self._step = min(max(step, _LEAST_COMPRESSED_BYTES), _MOST_COMPRESSED_BYTES)
             if self._frame.eof:
                 self._frame = None
         size = min(len(buffer), len(self._output))

@@ -99,16 +99,7 @@ class ModelRegistry:
 
     @_blocking
     async def upload(self, path: str | os.PathLike[str], name: str, version: str) -> str:
-        """Add a file to a version of a dataset; both are made if they are not there.
-
-        Args:
-            path: The file.
-            name: The dataset's name, upper and lower case as given.
-            version: `x.y.z`.
-
-        Returns:
-            The file's name in that version.
-        """
+        """Add a file to a version (`x.y.z`) of a dataset, both made if they are missing; the file's name in it."""
         path = Path(path)
         if not path.is_file():
             raise DataError(f"There is no file {path}.")
@@ -136,14 +127,7 @@ class ModelRegistry:
 
     @_blocking
     async def download(self, name: str, version: str, artifact: str, target: str | os.PathLike[str]) -> None:
-        """Fetch a file; it takes its name only when it is whole.
-
-        Args:
-            name: The dataset's name.
-            version: `x.y.z`.
-            artifact: The file's name in that version.
-            target: Where it goes; its folder is made.
-        """
+        """Fetch a file (`artifact`) of a version; see `replacing` for how it comes to `target`."""
         run_id = await self._find(name, version)
         if run_id is None:
             exists = await self._exists(name)

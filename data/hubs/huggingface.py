@@ -26,8 +26,7 @@ from gym_llm.errors import DataError
 
 _PLACE = "Hugging Face"
 _TOKEN = "hf_token"
-_LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-_READABLE = (*_LINES, ".parquet")
+_READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 _RESET = re.compile(r"\bt=(\d+)")
 _NO_CREDENTIALS = "Invalid credentials"
 _CHUNK_BYTES = 1 << 20
@@ -40,7 +39,7 @@ class Uploaded:
     Attributes:
         file: The file's name in the repository.
         url: The commit's address, or the pull request's.
-        is_pull_request: Which of the two.
+        is_pull_request: Whether it is a pull request's.
     """
 
     file: str
@@ -128,17 +127,12 @@ class Hub:
         info = self._info(repo_id, revision)
         files = [entry.rfilename for entry in info.siblings or []]
         if artifact not in files:
-            there = ", ".join(name for name in files if name.endswith(_READABLE)) or "no data files"
-            raise DataError(f"{repo_id} has no file {artifact}; there are: {there}.")
+            data_files = ", ".join(name for name in files if name.endswith(_READABLE)) or "no data files"
+            raise DataError(f"{repo_id} has no file {artifact}; there are: {data_files}.")
         _place(self._fetch(repo_id, artifact, info.sha), artifact, Path(target))
 
     def download_splits(
-        self,
-        repo_id: str,
-        folder: str | os.PathLike[str],
-        *,
-        split: str | None = None,
-        revision: str | None = None,
+        self, repo_id: str, folder: str | os.PathLike[str], *, split: str | None = None, revision: str | None = None
     ) -> list[Path]:
         """Fetch splits as `FOLDER/SPLIT.jsonl`, each taking its name only when it is whole.
 
@@ -153,22 +147,19 @@ class Hub:
         Returns:
             The files.
         """
-        info = self._info(repo_id, revision)
-        files = self._split_files(repo_id, split, info.sha)
-        paths = []
-        for name, sources in files.items():
-            path = Path(folder, f"{name}.jsonl")
-            self._write_split(repo_id, name, sources, path, info.sha)
-            paths.append(path)
-        return paths
+        sha = self._info(repo_id, revision).sha
+        files = self._split_files(repo_id, split, sha)
+        paths = {name: Path(folder, f"{name}.jsonl") for name in files}
+        for name, path in paths.items():
+            self._write_split(repo_id, name, files[name], path, sha)
+        return list(paths.values())
 
     def download_split(
         self, repo_id: str, split: str, target: str | os.PathLike[str], *, revision: str | None = None
     ) -> None:
         """Fetch one split as a file of that name; see `download_splits`."""
-        info = self._info(repo_id, revision)
-        sources = self._split_files(repo_id, split, info.sha)[split]
-        self._write_split(repo_id, split, sources, Path(target), info.sha)
+        sha = self._info(repo_id, revision).sha
+        self._write_split(repo_id, split, self._split_files(repo_id, split, sha)[split], Path(target), sha)
 
     def delete(self, repo_id: str) -> None:
         """Delete a dataset's repository."""
@@ -266,8 +257,8 @@ def _place(cached: Path, artifact: str, target: Path) -> None:
         return
     if Path(artifact).suffix != target.suffix:
         raise DataError(f"{artifact} cannot be written as {target}: name a file that ends in {Path(artifact).suffix}.")
-    with replacing(target) as file, open(cached, "rb") as stored:
-        shutil.copyfileobj(stored, file, _CHUNK_BYTES)
+    with replacing(target) as file, open(cached, "rb") as download:
+        shutil.copyfileobj(download, file, _CHUNK_BYTES)
 
 
 def _write_lines(source: Path, file: BinaryIO) -> None:

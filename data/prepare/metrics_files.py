@@ -19,11 +19,11 @@ _ABSOLUTE = 5e-4  # metrics below 1 are rounded to three digits
 
 @dataclass
 class PreparedFile:
-    """Statistics of a data set or of a collated file, and what became of them.
+    """Statistics of a data set or of a collated file.
 
     Attributes:
-        label: What the statistics are of.
-        metrics: The statistics.
+        label: Which of them.
+        metrics: Its statistics.
         metrics_path: Where they are on disk; None for a data set on the hub.
         collated: The training file, if it is one.
     """
@@ -125,10 +125,7 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
 
 
 def _agree(old: Any, new: Any) -> bool:
-    if _is_number(old) and _is_number(new) and (isinstance(old, float) or isinstance(new, float)):
+    types = {type(old), type(new)}
+    if float in types and types <= {int, float}:
         return abs(old - new) <= max(_RELATIVE * max(abs(old), abs(new)), _ABSOLUTE)
-    return type(old) is type(new) and bool(old == new)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return len(types) == 1 and bool(old == new)

@@ -75,7 +75,7 @@ class ChunkWorkers(AbstractContextManager["ChunkWorkers"]):
         while results:
             yield results.popleft().result()
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the workers."""
         for process in self._processes:
             process.kill()
@@ -84,10 +84,6 @@ class ChunkWorkers(AbstractContextManager["ChunkWorkers"]):
         for _ in self._processes:
             self._idle.get()[1].close()
         self._processes.clear()
-
-    def __exit__(self, *_: object) -> None:
-        """End them."""
-        self.close()
 
     def _start_worker(self) -> None:
         connection, theirs = Pipe()
