@@ -8,7 +8,6 @@ to read. A worker ends when its parent does: its connection closes.
 from __future__ import annotations
 
 import functools
-import importlib
 import pickle
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection, Pipe
+from pkgutil import resolve_name
 from queue import SimpleQueue
 from typing import Any
 
@@ -62,7 +62,7 @@ class ChunkWorkers(AbstractContextManager["ChunkWorkers"]):
             DataError: If a worker died, e.g. because memory ran out.
         """
         if not self._count:
-            yield from map(_load(self._factory)(*arguments), chunks)
+            yield from map(resolve_name(self._factory)(*arguments), chunks)
             return
         setup = pickle.dumps((self._factory, arguments))
         while len(self._processes) < self._count:
@@ -111,17 +111,11 @@ class ChunkWorkers(AbstractContextManager["ChunkWorkers"]):
         return result
 
 
-def _load(name: str) -> Callable[..., Any]:
-    module, _, attribute = name.partition(":")
-    loaded: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return loaded
-
-
 @functools.lru_cache(maxsize=1)
 def _make_function(setup: bytes) -> Callable[[Any], Any]:
     """The function of one chunk, made once per worker for all chunks of a `map`."""
     factory, arguments = pickle.loads(setup)
-    function: Callable[[Any], Any] = _load(factory)(*arguments)
+    function: Callable[[Any], Any] = resolve_name(factory)(*arguments)
     return function
 
 
