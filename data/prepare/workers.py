@@ -81,7 +81,7 @@ class ChunkWorkers(AbstractContextManager["ChunkWorkers"]):
             process.kill()
             process.wait()
         self._threads.shutdown(cancel_futures=True)
-        for _ in self._processes:
+        while not self._idle.empty():
             self._idle.get()[1].close()
         self._processes.clear()
 
