@@ -31,12 +31,7 @@ class RowTagger:
         self._suffix = b"," + orjson.dumps(self._tags)[1:] + b"\n"
 
     def tag(self, line: bytes, row: dict[str, Any]) -> bytes:
-        """The row's line with both fields, and a newline.
-
-        Args:
-            line: The row as it was read.
-            row: Its object, with at least one field.
-        """
+        """The line of a row (its object, with at least one field) with both fields, and a newline."""
         line = line.strip()
         if AGENT_REF not in row and ENV_ID not in row:
             return line[:-1].rstrip() + self._suffix
