@@ -19,7 +19,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from trl import GRPOConfig, GRPOTrainer
 
 from gym_llm import BaseTask, VerifierEnv
-from gym_llm.rollout.play import DEFAULT_WRAPPERS
+from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
 
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
