@@ -43,7 +43,8 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
     """
     kwargs = chat.get("chat_template_kwargs") or {}
     if not isinstance(kwargs, dict):
-        raise EngineError(f'chat_template_kwargs is an object like {{"enable_thinking": false}}, got {kwargs!r:.80}.')
+        example = '{"enable_thinking": false}'
+        raise EngineError(f"chat_template_kwargs is an object such as {example}, got {kwargs!r:.80}.")
     if wrong := _NO_VARIABLES & kwargs.keys():
         raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
     effort = chat.get("reasoning_effort")
