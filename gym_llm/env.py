@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+import logging
 import os
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -14,7 +16,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from gym_llm.concurrency import wait
+from gym_llm.concurrency import Suspended, begin, driven, finish, wait
+from gym_llm.concurrency.resources import SharedResources
 from gym_llm.errors import DataError
 from gym_llm.responses.actions import read_action
 from gym_llm.responses.transcript import transcript
@@ -26,6 +29,9 @@ from gym_llm.types import Episode, Item, Request, Row, Usage, Verdict
 
 _RESET_OPTIONS = {"task", "task_index"}
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
+_FAILURES = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+_TEARDOWN_SECONDS = 30.0
+logger = logging.getLogger(__name__)
 
 
 class VerifierEnv(gym.Env[Request, Any]):
@@ -36,8 +42,8 @@ class VerifierEnv(gym.Env[Request, Any]):
     for the user's next message, and when there is none the episode terminates with the reward of `verify`. A response
     that was cut off, or `max_turns` turns, truncate the episode; `verify` scores what there is.
 
-    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `respond` and `verify`, each of which may
-    be async. They may override `generate` to make tasks instead of reading them.
+    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `respond`, `verify` and `teardown`, each of
+    which may be async. They may override `generate` to make tasks instead of reading them.
 
     Args:
         tasks: Rows (each with `responses_create_params`), or the name of a source: a JSON Lines path, or another
@@ -52,7 +58,8 @@ class VerifierEnv(gym.Env[Request, Any]):
 
     Attributes:
         episode: The episode being played, or the last one; None before the first reset.
-        phase: What the environment is doing: `tool`, `verifier`, or `env` for anything else.
+        open_episode: The episode whose `teardown` is still to come; None also where the class has none.
+        phase: The hook that runs, or was the last to fail (`gym_llm.types.Phase`); `env` for anything else.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}
@@ -60,12 +67,16 @@ class VerifierEnv(gym.Env[Request, Any]):
     default_max_turns: ClassVar[int] = 32
     _tools: ClassVar[dict[str, Tool]] = {}
     _tool_schemas: ClassVar[list[dict[str, Any]] | None] = None
+    _tears_down: ClassVar[bool] = False
+    open_episode: Episode | None = None
+    _resources: SharedResources | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Collect the class's tools."""
         super().__init_subclass__(**kwargs)
         cls._tools = tools_of(cls)
         cls._tool_schemas = None
+        cls._tears_down = cls.teardown is not VerifierEnv.teardown
 
     def __init__(
         self, tasks: str | list[Row] | None = None, *, max_turns: int | None = None, render_mode: str | None = None
@@ -100,6 +111,31 @@ class VerifierEnv(gym.Env[Request, Any]):
         """Score the finished (or truncated) episode. May be async."""
         raise NotImplementedError(f"{type(self).__name__} has to define verify(self, task, episode).")
 
+    def teardown(self, task: Any, episode: Episode) -> Any:
+        """Put away what `setup` made: runs exactly once for each `setup` that returned, however the episode ends.
+
+        May be async. It is never cancelled with its episode, but given up after 30 seconds. What it raises is an error
+        of the episode, unless that has one already: then it is a note on the other one and a line in the log.
+        """
+
+    async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What many episodes share, a judge's client or a pool of sandboxes; `wait(self.shared(...))` in other hooks.
+
+        Whoever asks first has it made, and all environments that ask for the name on the same event loop get the same
+        object, until the last of them is closed and it with them.
+
+        Args:
+            name: Any JSON value, which has to say what it is made from: `("judge", self.judge_spec)`.
+            make: Returns an async context manager, which is entered and left, or an object (or something to be awaited
+                for one), whose `aclose` or `close`, if it has one, is called at the end.
+
+        Raises:
+            Exception: What making it raises. The next to ask has it made again.
+        """
+        if self._resources is None:
+            self._resources = SharedResources()
+        return await self._resources.get(name, make)
+
     # -- gymnasium -------------------------------------------------------------------------------------------------
 
     def reset(
@@ -122,16 +158,22 @@ class VerifierEnv(gym.Env[Request, Any]):
         """
         super().reset(seed=seed)
         self._over = True  # should a hook fail, no half-made episode can be played
+        if self.open_episode is not None:
+            self.end_episode()
         index, prepared = self._choose(options or {})
         return self._begin(index, prepared)
 
     def _begin(self, index: int, prepared: PreparedTask) -> tuple[Request, dict[str, Any]]:
         episode = Episode(index, prepared.row, prepared.request)
         self._task = prepared.task
+        self.phase = "setup"
         state = self.setup(prepared.task)
         if inspect.isawaitable(state):
             state = wait(state)
+        if self._tears_down:
+            self.open_episode = episode
         episode.state = state
+        self.phase = "env"
         self.episode = episode
         self._over = False
         return self._observation(episode), {"task_index": index, "turn": 0, "tool_errors": 0}
@@ -149,6 +191,7 @@ class VerifierEnv(gym.Env[Request, Any]):
         Raises:
             InvalidAction: If the action is not a Responses answer. The episode is unchanged.
             ResetNeeded: If no episode is running.
+            Exception: What a hook raises. The episode is over.
         """
         episode = self.episode
         if episode is None or self._over:
@@ -160,12 +203,18 @@ class VerifierEnv(gym.Env[Request, Any]):
         episode.last_response = response
         if usage := response.get("usage"):
             _add_usage(episode, usage)
-        terminated, truncated = self._advance(episode, items, response)
-        info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
-        reward = 0.0
-        if terminated or truncated:
-            self._over = True
-            reward = self._score(episode, info)
+        try:
+            terminated, truncated = self._advance(episode, items, response)
+            info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
+            reward = 0.0
+            if terminated or truncated:
+                self._over = True
+                reward = self._score(episode, info)
+                if self.open_episode is not None:
+                    self.end_episode()
+        except _FAILURES as error:
+            self.end_episode(error)
+            raise
         return self._observation(episode), reward, terminated, truncated, info
 
     def render(self) -> str | None:  # type: ignore[override]
@@ -175,7 +224,51 @@ class VerifierEnv(gym.Env[Request, Any]):
             return None
         return transcript(self.episode.request["input"] + self.episode.items) if self.episode else ""
 
+    def close(self) -> None:
+        """End the episode under way and let go of what is shared; a `reset` opens the environment again.
+
+        Who overrides it calls `super().close()`.
+        """
+        try:
+            self.end_episode()
+        finally:
+            if self._resources is not None:
+                self._resources.release()
+
     # -- what the rest of the package asks for ------------------------------------------------------------------------
+
+    def end_episode(self, error: BaseException | None = None) -> None:
+        """Give up the episode under way: its `teardown` runs, unless it has.
+
+        Args:
+            error: Why. What `teardown` raises becomes a note on it instead of being raised.
+
+        Raises:
+            Exception: What `teardown` raises, where there is no error already.
+            TimeoutError: If it takes too long, likewise.
+            asyncio.CancelledError: If the caller's task was cancelled meanwhile; `teardown` went on to its end.
+        """
+        self._over = True
+        episode, self.open_episode = self.open_episode, None
+        if episode is None:
+            return
+        phase, self.phase = self.phase, "teardown"
+        try:
+            # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
+            rest = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+            if isinstance(rest, Suspended):
+                rest = rest.resume()
+            if inspect.isawaitable(rest):
+                wait(finish(rest, _TEARDOWN_SECONDS))
+        except (Exception, SystemExit) as failure:
+            if error is None:
+                raise
+            _note_failure(error, failure)
+        except asyncio.CancelledError as cancellation:
+            if cancellation.__cause__ is not None:
+                _note_failure(error or cancellation, cancellation.__cause__)
+            raise
+        self.phase = phase
 
     @property
     def env_id(self) -> str:
@@ -250,6 +343,7 @@ class VerifierEnv(gym.Env[Request, Any]):
             self.phase = "env"
             episode.tool_errors += errors
             return False, last_turn
+        self.phase = "respond"
         reply = self.respond(self._task, episode)
         if reply is None:
             return True, False
@@ -264,22 +358,30 @@ class VerifierEnv(gym.Env[Request, Any]):
         elif not isinstance(reply, list):
             raise TypeError(f"respond returns a str, a list of items or None to end; got {type(reply).__name__}.")
         episode.items.extend(reply)
+        self.phase = "env"
         return False, False
 
     def _score(self, episode: Episode, info: dict[str, Any]) -> float:
-        self.phase = "verifier"
+        self.phase = "verify"
         verdict = self.verify(self._task, episode)
         if inspect.isawaitable(verdict):
             verdict = cast("float | Verdict", wait(verdict))
+        if isinstance(verdict, Verdict):
+            info.update(verdict.info)
+            if verdict.reward_components is not None:
+                info["reward_components"] = verdict.reward_components
+            verdict = verdict.reward
+        elif verdict is None:
+            raise TypeError(f"{type(self).__name__}.verify returned None instead of a reward or a Verdict.")
+        reward = float(cast(float, verdict))
         self.phase = "env"
-        if not isinstance(verdict, Verdict):
-            if verdict is None:
-                raise TypeError(f"{type(self).__name__}.verify returned None instead of a reward or a Verdict.")
-            return float(cast(float, verdict))
-        info.update(verdict.info)
-        if verdict.reward_components is not None:
-            info["reward_components"] = verdict.reward_components
-        return float(verdict.reward)
+        return reward
+
+
+def _note_failure(error: BaseException, failure: BaseException) -> None:
+    note = f"teardown failed, too: {type(failure).__name__}: {failure}"
+    error.add_note(note)
+    logger.warning("After %r: %s", error, note, exc_info=failure)
 
 
 def _add_usage(episode: Episode, usage: dict[str, Any]) -> None:

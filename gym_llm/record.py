@@ -7,7 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
 from gym_llm.errors import DataError
-from gym_llm.types import Episode, Rollout, RolloutId
+from gym_llm.types import Episode, Phase, Rollout, RolloutId
 
 if TYPE_CHECKING:
     from gym_llm.env import VerifierEnv
@@ -34,6 +34,7 @@ def make_record(
     terminated: bool,
     truncated: bool,
     error: str | None,
+    error_phase: Phase | None = None,
     info: dict[str, Any],
     timing: dict[str, float],
     sampling: dict[str, Any] | None = None,
@@ -57,6 +58,7 @@ def make_record(
         terminated=terminated,
         truncated=truncated,
         error=error,
+        error_phase=error_phase,
         info={name: value for name, value in info.items() if name != "trajectory"},
         trajectory=info.get("trajectory"),
         timing=timing,
@@ -75,6 +77,7 @@ def failed_record(env_id: str, rollout_id: tuple[int, int], error: str) -> Rollo
         "terminated": False,
         "truncated": False,
         "error": error,
+        "error_phase": None,
         "info": {"task_index": task_index},
         "trajectory": None,
         "timing": {},

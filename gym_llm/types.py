@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 Item: TypeAlias = dict[str, Any]
 """One Responses item: a message, reasoning, function_call, function_call_output, or a type we do not know (kept as is).
@@ -24,6 +24,9 @@ TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_prob
 
 Row: TypeAlias = dict[str, Any]
 """One line of a task file: `responses_create_params` (a `Request`) and the verifier's own fields."""
+
+Phase: TypeAlias = Literal["engine", "setup", "tool", "respond", "verify", "teardown"]
+"""What an episode waits for, or where it failed: the engine's answer, or one of the environment's hooks."""
 
 
 class Request(TypedDict, total=False):
@@ -165,6 +168,8 @@ class Rollout(TypedDict, total=False):
     truncated: bool
     error: str | None
     """Why the episode could not be finished (`reward` is then 0.0), else None."""
+    error_phase: Phase | None
+    """Where the error arose; None without one, or if it was in none of these (there is no such task, a wrapper, …)."""
     info: dict[str, Any]
     """The last step's info."""
     trajectory: list[dict[str, Any]] | None

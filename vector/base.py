@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -84,11 +85,11 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
 
     @abstractmethod
     def _call(self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """See `call`."""
+        """Call a method of these environments, or get the attribute."""
 
     @abstractmethod
     def _assign(self, name: str, values: Sequence[Any]) -> None:
-        """See `set_attr`."""
+        """Set an attribute of every environment."""
 
     # -- lockstep --------------------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
             With `AutoresetMode.SAME_STEP` infos has `final_obs` and `final_info` of the episodes that ended.
 
         Raises:
-            InvalidAction: If an action is none.
+            InvalidAction: If an action is not a Responses answer.
             ResetNeeded: If an environment's episode is over and nobody reset it.
             AlreadyPendingCallError: If an environment is busy.
         """
@@ -152,19 +153,12 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
             env_ids: Which environments, None for all.
             seed: As for `reset`: by environment number, not by position in `env_ids`.
             options: As for `reset`, without `reset_mask`.
-
-        Raises:
-            AlreadyPendingCallError: If one of them is busy.
         """
         slots = self._slots(env_ids)
         self._order(slots, self._resets(slots, seed, dict(options or {})))
 
     def send(self, actions: Sequence[Any], env_ids: Sequence[int] | None = None) -> None:
-        """Hand out actions without waiting for what comes of them.
-
-        Args:
-            actions: One per environment named.
-            env_ids: Which environments, None for all.
+        """Hand out actions without waiting for their outcomes: one for each of `env_ids`, None for all environments.
 
         Raises:
             AlreadyPendingCallError: If one of them is busy.
@@ -203,16 +197,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
     # -- the rest of Gymnasium's contract ------------------------------------------------------------------------------
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of every environment, or get the attribute if it is none.
-
-        Args:
-            name: Of the environment or one of its wrappers.
-            *args: The method's arguments.
-            **kwargs: The method's keyword arguments.
-
-        Returns:
-            The results, one per environment.
-        """
+        """Call a method of every environment or its wrappers, or get the attribute: one result per environment."""
         self._check_open()
         return self._call(range(self.num_envs), name, args, kwargs)
 
@@ -223,9 +208,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
     def set_attr(self, name: str, values: Any) -> None:
         """Set an attribute of every environment, where its wrappers have it or else of the outermost.
 
-        Args:
-            name: The attribute.
-            values: A list or tuple with one value per environment; anything else is every environment's.
+        A list or tuple has one value per environment; anything else is every environment's.
         """
         self._check_open()
         if not isinstance(values, (list, tuple)):
@@ -320,9 +303,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         self._busy[chosen] = True
 
     def _all(self, count: int) -> list[Outcome]:
-        outcomes = self._settle(self._collect(count, count, None))
-        outcomes.sort(key=_slot)
-        return outcomes
+        return sorted(self._settle(self._collect(count, count, None)), key=itemgetter(0))  # by slot
 
     def _settle(self, outcomes: list[Outcome]) -> list[Outcome]:
         error: Exception | None = None
@@ -343,18 +324,15 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         rewards = np.array([outcome.reward for outcome in outcomes], dtype=np.float64)
         terminations = np.array([outcome.terminated for outcome in outcomes], dtype=np.bool_)
         truncations = np.array([outcome.truncated for outcome in outcomes], dtype=np.bool_)
-        infos = []
-        for position, outcome in enumerate(outcomes):
-            info = outcome.info
-            if outcome.final is not None:
-                info = {**info, "final_obs": outcome.final[0], "final_info": outcome.final[1]}
-            infos.append((position, info))
+        infos = [
+            (
+                place,
+                one.info if one.final is None else {**one.info, "final_obs": one.final[0], "final_info": one.final[1]},
+            )
+            for place, one in enumerate(outcomes)
+        ]
         observations = tuple(outcome.observation for outcome in outcomes)
         return observations, rewards, terminations, truncations, batch_infos(infos, size)
-
-
-def _slot(outcome: Outcome) -> int:
-    return outcome.slot
 
 
 def _one_each(value: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from gymnasium.vector import AutoresetMode
 
+from gym_llm.concurrency import wait
 from gym_llm.engines.base import Engine
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
@@ -97,9 +98,12 @@ class LocalVectorEnv(BatchedVectorEnv):
 
     def close_extras(self, **_: Any) -> None:
         """Close every environment; what is under way is cancelled."""
-        self._run(self._shut)
-        if self._thread is not None:
-            self._thread.shutdown()
+        try:
+            self._run(self._shut)
+        finally:
+            self.closed = True
+            if self._thread is not None:
+                self._thread.shutdown()
 
     def _call(self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         return self._run(lambda: self._shard.call(slots, name, args, kwargs))
@@ -126,10 +130,13 @@ class LocalVectorEnv(BatchedVectorEnv):
             pass  # fewer will do
 
     def _shut(self) -> None:
-        self._shard.close()
-        if self._loop is not None:
-            self._loop.run_until_complete(asyncio.sleep(0))  # cancelled steps run their `finally` blocks
+        if self._loop is None:  # nothing has waited yet: any event loop will do
+            return wait(self._shard.aclose())
+        try:
+            self._loop.run_until_complete(self._shard.aclose())
+        finally:
             self._loop.close()
+            self._loop = None
 
     def _run(self, function: Callable[[], T]) -> T:
         return function() if self._thread is None else self._thread.submit(function).result()

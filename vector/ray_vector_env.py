@@ -40,20 +40,15 @@ class RayVectorEnv(BatchedVectorEnv):
     can stop it (see `Watchdog`).
 
     Args:
-        env_id: A registered id, or a spec.
+        env_id: A registered id, or a spec; `num_envs`, `env_kwargs`, `env_wrappers`, `autoreset_mode` and `batch_size`
+            are `LocalVectorEnv`'s.
         num_envs: How many environments there are.
         num_shards: How many processes; None for one per CPU that Ray has free, at most one per environment. They are
             spread over the machines and reserve next to no CPU, so that several vector environments fit on one.
         tasks: See `VerifierEnv`; every shard reads them, so a path has to be readable on every machine.
-        env_kwargs: Further arguments of each environment.
-        env_wrappers: What each is wrapped with, the first one innermost.
-        runtime_env: Ray's `runtime_env` of the shards, e.g. `{"pip": ["math-verify==0.7.0"]}`, or a list: one for each
-            shard, None for this process's packages; it then says how many shards there are.
-        autoreset_mode: See `gymnasium.vector.AutoresetMode`.
-        batch_size: How many outcomes `recv` waits for if it is not told.
+        runtime_env: See `RolloutSettings`; a list says how many shards there are.
         step_timeout: Seconds that a reset or step may take; None for no limit.
-        ray_address: A cluster's address; None for a Ray of this machine's own. Not looked at when Ray is connected
-            already.
+        ray_address: See `RolloutSettings`; not looked at when Ray is connected already.
 
     Raises:
         RayUnavailable: If Ray cannot be used.

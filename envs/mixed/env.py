@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -88,7 +89,13 @@ class Mixed(VerifierEnv):
 
     @phase.setter
     def phase(self, phase: str) -> None:
-        pass  # the verifiers keep their own
+        if self._member is not None:
+            self._member.phase = phase
+
+    @property
+    def open_episode(self) -> Episode | None:  # type: ignore[override]
+        """The current verifier's."""
+        return None if self._member is None else self._member.open_episode
 
     def step(self, action: Any) -> tuple[Request, float, bool, bool, dict[str, Any]]:
         """Take one model turn in the verifier that plays the row; see `VerifierEnv.step`."""
@@ -97,6 +104,17 @@ class Mixed(VerifierEnv):
         request, reward, terminated, truncated, info = self._member.step(action)
         info["env_id"] = self._member.env_id
         return request, reward, terminated, truncated, info
+
+    def end_episode(self, error: BaseException | None = None) -> None:
+        """Give up the current verifier's episode; see `VerifierEnv.end_episode`."""
+        if self._member is not None:
+            self._member.end_episode(error)
+
+    def close(self) -> None:
+        """Close every verifier."""
+        with ExitStack() as stack:
+            for member in self._members.values():
+                stack.callback(member.close)
 
     def _begin(self, index: int, prepared: PreparedTask) -> tuple[Request, dict[str, Any]]:
         self._member = member = self.member(verifier_name(prepared.row))

@@ -51,6 +51,7 @@ class _Driven(greenlet):
 _Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 _RETURNED, _RAISED, _WAITS = "returned", "raised", "waits"
 _KEPT_IDLE = 256
+_GRACE = 1.0  # seconds
 
 
 class _Idle(threading.local):
@@ -171,6 +172,49 @@ def _run_in_thread(awaitable: Awaitable[T]) -> T:
             loop, task = start.result()
             loop.call_soon_threadsafe(task.cancel)
             raise
+
+
+async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
+    """Wait for something that must not be cut off, such as putting a sandbox away.
+
+    It runs in a task of its own, which goes on while the task that waits is cancelled.
+
+    Args:
+        awaitable: What to wait for.
+        seconds: After so many it is cancelled after all, and soon after left alone, should it ignore that.
+
+    Raises:
+        TimeoutError: If it took too long.
+        asyncio.CancelledError: If the waiting task was cancelled, once all is done; what the awaitable raised is its
+            `__cause__`.
+        Exception: What the awaitable raises.
+    """
+    late = TimeoutError(f"it took longer than {seconds:g} seconds")
+
+    async def bounded() -> BaseException | None:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                await awaitable
+        except (Exception, SystemExit) as error:  # not raised: a task's SystemExit ends the event loop
+            return late if limit.expired() else error
+        return None
+
+    task, now = asyncio.create_task(bounded()), asyncio.get_running_loop().time
+    deadline = now() + seconds + _GRACE
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done() and (left := deadline - now()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if task.cancelled():
+        failure: BaseException | None = RuntimeError("it was cancelled from within")
+    else:
+        failure = task.result() if task.done() else late
+    if cancellation is not None:
+        raise cancellation from failure
+    if failure is not None:
+        raise failure
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -10,6 +10,7 @@ Whole episodes go by `play`: jobs in, and out as soon as one has ended whatever 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import traceback
@@ -81,6 +82,7 @@ class ShardActor:
         self._engine: Engine | None = None
         self._worker: Worker | None = None
         self._watchdog: Watchdog | None = None
+        self._ending = asyncio.Lock()
 
     @cached_property
     def _shard(self) -> Shard:
@@ -140,18 +142,19 @@ class ShardActor:
 
     async def end_rollout(self) -> None:
         """Cancel what is under way and close the engine client."""
-        if self._worker is not None:
-            await self._worker.aclose()
-        if self._engine is not None:
-            await self._engine.aclose()
-        self._worker = self._engine = None
+        async with self._ending:  # a driver that was cut off while it waited for this may be playing again already
+            if self._worker is not None:
+                await self._worker.aclose()
+            if self._engine is not None:
+                await self._engine.aclose()
+            self._worker = self._engine = None
 
     async def close(self) -> None:
         """Close every environment."""
         await self.end_rollout()
         if self._watchdog is not None:
             self._watchdog.stop()
-        self._shard.close()
+        await self._shard.aclose()
 
     def _unsendable_record(self, finished: tuple[Job, Rollout], error: Exception) -> tuple[Job, Rollout]:
         sentence = f"The episode's record cannot be sent to another process: {error}"

@@ -19,7 +19,7 @@ from gym_llm.rollout.shard import Outcome
 from gym_llm.types import Rollout
 
 _ATTEMPTS = 5
-_CLOSING_SECONDS = 5.0
+_CLOSING_SECONDS = 35.0  # a little more than a `teardown` may take
 
 _HARDLY_ANY = 0.001  # CPUs reserved by a shard: with none, Ray does not look at the machine that was asked for
 
@@ -230,7 +230,7 @@ def start_shards(
 
 
 def close_shards(shards: Sequence[RemoteShard]) -> None:
-    """Close every environment, as far as that takes no more than a few seconds."""
+    """Close every environment, as far as the processes get to it in time."""
     ray = shards[0].ray
     if ray.is_initialized():
         closing = [shard.actor.close.remote() for shard in shards]

@@ -38,8 +38,8 @@ async def open_workers(
     try:
         async with workers_in(shards, engine, engine_options, settings) as workers:
             yield workers
-        close_shards(shards)
     finally:
+        close_shards(shards)
         end_shards(shards)
 
 

@@ -14,7 +14,7 @@ from gym_llm.errors import EngineError
 from gym_llm.record import make_record
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.types import Rollout
+from gym_llm.types import Phase, Rollout
 
 
 class Waiting:
@@ -28,7 +28,7 @@ class Waiting:
 
     @property
     def what(self) -> str:
-        """`engine`, `tool`, `verifier`, or `env` for anything else."""
+        """A `gym_llm.types.Phase`, or `env` for anything else."""
         return "engine" if self.on_engine else self._verifier.phase
 
 
@@ -51,15 +51,16 @@ async def play(
     Returns:
         The episode's record. If the environment or the engine fails it has an `error`; nothing is raised.
     """
-    started = perf_counter()
+    started = asked = perf_counter()
     waited = reward_sum = 0.0
     terminated = truncated = False
     info: dict[str, Any] = {"task_index": job.task_index}
-    error = None
+    error: str | None = None
+    error_phase: Phase | None = None
     waiting = waiting or Waiting(env)
     sampling = settings.sampling
     verifier: Any = env.unwrapped
-    verifier.episode = None  # should reset fail, the record must not show the episode before
+    verifier.episode, verifier.phase = None, "env"  # should reset fail, the record must not show the episode before
     try:
         request, info = await drive(env.reset, seed=job.env_seed(settings.seed), options={"task_index": job.task_index})
         while not (terminated or truncated):
@@ -67,21 +68,26 @@ async def play(
                 request = {**request, **sampling}
             asked = perf_counter()
             waiting.on_engine = True
-            try:
-                response = await engine.respond(request, episode_id=job.episode_id)
-            finally:  # a request that failed was waited for, too
-                waiting.on_engine = False
-                waited += perf_counter() - asked
+            response = await engine.respond(request, episode_id=job.episode_id)
+            waiting.on_engine = False
+            waited += perf_counter() - asked
             request, reward, terminated, truncated, info = await drive(env.step, response)
             reward_sum += float(reward)
-    except EngineError as failure:
-        error = str(failure)
-    except (Exception, SystemExit) as failure:  # one episode's bug is that episode's record
-        error = f"{type(failure).__name__}: {failure}"
-    except asyncio.CancelledError as failure:
-        if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
+        if verifier.open_episode is not None:  # a wrapper has cut it short
+            await drive(verifier.end_episode)
+    except (Exception, SystemExit, asyncio.CancelledError) as failure:  # one episode's bug is that episode's record
+        if waiting.on_engine:
+            waiting.on_engine = False
+            waited += perf_counter() - asked  # a request that failed was waited for, too
+            error_phase = "engine"
+        elif verifier.phase != "env":
+            error_phase = verifier.phase
+        if verifier.open_episode is not None:
+            await drive(verifier.end_episode, failure)
+        if isinstance(failure, asyncio.CancelledError) and cast(Any, asyncio.current_task()).cancelling():
             raise  # the run ends; otherwise a hook or the engine had something of its own cancelled
-        error = f"CancelledError: {failure}"
+        from_engine = error_phase == "engine" and isinstance(failure, EngineError)
+        error = str(failure) if from_engine else f"{type(failure).__name__}: {failure}"
     return make_record(
         env,
         rollout_id={"task_index": job.task_index, "repeat_index": job.repeat_index},
@@ -89,6 +95,7 @@ async def play(
         terminated=terminated,
         truncated=truncated,
         error=error,
+        error_phase=error_phase,
         info=info,
         timing={"total": perf_counter() - started, "engine": waited},
         sampling=sampling,

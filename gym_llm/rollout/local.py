@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import Any
 
 from gym_llm.engines import make_engine
@@ -19,13 +19,16 @@ async def open_workers(
     factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
 ) -> AsyncGenerator[list[Worker], None]:
     """One worker in this process, for as long as the context lasts; see `gym_llm.rollout.play.OpenWorkers`."""
-    with closing(Shard(factory, num_envs, settings.env_wrappers)) as shard:
+    shard = Shard(factory, num_envs, settings.env_wrappers)
+    try:
         async with _started(engine, engine_options) as player:
             worker = Worker(shard, player, settings)
             try:
                 yield [worker]
             finally:
                 await worker.aclose()
+    finally:
+        await shard.aclose()
 
 
 @asynccontextmanager

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 
-from gym_llm.concurrency import Suspended, begin
+from gym_llm.concurrency import Suspended, begin, drive
 from gym_llm.errors import StepTimeout
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.step_timeout import StepClock
+
+_CLOSING_SECONDS = 60.0
+logger = logging.getLogger(__name__)
 
 
 class Reset(NamedTuple):
@@ -77,7 +81,7 @@ class Shard:
         self._clock = None if step_timeout is None else StepClock(step_timeout)
         self._envs: list[gym.Env[Any, Any]] = []
         self._ready: deque[Outcome] = deque()
-        self._tasks: set[asyncio.Task[Any] | None] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._suspended: list[tuple[int, Suspended[Outcome]]] = []
         self._arrived: asyncio.Event | None = None
 
@@ -118,9 +122,7 @@ class Shard:
 
     async def wait_ready(self, count: int) -> None:
         """Let the event loop work until so many outcomes are ready, no slot is busy, or the next call comes."""
-        for slot, suspended in self._suspended:
-            self._tasks.add(asyncio.create_task(self._resume(slot, suspended)))
-        self._suspended.clear()
+        self._resume_all()
         if self._arrived is not None:
             self._arrived.set()
         self._arrived = arrived = asyncio.Event()
@@ -144,6 +146,11 @@ class Shard:
         except Exception as error:  # the caller's to raise, in its own process
             return Outcome(slot, error=error)
 
+    def _resume_all(self) -> None:
+        for slot, suspended in self._suspended:
+            self._tasks.add(asyncio.create_task(self._resume(slot, suspended)))
+        self._suspended.clear()
+
     async def _resume(self, slot: int, suspended: Suspended[Outcome]) -> None:
         try:
             with nullcontext() if self._clock is None else self._clock.step():
@@ -152,7 +159,7 @@ class Shard:
             outcome = Outcome(slot, error=late)
         except asyncio.CancelledError:
             outcome = Outcome(slot, error=RuntimeError("The environment was closed while this step was waiting."))
-        self._tasks.discard(asyncio.current_task())
+        self._tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))
         self._ready.append(outcome)
         if self._arrived is not None:
             self._arrived.set()
@@ -167,11 +174,26 @@ class Shard:
         for slot, value in zip(slots, values, strict=True):
             self.env(slot).set_wrapper_attr(name, value)
 
-    def close(self) -> None:
-        """Close every environment."""
+    async def aclose(self) -> None:
+        """Cut off the steps that wait, and close every environment: their teardowns wait on this event loop.
+
+        Raises:
+            Exception: What closing one raises, the first of them; the others are closed all the same.
+        """
+        self._resume_all()
+        for _ in range(2):  # a task, and a tool's within it, has to begin before it can learn of its cancellation
+            await asyncio.sleep(0)
         for task in self._tasks:
-            if task is not None:
-                task.cancel()
-        for env in self._envs:
-            env.close()
-        self._envs.clear()
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS)
+        envs, self._envs = self._envs, []
+        verifiers: list[Any] = [env.unwrapped for env in envs]
+        endings = [drive(verifier.end_episode) for verifier in verifiers if verifier.open_episode is not None]
+        results = await asyncio.gather(*endings, return_exceptions=True)
+        results += await asyncio.gather(*(drive(env.close) for env in envs), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures[1:]:
+            logger.warning("Closing %s failed: %r", self.env_id, failure, exc_info=failure)
+        if failures:
+            raise failures[0]

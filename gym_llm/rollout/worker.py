@@ -76,7 +76,7 @@ class Worker:
         """Nothing to do: a shard in this process dies with it."""
 
     async def waiting(self) -> dict[str, int]:
-        """How many episodes wait for what, now: `engine`, `tool`, `verifier`, or `env` for anything else."""
+        """How many episodes wait for what, now; see `Waiting.what`."""
         return Counter(waiting.what for waiting in self._waiting.values())
 
     async def aclose(self) -> None:

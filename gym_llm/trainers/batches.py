@@ -9,7 +9,6 @@ from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from gym_llm.concurrency import drive
 from gym_llm.engines.base import Engine
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
@@ -86,7 +85,7 @@ class BatchPlayer:
         if loop is None:
             return
         try:
-            self.run(drive(self._shard.close))
+            self.run(self._shard.aclose())
         finally:
             self._loop = None
             loop.call_soon_threadsafe(loop.stop)

@@ -8,6 +8,7 @@ import inspect
 import itertools
 import json
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,6 +98,7 @@ class _Environment:
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         self._env = env
+        weakref.finalize(self, env.close)  # TRL closes nothing
         self._reward: float | None = None
         self._error: str | None = None
         self._numbers = itertools.count(1)
@@ -110,7 +112,7 @@ class _Environment:
         try:
             self._env.reset(options={"task_index": columns[TASK_INDEX]})
         except Exception as failure:  # one episode's, as in RolloutFunc; the reward function tells
-            self._error = f"{type(failure).__name__}: {failure}"
+            self._fail(failure)
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
         if self._reward is not None or self._error is not None:
@@ -120,7 +122,7 @@ class _Environment:
         try:
             observation, reward, terminated, truncated, _ = self._env.step([call])
         except Exception as failure:
-            self._error = f"{type(failure).__name__}: {failure}"
+            self._fail(failure)
             return error_output("The episode is over.")
         if terminated or truncated:
             self._reward = float(reward)
@@ -133,8 +135,13 @@ class _Environment:
             try:
                 self._reward = await self._finish(messages)
             except Exception as failure:
-                self._error = f"{type(failure).__name__}: {failure}"
+                await drive(self._fail, failure)
         return self._reward, self._error
+
+    def _fail(self, failure: Exception) -> None:
+        self._error = f"{type(failure).__name__}: {failure}"
+        verifier: VerifierEnv = self._env.unwrapped  # type: ignore[assignment]
+        verifier.end_episode(failure)
 
     async def _finish(self, messages: Sequence[dict[str, Any]]) -> float:
         last = messages[-1] if messages else {}

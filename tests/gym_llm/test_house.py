@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -26,6 +27,13 @@ def test_no_module_lies_in_a_folder_that_is_no_package() -> None:
     for folder in ("gym_llm", "envs", "wrappers", "vector", "data"):
         for module in (ROOT / folder).rglob("*.py"):
             assert (module.parent / "__init__.py").exists(), module
+
+
+def test_what_architecture_md_points_to_is_there() -> None:
+    names = re.findall(r"`([\w/.]+(?:/|\.py|\.toml))`", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
+    places = [name for name in names if "NAME" not in name]
+    assert len(places) > 15
+    assert [name for name in places if not ((ROOT / name).exists() or (ROOT / "gym_llm" / name).exists())] == []
 
 
 def test_importing_the_package_loads_nothing_heavy_and_nothing_of_its_own() -> None:

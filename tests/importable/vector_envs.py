@@ -1,6 +1,7 @@
 """Environments for the vector tests, in a module that shards can import."""
 
 import asyncio
+import itertools
 import os
 import re
 import signal
@@ -10,7 +11,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from gym_llm import Verdict, VerifierEnv, tool
+from gym_llm import BaseTask, Verdict, VerifierEnv, tool
+from gym_llm.concurrency import wait
+from gym_llm.errors import EngineError
 
 ROWS = [
     {"responses_create_params": {"input": [{"role": "user", "content": f"Task {n}"}]}, "number": n} for n in range(64)
@@ -127,6 +130,118 @@ class NeedsRow(Odd):
         super().__init__(tasks, **kwargs)
 
 
+class Judge:
+    """A resource that writes down when it is opened and closed."""
+
+    def __init__(self, note: Any) -> None:
+        self.note = note
+
+    async def __aenter__(self) -> "Judge":
+        await asyncio.sleep(0.001)
+        self.note("open", id(self))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0.001)
+        self.note("closed", id(self))
+
+
+async def no_judge() -> None:
+    """What makes a resource that cannot be made."""
+    await asyncio.sleep(0.001)
+    raise EngineError("the judge does not answer")
+
+
+class Leased(VerifierEnv):
+    """Takes a lease in `setup` and gives it back in `teardown`; the row's `traps` say by hook what happens in it.
+
+    Args:
+        tasks: See `VerifierEnv`.
+        folder: Where to write down what happened, too, a file for each process.
+    """
+
+    class Task(BaseTask):
+        traps: dict[str, str] = {}
+
+    log: list[tuple[str, int]] = []
+    leases = itertools.count()
+
+    def __init__(self, tasks: Any = None, *, folder: str | None = None, **kwargs: Any) -> None:
+        self.folder = folder
+        super().__init__(tasks, **kwargs)
+
+    def note(self, event: str, number: int) -> None:
+        """Write down what happened."""
+        Leased.log.append((event, number))
+        if self.folder is not None:
+            with open(os.path.join(self.folder, f"{os.getpid()}"), "a") as file:
+                file.write(f"{event} {number}\n")
+
+    def setup(self, task: Any) -> Any:
+        def take() -> int:
+            lease = next(Leased.leases)
+            self.note("setup", lease)
+            return lease
+
+        return self._in(task, "setup", take)
+
+    @tool
+    def use(self, state: int) -> Any:
+        """Use what was leased."""
+        return self._in(self._task, "tool", lambda: f"lease {state}")
+
+    def respond(self, task: Any, episode: Any) -> Any:
+        return self._in(task, "respond", lambda: None)
+
+    def verify(self, task: Any, episode: Any) -> Any:
+        return self._in(task, "verify", lambda: 1.0)
+
+    def teardown(self, task: Any, episode: Any) -> Any:
+        self.note("teardown", episode.state)
+        return self._in(task, "teardown", lambda: self.note("torn down", episode.state))
+
+    def _in(self, task: Any, hook: str, end: Any) -> Any:
+        """Do what the row's trap says, then what the hook is for; a coroutine where that is to be waited for."""
+        trap = task.traps.get(hook)
+        if trap is None:
+            return end()
+        if trap == "raise":
+            raise ArithmeticError(f"a bug in {hook}")
+        if trap == "exit":
+            raise SystemExit(3)
+        if trap == "loop":
+            while True:
+                pass
+        if trap == "wait":
+            wait(asyncio.sleep(0.005))
+            return end()
+        return self._later(trap, end)
+
+    async def _later(self, trap: str, end: Any) -> Any:
+        if trap == "exit later":
+            await asyncio.sleep(0.001)
+            raise SystemExit(3)
+        if trap == "judge":
+            assert (await self.shared(("judge", {"model": "strict"}), lambda: Judge(self.note))).note
+        elif trap == "no judge":
+            await self.shared("no judge", no_judge)
+        elif trap == "raise later":
+            await asyncio.sleep(0.001)
+            raise ArithmeticError("a bug")
+        else:
+            await asyncio.sleep(1e9 if trap == "hang" else 0.005)
+        return end()
+
+
+HOOKS = ("setup", "tool", "respond", "verify", "teardown")
+TRAPS = ("raise", "raise later", "exit", "exit later", "wait", "pause", "judge", "no judge", "hang")
+
+
+def random_traps(rng: Any, share: float) -> dict[str, str]:
+    """A trap in this share of the hooks."""
+    return {hook: rng.choice(TRAPS) for hook in HOOKS if rng.random() < share}
+
+
 def rows(count: int, traps: dict[int, str] | None = None) -> list[dict[str, Any]]:
     """Rows numbered from 0; those named have a trap."""
     found = [
@@ -141,3 +256,6 @@ def rows(count: int, traps: dict[int, str] | None = None) -> list[dict[str, Any]
 for _name in ("Odd", "Ragged", "Hostile", "NeedsRow"):
     if f"test/{_name}-v0" not in gym.registry:
         gym.register(f"test/{_name}-v0", entry_point=f"vector_envs:{_name}")
+if "test/Leased-v0" not in gym.registry:
+    # Gymnasium's checker raises TypeError in a step that follows a first reset which failed.
+    gym.register("test/Leased-v0", entry_point="vector_envs:Leased", disable_env_checker=True)

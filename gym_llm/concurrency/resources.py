@@ -1,0 +1,156 @@
+"""What many episodes share: made once per event loop, closed when the last environment that used it is closed.
+
+An asynchronous client belongs to the event loop it was made on. Every resource has a task there, its keeper, which
+makes it, waits until nobody uses it any more, and closes it. So making and closing are one task's (which anyio's cancel
+scopes ask for), and an episode that is cancelled takes nothing half-made along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import inspect
+import json
+import logging
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from typing import Any
+
+from gym_llm.concurrency.bridge import driven, finish, wait
+
+_CLOSING_SECONDS = 30.0
+logger = logging.getLogger(__name__)
+
+
+class SharedResources:
+    """The resources that one environment uses."""
+
+    def __init__(self) -> None:
+        self._held: dict[_Key, _Resource] = {}
+
+    async def get(self, name: Any, make: Callable[[], Any]) -> Any:
+        """See `VerifierEnv.shared`."""
+        key = asyncio.get_running_loop(), name if isinstance(name, str) else json.dumps(name, sort_keys=True)
+        resource = _current.get(key) or _Resource(key, make)
+        resource.users.add(self)
+        self._held[key] = resource
+        return resource.ready.result() if resource.ready.done() else await asyncio.shield(resource.ready)
+
+    def release(self) -> None:
+        """Use none of them any more."""
+        held, self._held = self._held, {}
+        for resource in held.values():
+            resource.users.discard(self)
+            if not resource.users:
+                resource.close()
+
+
+class _Resource:
+    def __init__(self, key: _Key, make: Callable[[], Any]) -> None:
+        self.loop, self.name = self._key = key
+        self.users: weakref.WeakSet[SharedResources] = weakref.WeakSet()
+        self.ready: asyncio.Future[Any] = self.loop.create_future()
+        self._unused = asyncio.Event()
+        _current[key] = self
+        _open.add(self)
+        self._keeper = self.loop.create_task(self._keep(make))
+
+    async def _keep(self, make: Callable[[], Any]) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                self.ready.set_result(await _enter(stack, make))
+                await self._unused.wait()
+        except BaseException as error:  # if it could not be made: whoever asked for it raises that
+            if not self.ready.done():
+                self.ready.set_exception(error)
+                self.ready.exception()  # asyncio reports what nobody looks at, and those who asked may be gone
+            elif isinstance(error, asyncio.CancelledError):  # it is late, or its event loop ends
+                raise
+            else:
+                logger.warning("A shared resource, %s, was not closed: %r", self._label, error, exc_info=error)
+        finally:
+            self._forget()
+
+    def close(self) -> Future[None] | None:
+        """Have the keeper close it, and wait for that; only where another's event loop has to turn for it, do not."""
+        if self not in _open:  # it could not be made, its event loop has ended, or it is a parent process's
+            return None
+        if _current.get(self._key) is self:
+            del _current[self._key]  # whoever asks from now on gets another one
+        here = asyncio._get_running_loop()
+        if self.loop.is_closed():
+            self._forget()
+            logger.warning("A shared resource, %s, was not closed: its event loop is.", self._label)
+        elif here is self.loop and driven():
+            wait(self._end())
+        elif here is not None or self.loop.is_running():
+            return asyncio.run_coroutine_threadsafe(self._end(), self.loop)
+        else:
+            self.loop.run_until_complete(self._end())
+        return None
+
+    async def _end(self) -> None:
+        if self.ready.done():
+            self._unused.set()
+        else:
+            self._keeper.cancel()
+        try:
+            await finish(self._keeper, _CLOSING_SECONDS)
+        except TimeoutError as error:
+            logger.warning("A shared resource, %s, was not closed: %s.", self._label, error)
+
+    def _forget(self) -> None:
+        _open.discard(self)
+        if _current.get(self._key) is self:
+            del _current[self._key]
+
+    @property
+    def _label(self) -> str:
+        return self.name.split(",")[0]  # what follows is what it is made from, keys perhaps
+
+
+_Key = tuple[asyncio.AbstractEventLoop, str]
+_current: dict[_Key, _Resource] = {}
+_open: set[_Resource] = set()
+
+
+def open_resources() -> list[str]:
+    """The names (as JSON, those that are not text) of what this process is making, using or closing, sorted."""
+    return sorted(resource.name for resource in list(_open))
+
+
+async def _enter(stack: AsyncExitStack, make: Callable[[], Any]) -> Any:
+    made = make()
+    if hasattr(made, "__aenter__"):
+        return await stack.enter_async_context(made)
+    if inspect.isawaitable(made):
+        made = await made
+    close = getattr(made, "aclose", None) or getattr(made, "close", None)
+    if close is not None:
+        stack.push_async_callback(_call, close)
+    return made
+
+
+async def _call(close: Callable[[], Any]) -> None:
+    rest = close()
+    if inspect.isawaitable(rest):
+        await rest
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what belongs to environments that nobody closed."""
+    futures = [future for resource in list(_open) if (future := resource.close()) is not None]
+    concurrent.futures.wait(futures, _CLOSING_SECONDS)
+
+
+def _forget_after_fork() -> None:
+    _current.clear()  # the parent's, on event loops that do not turn here
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)
