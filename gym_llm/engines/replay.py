@@ -102,7 +102,8 @@ class ReplayEngine(Engine):
                         break  # the run that wrote it was killed in the middle
                     raise EngineUnavailable(f"{self.path.name}, line {number}: not JSON.") from None
                 try:
-                    record = read_record(value)
+                    # What is only said again need not have been scored.
+                    record = read_record({"reward": 0.0, **value} if isinstance(value, dict) else value)
                     record["responses_create_params"]["input"], record["response"]["output"]
                 except (DataError, KeyError) as error:
                     reason = f"it has no {error}" if isinstance(error, KeyError) else error
