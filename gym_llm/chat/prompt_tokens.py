@@ -7,6 +7,7 @@ that were never drawn ("retokenization drift", https://blog.vllm.ai/2025/10/22/a
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Collection
@@ -23,6 +24,12 @@ History = Literal["template", "append"]
 CACHED_CHARACTERS = 32_000_000
 """Text of the latest prompts that is remembered, over all conversations; their ids take about as much memory."""
 _MODEL_ITEMS = ("reasoning", "function_call")
+
+
+def check_history(history: str) -> None:
+    """Raise a ValueError for what is no `History`."""
+    if history not in get_args(History):
+        raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
 
 
 class PromptTokens:
@@ -43,9 +50,6 @@ class PromptTokens:
       turn and comes after it is what the template shows after another text in that turn's place. Nothing but the last
       model turn and what follows it is looked at: a caller that changes earlier items goes unnoticed.
 
-    A request's `reasoning.effort` and `chat_template_kwargs` are variables of the template, for all that is shown for
-    that request; see `gym_llm.chat.template.template_variables`.
-
     A turn that was cut in its thinking or in a call may be shown complete (`</think>`, the rest of a call's JSON). With
     `"template"` that is part of what the template puts after it, with `"append"` it is left out.
 
@@ -54,20 +58,18 @@ class PromptTokens:
         stop_token_ids: Tokens that end a model's turn.
         history: `"template"` or `"append"`.
 
-    Attributes:
-        stop_token_ids: As given.
-
     Raises:
         ValueError: If `history` is neither.
     """
 
     def __init__(self, tokenizer: Any, *, stop_token_ids: Collection[int], history: History = "template") -> None:
-        if history not in get_args(History):
-            raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
+        check_history(history)
         self.history = history
         self.stop_token_ids = frozenset(stop_token_ids)
         self._tokenizer = tokenizer
         self._stop_texts = {token: self.decode([token]) for token in sorted(stop_token_ids)}
+        stops = sorted(filter(None, self._stop_texts.values()), key=len, reverse=True)  # the longest matches first
+        self._stop = re.compile("|".join(map(re.escape, stops)) or "(?!)")
         self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
         self._cached_characters = 0
 
@@ -151,29 +153,22 @@ class PromptTokens:
             turn = {"role": "assistant", "content": None, "tool_calls": [*calls[:-1], call]}
             rest = self._after_mark([*messages, turn, *after], mark, variables)
             # The end of the call's JSON is still to be cut off, and only an end-of-turn token says where that is.
-            if rest is not None and (end := self._find_stop(rest)) is not None:
-                start, length = end
-                return rest[start + length if self._stopped(items[last]) else start :]
+            if rest is not None and (stop := self._stop.search(rest)):
+                return rest[stop.end() if self._stopped(items[last]) else stop.start() :]
         rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, variables)
         if rest is None:
             raise EngineError(
                 "The chat template does not show the last model turn, so that history='append' cannot tell what comes "
                 "after it; use history='template'."
             )
-        if self._stopped(items[last]) and (end := self._find_stop(rest)) is not None:
-            start, length = end
-            if not rest[:start].strip():  # else the template closes turns with something else, and this is a later one
-                return rest[start + length :]
+        # A stop after other text is a later turn's: the template closes turns with something else.
+        if self._stopped(items[last]) and (stop := self._stop.search(rest)) and not rest[: stop.start()].strip():
+            return rest[stop.end() :]
         return rest
 
     def _after_mark(self, messages: list[dict[str, Any]], mark: str, variables: dict[str, Any]) -> str | None:
         before, separator, after = render(messages, variables, self._tokenizer).rpartition(mark)
         return after if separator and mark not in before else None
-
-    def _find_stop(self, text: str) -> tuple[int, int] | None:
-        """Where the first end-of-turn token is in a text, and how long it is."""
-        places = [(text.find(stop), -len(stop)) for stop in self._stop_texts.values() if stop and stop in text]
-        return (min(places)[0], -min(places)[1]) if places else None
 
     def _stopped(self, turn: Item) -> bool:
         sampled = turn["generation_token_ids"]
@@ -226,11 +221,9 @@ def _last_sampled(items: list[Item] | str) -> int | None:
 
 def _turn_start(items: list[Item], last: int) -> int:
     """Where the model turn begins whose last item this is."""
-    start = last
-    while start > 0:
-        item = items[start - 1]
-        is_models = item.get("type") in _MODEL_ITEMS or item.get("role") == "assistant"
-        if not is_models or item.get("generation_token_ids") is not None:
-            break
-        start -= 1
-    return start
+    for start in range(last, 0, -1):
+        before = items[start - 1]
+        is_models = before.get("type") in _MODEL_ITEMS or before.get("role") == "assistant"
+        if not is_models or before.get("generation_token_ids") is not None:
+            return start
+    return 0

@@ -17,11 +17,10 @@ def request_to_chat(request: Request) -> dict[str, Any]:
     """The body of `POST /v1/chat/completions`, without `model`, that asks the same as a Responses request.
 
     `developer` messages become `system` messages: OpenAI takes the two for the same, and the chat templates of most
-    open models know only `system`. The token limit becomes `max_completion_tokens`, which both OpenAI and vLLM accept
-    (OpenAI's reasoning models refuse the older `max_tokens`). Reasoning goes into `reasoning_content` and once more
-    into `reasoning`: which of the two is read depends on the server. Parameters that are null are left out, as are
-    `tool_choice` and `parallel_tool_calls` when there are no tools (OpenAI refuses them). Parameters not known here
-    pass through. The request is not changed; the body, a fresh dict, shares its values.
+    open models know only `system`. The token limit becomes `max_completion_tokens`: OpenAI's reasoning models refuse
+    the older `max_tokens`. Parameters that are null are left out, as are `tool_choice` and `parallel_tool_calls` when
+    there are no tools (OpenAI refuses them). Parameters not known here pass through. The request is not changed; the
+    body, a fresh dict, shares its values.
 
     Raises:
         EngineError: If the request has something that no chat can say: an item of an unknown type, or history that
@@ -88,7 +87,12 @@ def _tool_to_chat(tool: dict[str, Any]) -> dict[str, Any]:
     """A function tool in the chat's nested form; other kinds, and what is nested already, stay as they are."""
     if tool.get("type") != "function" or "function" in tool:
         return tool
-    return {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+    return _nested(tool, "function")
+
+
+def _nested(fields: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The chat's form of an object of this type, where its fields stand one level down."""
+    return {"type": kind, kind: {key: value for key, value in fields.items() if key != "type"}}
 
 
 def _tool_from_chat(tool: dict[str, Any]) -> dict[str, Any]:
@@ -96,25 +100,23 @@ def _tool_from_chat(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", **tool["function"]} if tool.get("type") == "function" and "function" in tool else tool
 
 
-def _set_tool_choice(body: dict[str, Any], choice: Any) -> None:
-    if isinstance(choice, dict):
-        if choice.get("type") == "allowed_tools" and "tools" in choice:
-            tools = [_tool_to_chat(tool) for tool in choice["tools"]]
-            choice = {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": tools}}
-        else:
-            choice = _tool_to_chat(choice)
-    body["tool_choice"] = choice
+def _tool_choice_to_chat(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == "allowed_tools" and "tools" in choice:
+        tools = [_tool_to_chat(tool) for tool in choice["tools"]]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": tools}}
+    return _tool_to_chat(choice)
 
 
-def _set_tool_choice_from_chat(request: dict[str, Any], choice: Any) -> None:
-    if isinstance(choice, dict):
-        if choice.get("type") == "allowed_tools" and "allowed_tools" in choice:
-            allowed = choice["allowed_tools"]
-            tools = [_tool_from_chat(tool) for tool in allowed["tools"]]
-            choice = {"type": "allowed_tools", **allowed, "tools": tools}
-        else:
-            choice = _tool_from_chat(choice)
-    request["tool_choice"] = choice
+def _tool_choice_from_chat(choice: Any) -> Any:
+    """The inverse of `_tool_choice_to_chat`."""
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == "allowed_tools" and "allowed_tools" in choice:
+        tools = [_tool_from_chat(tool) for tool in choice["allowed_tools"]["tools"]]
+        return {"type": "allowed_tools", **choice["allowed_tools"], "tools": tools}
+    return _tool_from_chat(choice)
 
 
 def _set_tools(body: dict[str, Any], tools: list[dict[str, Any]]) -> None:
@@ -124,14 +126,14 @@ def _set_tools(body: dict[str, Any], tools: list[dict[str, Any]]) -> None:
 
 def _set_text(body: dict[str, Any], text: dict[str, Any]) -> None:
     for key, value in text.items():
-        if key == "format" and value is not None:
-            if value.get("type") == "json_schema":
-                schema = {name: field for name, field in value.items() if name != "type"}
-                body["response_format"] = {"type": "json_schema", "json_schema": schema}
-            else:
-                body["response_format"] = value
-        elif value is not None:
+        if value is None:
+            continue
+        if key != "format":
             body[key] = value
+        elif value.get("type") == "json_schema":
+            body["response_format"] = _nested(value, "json_schema")
+        else:
+            body["response_format"] = value
 
 
 def _set_response_format(request: dict[str, Any], response_format: dict[str, Any]) -> None:
@@ -164,18 +166,11 @@ def _drop(body: dict[str, Any], value: Any) -> None:
 _Setter = Callable[[dict[str, Any], Any], None]
 
 _TO_CHAT: dict[str, _Setter] = {
-    "input": _drop,
-    "instructions": _drop,
-    "model": _drop,
-    "background": _drop,
-    "max_tool_calls": _drop,
-    "truncation": _drop,
-    "previous_response_id": _refuse_history,
-    "conversation": _refuse_history,
-    "prompt": _refuse_history,
+    **dict.fromkeys(("input", "instructions", "model", "background", "max_tool_calls", "truncation"), _drop),
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt"), _refuse_history),
     "include": _set_include,
     "tools": _set_tools,
-    "tool_choice": _set_tool_choice,
+    "tool_choice": lambda body, choice: body.update(tool_choice=_tool_choice_to_chat(choice)),
     "max_output_tokens": lambda body, limit: body.update(max_completion_tokens=limit),
     "top_logprobs": lambda body, count: body.update(logprobs=True, top_logprobs=count),
     "reasoning": _set_reasoning,
@@ -186,10 +181,10 @@ _FROM_CHAT: dict[str, _Setter] = {
     "messages": _drop,
     "model": _drop,
     "tools": lambda request, tools: request.update(tools=[_tool_from_chat(tool) for tool in tools]),
-    "tool_choice": _set_tool_choice_from_chat,
+    "tool_choice": lambda request, choice: request.update(tool_choice=_tool_choice_from_chat(choice)),
     "max_tokens": lambda request, limit: request.setdefault("max_output_tokens", limit),
     "max_completion_tokens": lambda request, limit: request.update(max_output_tokens=limit),
-    "logprobs": lambda request, wanted: request.update(include=[LOGPROBS]) if wanted else None,
+    "logprobs": lambda request, flag: request.update(include=[LOGPROBS]) if flag else None,
     "reasoning_effort": lambda request, effort: request.update(reasoning={"effort": effort}),
     "response_format": _set_response_format,
     "verbosity": lambda request, verbosity: request.setdefault("text", {}).update(verbosity=verbosity),

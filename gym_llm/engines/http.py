@@ -19,9 +19,8 @@ from yarl import URL
 from gym_llm.chat.completions import chat_to_response
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.completions import completion_body, completion_to_response
 from gym_llm.engines.health import HealthChecks
-from gym_llm.engines.http_bodies import chat_body, responses_body
+from gym_llm.engines.http_bodies import chat_body, completion_body, completion_to_response, responses_body
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
 from gym_llm.engines.prompts import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
