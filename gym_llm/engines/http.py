@@ -58,14 +58,12 @@ class HTTPEngine(Engine):
     (`gym_llm.engines.health`). A prompt that no longer fits the model is not an error but the end of the episode: the
     response is `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
-    With `"completions"` prompts are made here, as token ids: later turns go on from the ids of the turns before
-    (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers come back as token ids. The other two send the
-    conversation, and the server tokenises it anew for every turn. In a chat, calls whose arguments are no JSON object
-    are shown to the model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them
-    from then on (https://github.com/vllm-project/vllm/pull/48922).
+    With `"completions"` prompts are made here, as token ids (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers
+    come back as token ids. The other two send the conversation, and the server tokenises it anew for every turn. In a
+    chat, calls whose arguments are no JSON object are shown to the model with `{}` instead: newer vLLM does so itself,
+    others refuse the whole conversation for them from then on (https://github.com/vllm-project/vllm/pull/48922).
 
-    Retries are logged by `gym_llm.engines.http`: a warning when a server begins to fail, each retry at level INFO; as
-    is by `gym_llm.engines.health` that it answers again.
+    A warning is logged when a server begins to fail; each retry, and that it answers again, at level INFO.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -328,7 +326,11 @@ class HTTPEngine(Engine):
         return cast(ResponseDict, answer)
 
     async def _first_model(self, session: aiohttp.ClientSession, url: URL) -> str:
-        """The model to ask a server for: the given one, else the first it lists; raises if it does not serve us."""
+        """The model to ask a server for: `model`, else the first that it lists.
+
+        Raises:
+            EngineUnavailable: See `start`.
+        """
         try:
             status, payload = await _list_models(session, url)
         except TimeoutError:
@@ -342,17 +344,16 @@ class HTTPEngine(Engine):
             message = self._censored(server_message(payload))
             raise EngineUnavailable(f"{url} answered GET /models with {status}: {message[:300]}")
         try:
-            listed = loads(payload)["data"]
+            models = [entry for entry in loads(payload)["data"] if isinstance(entry, dict) and "id" in entry]
         except (ValueError, LookupError, TypeError):
-            listed = []
-        self._context = self._context or _context_of(listed, self.model)
-        if self.model:
-            return self.model  # a server that lists nothing, or not under this name, may still serve it
-        try:
-            return str(listed[0]["id"])
-        except (ValueError, LookupError, TypeError):
-            hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
-            raise EngineUnavailable(f"{url} lists no models ({status}): {hint}.") from None
+            models = []
+        model = next((entry for entry in models if self.model in ("", entry["id"])), {})
+        if isinstance(length := model.get("max_model_len"), int):  # vLLM's; other servers do not say
+            self._context = self._context or length
+        if self.model or model:
+            return self.model or str(model["id"])  # a server that does not list the model may still serve it
+        hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
+        raise EngineUnavailable(f"{url} lists no models ({status}): {hint}.")
 
     def _censored(self, text: str) -> str:
         """The text without our key, which some servers and proxies repeat in their errors."""
@@ -364,13 +365,3 @@ async def _list_models(session: aiohttp.ClientSession, url: URL) -> tuple[int, b
     async with asyncio.timeout(START_SECONDS):
         async with session.get(url.joinpath("models"), allow_redirects=False) as reply:
             return reply.status, await reply.read()
-
-
-def _context_of(listed: Any, model: str) -> int | None:
-    """The context of a model as vLLM lists it, in tokens; None where servers do not say."""
-    if isinstance(listed, list):
-        for entry in listed:
-            if isinstance(entry, dict) and (entry.get("id") == model or not model):
-                length = entry.get("max_model_len")
-                return length if isinstance(length, int) else None
-    return None

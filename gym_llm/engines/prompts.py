@@ -17,13 +17,9 @@ def check_model(model: str, history: History) -> None:
 
 
 def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
-    """What makes a model's prompts.
+    """What makes a model's prompts, from its tokenizer and its generation config's `eos_token_id`, `ends`.
 
-    Args:
-        tokenizer: The model's.
-        ends: `eos_token_id` of its generation config; the tokenizer's own ends turns, too.
-        history: See `PromptTokens`.
-        what: Names it in errors, e.g. `model Qwen/Qwen3-4B`.
+    The tokenizer's own end token ends turns, too. Errors name the model as `what` does, e.g. `model Qwen/Qwen3-4B`.
 
     Raises:
         EngineUnavailable: If the tokenizer has no chat template.

@@ -37,9 +37,6 @@ class Server:
 class Router:
     """Least-loaded routing with episode stickiness (the turns of an episode share a prefix, which the server cached).
 
-    Args:
-        servers: At least one.
-
     >>> a, b = (Server(URL(f"http://{name}"), URL(f"http://{name}/chat")) for name in "ab")
     >>> router = Router([a, b])
     >>> a.in_flight = 3
@@ -80,7 +77,7 @@ def base_url(text: str) -> URL:
     """The base URL that a text is.
 
     Raises:
-        ValueError: If it is none; does not repeat a URL that may hold a password.
+        ValueError: If it is no base URL. The message does not repeat one that may hold a password.
     """
     text = text.strip()
     try:

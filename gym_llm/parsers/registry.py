@@ -50,8 +50,8 @@ def make_parser(name: str, **options: Any) -> Parser:
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         for option in options.keys() - parameters.keys():
             hint = did_you_mean(option, parameters)
-            known = ", ".join(parameters) or "none"
-            raise TypeError(f"The parser {name} has no option {option!r}.{hint} Its options: {known}.")
+            names = ", ".join(parameters) or "none"
+            raise TypeError(f"The parser {name} has no option {option!r}.{hint} Its options: {names}.")
     parser: Parser = make(**options)
     return parser
 

@@ -72,12 +72,8 @@ def llama(text: str, tools: Collection[str]) -> list[WrittenCall] | None:
     """Read a message that is nothing but calls in the JSON of Llama 3.
 
     One or more `{"name": …, "parameters": …}`, also with `"type": "function"`, separated by `;`, after an optional
-    `<|python_tag|>`. A message that begins like this (with the tag, or with the name of an offered tool) and goes on
-    differently is one broken call.
-
-    Args:
-        text: The message.
-        tools: Names of the tools that the request offered.
+    `<|python_tag|>`. A message that begins like this (with the tag, or with the name of one of the request's `tools`)
+    and goes on differently is one broken call.
 
     Returns:
         The calls, whose `source`s joined are `text`; None if the message is not meant as a call.
@@ -93,8 +89,8 @@ def llama(text: str, tools: Collection[str]) -> list[WrittenCall] | None:
     try:
         return _llama_calls(text, start)
     except (ValueError, RecursionError):
-        meant = _LLAMA_CALL.match(text, start)
-        if tagged or (meant and meant[1] in tools):
+        call = _LLAMA_CALL.match(text, start)
+        if tagged or (call and call[1] in tools):
             return [WrittenCall(*_broken(text[start:]), text)]
         return None
 
@@ -108,13 +104,12 @@ def _llama_calls(text: str, position: int) -> list[WrittenCall]:
             raise ValueError("not a call")
         name, arguments = _call(members)
         position = _skip_space(text, position)
-        last = position == len(text)
-        if not last:
-            if text[position] != ";":
-                raise ValueError("more than calls")
-            position = _skip_space(text, position + 1)
+        separator = text[position : position + 1]
+        if separator not in ("", ";"):
+            raise ValueError("more than calls")
+        position = _skip_space(text, position + len(separator))
         calls.append(WrittenCall(name, arguments, text[source_start:position]))
-        if last:
+        if not separator:
             return calls
         source_start = position
 
@@ -132,8 +127,8 @@ def _read_call(text: str, start: int) -> tuple[str, str, int]:
 
 
 def _call(members: _Members) -> tuple[str, str]:
-    name, written = members.get("name", ("", ""))
-    if not name or not written.startswith('"'):
+    name, source = members.get("name", ("", ""))
+    if not name or not source.startswith('"'):
         raise ValueError("no name")
     value, arguments = members.get("arguments") or members.get("parameters") or ({}, "{}")
     if isinstance(value, str) and arguments.startswith('"'):

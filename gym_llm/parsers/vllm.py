@@ -83,29 +83,29 @@ class VLLM(MessageParser):
             return None
         turn.may_think = False
         try:
-            thought, rest, made = self._parse(message, text, reasoning, calls, tools)
-            if calls and not made:  # vLLM drops what only looked like a call
-                thought, rest = self._parse(message, text, reasoning, None, [])[:2] if reasoning else (None, text)
-            kept = [thought or "", rest or "", *(part for call in made for part in call)]
-            if lost_words(text, kept, _markup(self.model)):
-                rest = text.replace(thought, "", 1) if thought else text
+            thought, answer, written_calls = self._parse(message, text, reasoning, calls, tools)
+            if calls and not written_calls:  # vLLM drops what only looked like a call
+                thought, answer = self._parse(message, text, reasoning, None, [])[:2] if reasoning else (None, text)
+            parts = [thought or "", answer or "", *(part for call in written_calls for part in call)]
+            if lost_words(text, parts, _markup(self.model)):
+                answer = text.replace(thought, "", 1) if thought else text
         except Exception as error:  # of any kind: vLLM's parsers are many, and a model's text is not theirs to refuse
             names = " and ".join(filter(None, (reasoning, calls)))
             warnings.warn(f"vLLM's {names} failed on a model's text ({type(error).__name__}); it is left as it is.")  # noqa: B028 - here, so that it is shown once
             return None
-        if thought is None and not made and rest == text:
+        if thought is None and not written_calls and answer == text:
             return None
         pieces: list[Piece] = []
         if thought is not None:
             pieces.append(Thought(thought, closed=not text.rstrip().endswith(thought.rstrip())))
-        if rest and not (made and rest.isspace()):
-            pieces.append(rest)
-        return [*pieces, *made]
+        if answer and not (written_calls and answer.isspace()):
+            pieces.append(answer)
+        return [*pieces, *written_calls]
 
     def _parse(
         self, message: Item, text: str, reasoning: str | None, calls: str | None, tools: list[dict[str, Any]]
     ) -> tuple[str | None, str | None, list[WrittenCall]]:
-        """Reasoning, the rest, and the calls."""
+        """Reasoning, answer, and calls."""
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         chat = request_to_chat({"input": [], "tools": tools if calls else []})
@@ -116,8 +116,9 @@ class VLLM(MessageParser):
         )
         parser.set_prompt_token_ids(message.get("prompt_token_ids") or [])
         ids = message.get("generation_token_ids") or []
-        thought, rest, made = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
-        return thought or None, rest or None, [WrittenCall(call.name, call.arguments or "{}") for call in made or ()]
+        thought, answer, tool_calls = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
+        written_calls = [WrittenCall(call.name, call.arguments or "{}") for call in tool_calls or ()]
+        return thought or None, answer or None, written_calls
 
 
 @functools.lru_cache
@@ -136,7 +137,7 @@ def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[P
     _check_name("tool call", calls, ToolParserManager.list_registered())
     tokenizer = _tokenizer(model)
     try:
-        made = ParserManager.get_parser(
+        parser = ParserManager.get_parser(
             tool_parser_name=calls,
             reasoning_parser_name=reasoning,
             enable_auto_tools=True,
@@ -145,15 +146,15 @@ def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[P
         )
     except (TypeError, ImportError) as error:  # a token that the tokenizer has not, a package that the parser needs
         raise ValueError(f"vLLM: {error}") from error
-    return cast("type[Parser]", made)  # it is None only where both names are
+    return cast("type[Parser]", parser)  # it is None only where both names are
 
 
-def _check_name(kind: str, name: str | None, known: list[str]) -> None:
+def _check_name(kind: str, name: str | None, names: list[str]) -> None:
     if name in HARMONY:
         raise ValueError(f"vLLM's parser {name!r} only marks gpt-oss models: use HarmonyParser for them.")
-    if name is not None and name not in known:
-        near = nearest(name, known)
-        hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known)}."
+    if name is not None and name not in names:
+        similar = nearest(name, names)
+        hint = f"did you mean {similar!r}?" if similar else f"it has {', '.join(names)}."
         raise ValueError(f"vLLM has no {kind} parser {name!r}: {hint}")
 
 

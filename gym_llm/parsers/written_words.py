@@ -16,39 +16,29 @@ _VALUES = {"True", "False", "None", "true", "false", "null"}
 
 
 def markup_words(texts: Iterable[str]) -> frozenset[str]:
-    """The words of a model's markup.
-
-    Args:
-        texts: Where a format's markup is found: a tokenizer's special tokens, a chat template.
-    """
+    """The words of a model's markup, from the texts that have it in them: its special tokens, its chat template."""
     return frozenset(_CALL_WORDS | _VALUES).union(*map(_WORD.findall, texts))
 
 
-def lost_words(text: str, kept: Iterable[str], markup: Set[str]) -> list[str]:
-    """The words of a text that are not among what a parser made of it.
+def lost_words(text: str, pieces: Iterable[str], markup: Set[str]) -> list[str]:
+    """The words of a model's text that are not in the pieces a parser made of it: texts, names, arguments as JSON.
 
     Only words count (a number may come back as `3.5` for `3.50`), each as often as it was written. Words of the
-    format itself do not count: those in tags (`<function=f>`, `[TOOL_CALLS]`), and those in `markup`.
-
-    Args:
-        text: What the model wrote.
-        kept: What the parser made of it: texts, names, arguments as JSON.
-        markup: See `markup_words`.
+    format itself do not count: those in tags (`<function=f>`, `[TOOL_CALLS]`), and those in `markup` (`markup_words`).
 
     >>> lost_words('<tool_call>{"name": "f", "arguments": {}}</tool_call> bye', ["f", "{}"], markup_words([]))
     ['bye']
     """
-    missing = Counter(_WORD.findall(_TAG.sub(" ", text)))
-    if not missing:
+    counts = Counter(_WORD.findall(_TAG.sub(" ", text)))
+    if not counts:
         return []
-    for piece in kept:
-        missing.subtract(_WORD.findall(piece))
-    lost = [word for word, count in missing.items() if count > 0 and word not in markup]
+    for piece in pieces:
+        counts.subtract(_WORD.findall(piece))
+    lost = [word for word, count in counts.items() if count > 0 and word not in markup]
     if lost:  # a call's arguments may have been written with other escapes, or not as JSON
-        for piece in kept:
-            for word in _WORD.findall(" ".join(_strings(piece))):
-                missing[word] -= 1
-        lost = [word for word in lost if missing[word] > 0]
+        for piece in pieces:
+            counts.subtract(_WORD.findall(" ".join(_strings(piece))))
+        lost = [word for word in lost if counts[word] > 0]
     return lost
 
 
