@@ -26,12 +26,6 @@ CACHED_CHARACTERS = 32_000_000
 _MODEL_ITEMS = ("reasoning", "function_call")
 
 
-def check_history(history: str) -> None:
-    """Raise a ValueError for what is no `History`."""
-    if history not in get_args(History):
-        raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
-
-
 class PromptTokens:
     """Makes prompts as token ids, for engines that have a tokenizer.
 
@@ -63,7 +57,8 @@ class PromptTokens:
     """
 
     def __init__(self, tokenizer: Any, *, stop_token_ids: Collection[int], history: History = "template") -> None:
-        check_history(history)
+        if history not in get_args(History):
+            raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
         self.history = history
         self.stop_token_ids = frozenset(stop_token_ids)
         self._tokenizer = tokenizer

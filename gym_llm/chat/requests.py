@@ -39,13 +39,8 @@ def request_to_chat(request: Request) -> dict[str, Any]:
         messages.extend(messages_of(items))
     body: dict[str, Any] = {"messages": messages}
     for key, value in request.items():
-        if value is None:
-            continue
-        convert = _TO_CHAT.get(key)
-        if convert is None:
-            body[key] = value
-        else:
-            convert(body, value)
+        if value is not None:
+            _TO_CHAT.get(key, dict.__setitem__)(body, key, value)
     if "tools" not in body:
         body.pop("tool_choice", None)
         body.pop("parallel_tool_calls", None)
@@ -69,13 +64,8 @@ def chat_to_request(body: dict[str, Any]) -> Request:
     request: dict[str, Any] = {"input": items_of(messages)}
     try:
         for key, value in body.items():
-            if value is None:
-                continue
-            convert = _FROM_CHAT.get(key)
-            if convert is None:
-                request[key] = value
-            else:
-                convert(request, value)
+            if value is not None:
+                _FROM_CHAT.get(key, dict.__setitem__)(request, key, value)
         if "top_logprobs" in request:
             request.pop("include", None)  # the one asks for the other
     except (AttributeError, LookupError, TypeError) as error:
@@ -119,12 +109,12 @@ def _tool_choice_from_chat(choice: Any) -> Any:
     return _tool_from_chat(choice)
 
 
-def _set_tools(body: dict[str, Any], tools: list[dict[str, Any]]) -> None:
+def _set_tools(body: dict[str, Any], _: str, tools: list[dict[str, Any]]) -> None:
     if tools:  # OpenAI refuses an empty list.
         body["tools"] = [_tool_to_chat(tool) for tool in tools]
 
 
-def _set_text(body: dict[str, Any], text: dict[str, Any]) -> None:
+def _set_text(body: dict[str, Any], _: str, text: dict[str, Any]) -> None:
     for key, value in text.items():
         if value is None:
             continue
@@ -136,43 +126,44 @@ def _set_text(body: dict[str, Any], text: dict[str, Any]) -> None:
             body["response_format"] = value
 
 
-def _set_response_format(request: dict[str, Any], response_format: dict[str, Any]) -> None:
+def _set_response_format(request: dict[str, Any], _: str, response_format: dict[str, Any]) -> None:
     if response_format.get("type") == "json_schema":
         response_format = {"type": "json_schema", **response_format["json_schema"]}
     request.setdefault("text", {})["format"] = response_format
 
 
-def _set_reasoning(body: dict[str, Any], reasoning: dict[str, Any]) -> None:
+def _set_reasoning(body: dict[str, Any], _: str, reasoning: dict[str, Any]) -> None:
     if reasoning.get("effort") is not None:
         body["reasoning_effort"] = reasoning["effort"]
 
 
-def _set_include(body: dict[str, Any], include: list[str]) -> None:
+def _set_include(body: dict[str, Any], _: str, include: list[str]) -> None:
     if LOGPROBS in include:
         body["logprobs"] = True
 
 
-def _refuse_history(body: dict[str, Any], value: Any) -> None:
+def _refuse_history(body: dict[str, Any], name: str, value: Any) -> None:
     raise EngineError(
         "A Chat Completions server keeps no history: give all items in `input` instead of `previous_response_id`, "
         "`conversation` or `prompt`."
     )
 
 
-def _drop(body: dict[str, Any], value: Any) -> None:
+def _drop(body: dict[str, Any], name: str, value: Any) -> None:
     """Leave a parameter out: it is said elsewhere, or does not change what the model answers."""
 
 
-_Setter = Callable[[dict[str, Any], Any], None]
+_Setter = Callable[[dict[str, Any], str, Any], None]
+"""Puts a parameter, name and value, into the other kind of body; one without a setter goes there as it is."""
 
 _TO_CHAT: dict[str, _Setter] = {
     **dict.fromkeys(("input", "instructions", "model", "background", "max_tool_calls", "truncation"), _drop),
     **dict.fromkeys(("previous_response_id", "conversation", "prompt"), _refuse_history),
     "include": _set_include,
     "tools": _set_tools,
-    "tool_choice": lambda body, choice: body.update(tool_choice=_tool_choice_to_chat(choice)),
-    "max_output_tokens": lambda body, limit: body.update(max_completion_tokens=limit),
-    "top_logprobs": lambda body, count: body.update(logprobs=True, top_logprobs=count),
+    "tool_choice": lambda body, _, choice: body.update(tool_choice=_tool_choice_to_chat(choice)),
+    "max_output_tokens": lambda body, _, limit: body.update(max_completion_tokens=limit),
+    "top_logprobs": lambda body, _, count: body.update(logprobs=True, top_logprobs=count),
     "reasoning": _set_reasoning,
     "text": _set_text,
 }
@@ -180,12 +171,12 @@ _TO_CHAT: dict[str, _Setter] = {
 _FROM_CHAT: dict[str, _Setter] = {
     "messages": _drop,
     "model": _drop,
-    "tools": lambda request, tools: request.update(tools=[_tool_from_chat(tool) for tool in tools]),
-    "tool_choice": lambda request, choice: request.update(tool_choice=_tool_choice_from_chat(choice)),
-    "max_tokens": lambda request, limit: request.setdefault("max_output_tokens", limit),
-    "max_completion_tokens": lambda request, limit: request.update(max_output_tokens=limit),
-    "logprobs": lambda request, flag: request.update(include=[LOGPROBS]) if flag else None,
-    "reasoning_effort": lambda request, effort: request.update(reasoning={"effort": effort}),
+    "tools": lambda request, _, tools: request.update(tools=[_tool_from_chat(tool) for tool in tools]),
+    "tool_choice": lambda request, _, choice: request.update(tool_choice=_tool_choice_from_chat(choice)),
+    "max_tokens": lambda request, _, limit: request.setdefault("max_output_tokens", limit),
+    "max_completion_tokens": lambda request, _, limit: request.update(max_output_tokens=limit),
+    "logprobs": lambda request, _, flag: request.update(include=[LOGPROBS]) if flag else None,
+    "reasoning_effort": lambda request, _, effort: request.update(reasoning={"effort": effort}),
     "response_format": _set_response_format,
-    "verbosity": lambda request, verbosity: request.setdefault("text", {}).update(verbosity=verbosity),
+    "verbosity": lambda request, _, verbosity: request.setdefault("text", {}).update(verbosity=verbosity),
 }

@@ -15,11 +15,7 @@ CHECK_SECONDS = 5.0
 
 
 class HealthChecks:
-    """Lets servers that failed rest until they answer.
-
-    Args:
-        answers: Asks a server for something small; whether it answered. Does not raise.
-    """
+    """Lets servers that failed rest until they answer: `answers` asks one for something small, and does not raise."""
 
     def __init__(self, answers: Callable[[Server], Awaitable[bool]]) -> None:
         self._answers = answers

@@ -223,8 +223,7 @@ class HTTPEngine(Engine):
     ) -> tuple[bytes | None, Server]:
         """Send a request until it is answered or the deadline ends it; what went wrong is appended to `failures`.
 
-        Returns:
-            The answer, None if the prompt is too long, and who gave it.
+        Returns the answer, None if the prompt is too long, and who gave it.
         """
         loop = asyncio.get_running_loop()
         while True:

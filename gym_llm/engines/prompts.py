@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
-from gym_llm.chat.prompt_tokens import History, PromptTokens, check_history
+from gym_llm.chat.prompt_tokens import History, PromptTokens
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Request
 
@@ -13,7 +13,8 @@ def check_model(model: str, history: History) -> None:
     """Raise a ValueError for what is no model's name or folder, or no `History`."""
     if not isinstance(model, str) or not model:
         raise ValueError(f"model is a Hugging Face model name or a folder, e.g. 'Qwen/Qwen3-4B'; got {model!r}.")
-    check_history(history)
+    if history not in get_args(History):
+        raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
 
 
 def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:

@@ -77,16 +77,16 @@ class ReplayEngine(Engine):
             raise EngineError(
                 f"{self.path.name} has {len(turns)} turns of episode {episode_id}, but turn {turn + 1} was asked for."
             )
-        last = turn == len(turns) - 1
+        ending = response if turn == len(turns) - 1 else {}
         return {
             "id": f"resp_{episode_id}-{turn}",
             "object": "response",
             "created_at": response.get("created_at") or time.time(),
             "model": response.get("model") or self.model,
-            "status": (response.get("status") or "completed") if last else "completed",
-            "incomplete_details": response.get("incomplete_details") if last else None,
+            "status": ending.get("status") or "completed",
+            "incomplete_details": ending.get("incomplete_details"),
             "output": turns[turn],
-            "usage": response.get("usage") if last else None,
+            "usage": ending.get("usage"),
         }
 
     def _index(self, file: BinaryIO) -> dict[str, tuple[int, int]]:

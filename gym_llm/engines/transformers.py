@@ -95,7 +95,7 @@ class TransformersEngine(Engine):
         self.seed = seed
         self.history = history
         self._path = model
-        self._given: tuple[Any, Any] | None = None
+        self._loaded: tuple[Any, Any] | None = None  # model and tokenizer, where they are the caller's
         self._threads = threads
         self._device = device
         self._dtype = dtype
@@ -128,7 +128,7 @@ class TransformersEngine(Engine):
             if name in options:
                 raise ValueError(f"{name} is for a model that is to be loaded, but this one is loaded: leave it out.")
         engine = cls(model.config.name_or_path or type(model).__name__, **options)
-        engine._given = (model, tokenizer)
+        engine._loaded = (model, tokenizer)
         return engine
 
     async def start(self) -> None:
@@ -149,7 +149,15 @@ class TransformersEngine(Engine):
         if self._failure is not None:
             raise self._failure
         check_sampling(request)
-        _refuse(request)
+        if (form := text_format(request)) is not None:
+            raise EngineError(
+                f"text.format is {form.get('type')!r:.80}, but this engine cannot constrain its output: use "
+                "vllm:MODEL, or a server's URL."
+            )
+        if request.get("top_logprobs"):
+            raise EngineError(
+                "This engine has no top_logprobs, only the sampled tokens' own: use vllm:MODEL, or a server."
+            )
         conversation = episode_id
         if not episode_id:
             self._anonymous += 1
@@ -186,10 +194,7 @@ class TransformersEngine(Engine):
             from gym_llm.engines.decoding import Decoder
         except ImportError as error:
             raise EngineUnavailable(f"The {self.model} engine needs {error.name}: run `{INSTALL}`.") from None
-        if self._given is None:
-            model, self._tokenizer = self._read(torch, transformers)
-        else:
-            model, self._tokenizer = self._given
+        model, self._tokenizer = self._loaded or self._read(torch, transformers)
         ends = model.generation_config.eos_token_id
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
         config = model.config.get_text_config()
@@ -312,18 +317,6 @@ class TransformersEngine(Engine):
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, results)
-
-
-def _refuse(request: Request) -> None:
-    """Refuse what nothing here can do."""
-    form = text_format(request)
-    if form is not None:
-        raise EngineError(
-            f"text.format is {form.get('type')!r:.80}, but this engine cannot constrain its output: use "
-            "vllm:MODEL, or a server's URL."
-        )
-    if request.get("top_logprobs"):
-        raise EngineError("This engine has no top_logprobs, only the sampled tokens' own: use vllm:MODEL, or a server.")
 
 
 def _resolve(results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:

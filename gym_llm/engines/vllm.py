@@ -190,7 +190,7 @@ class VLLMEngine(Engine):
             text,
             prompt=prompt,
             sampled=sampled,
-            log_probs=_own(output.logprobs, sampled),
+            log_probs=[output.logprobs.logprobs[start] for start in output.logprobs.start_indices],
             incomplete=FINISH_REASONS.get(output.finish_reason),
         )
         if wants_log_probs(request):
@@ -262,7 +262,7 @@ class VLLMEngine(Engine):
                     self._reload = "reload_weights_and_head"
             try:
                 self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**defaults, **self._engine_args}))
-                _started.add(self)
+                _engines.add(self)
                 # Registered last, this runs first: before multiprocessing ends vLLM's processes.
                 atexit.unregister(_shut_down_forgotten)
                 atexit.register(_shut_down_forgotten)
@@ -283,7 +283,7 @@ class VLLMEngine(Engine):
         return log_prob_entry(*entries[0], entries[1:])
 
 
-_started: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
+_engines: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
 
 
 def _shut_down_forgotten() -> None:
@@ -291,7 +291,7 @@ def _shut_down_forgotten() -> None:
 
     Without an event loop or a thread, because the interpreter is ending.
     """
-    for engine in list(_started):
+    for engine in list(_engines):
         _shut_down(engine)
     gc.collect()
 
@@ -313,13 +313,6 @@ def _free_memory() -> float:
 
     memory = psutil.virtual_memory()
     return max(0.01, round(0.5 * memory.available / memory.total, 2))
-
-
-def _own(log_probs: Any, sampled: list[int]) -> list[float]:
-    """The sampled tokens' own log probabilities: the first of each position."""
-    if len(log_probs.logprobs) == len(sampled):
-        return list(log_probs.logprobs)
-    return [log_probs.logprobs[start] for start in log_probs.start_indices]
 
 
 def _first_line(error: Exception) -> str:

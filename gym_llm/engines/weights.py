@@ -56,13 +56,11 @@ async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
     while not task.done():
         try:
             await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
+        except asyncio.CancelledError as cancellation:
+            cancelled = cancellation
     failure = task.exception()
-    if cancelled is not None:
-        raise cancelled
-    if failure is not None:
-        raise failure
+    if error := cancelled or failure:
+        raise error
 
 
 @contextmanager

@@ -31,10 +31,8 @@ def hermes(text: str) -> list[str | WrittenCall]:
     """Split a text at its `<tool_call>` tags (Nous Hermes 2 Pro, Qwen 2.5 and 3).
 
     A call is `{"name": …, "arguments": …}` between the tags; the end tag may be missing at the end of the text and
-    before the next start tag. A tag in one of the JSON's strings belongs to the string.
-
-    Returns:
-        Texts and calls in order; the texts and the calls' `source`s, joined, are `text`.
+    before the next start tag. A tag in one of the JSON's strings belongs to the string. The texts and the calls'
+    `source`s, joined, are `text`.
 
     >>> hermes('Hm. <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>')[1].arguments
     '{"x": 1}'
@@ -75,8 +73,7 @@ def llama(text: str, tools: Collection[str]) -> list[WrittenCall] | None:
     `<|python_tag|>`. A message that begins like this (with the tag, or with the name of one of the request's `tools`)
     and goes on differently is one broken call.
 
-    Returns:
-        The calls, whose `source`s joined are `text`; None if the message is not meant as a call.
+    Returns the calls, whose `source`s joined are `text`; None if the message is not meant as a call.
 
     >>> llama('{"name": "f", "parameters": {"x": 1}}', ["f"])[0].arguments
     '{"x": 1}'

@@ -15,7 +15,7 @@ _MAYBE_LLAMA = re.compile(r"\s*(?:\{|<\|python_tag\|>)")
 
 
 class ToolCalls(MessageParser):
-    """Turns tool calls written as text into `function_call` items.
+    """Turns tool calls written as text, in one of these formats (another is a ValueError), into `function_call` items.
 
     - `"hermes"`: `<tool_call>{"name": …, "arguments": …}</tool_call>`, any number in a message, as Nous Hermes and
       Qwen write them. What is said before, between and after the calls stays there, word for word, as messages;
@@ -31,9 +31,6 @@ class ToolCalls(MessageParser):
 
     As with `vllm serve`, only the first call is made if the request has `parallel_tool_calls` false, and none if its
     `tool_choice` is "none". Comes after `Reasoning`, so that a call that was only thought of is not made.
-
-    Args:
-        format: `"auto"`, `"hermes"` or `"llama"`; anything else is a ValueError.
     """
 
     def __init__(self, format: Literal["auto", "hermes", "llama"] = "auto") -> None:

@@ -1,7 +1,7 @@
 """Reading an action: a Responses answer in any of the forms people have it in.
 
-An action is a `Response` (ours or the `openai` package's), its dict, or the list of its output items. Whether its
-*shape* is right is the caller's business and raises `InvalidAction`; what a model *wrote* in it never raises.
+An action is a response object with `to_dict` (ours, the `openai` package's), its dict, or the list of its output
+items. A wrong *shape* is the caller's fault and raises `InvalidAction`; what a model *wrote* in it never raises.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ _EXPECTED = "an action is a Response, its dict ({'output': [...]}), or the list 
 def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
     """Split an action into its output items and the response they came in.
 
-    Args:
-        action: A response object with `to_dict` (ours, the `openai` package's), a response dict, or a list of items.
-
     Returns:
         The items as plain dicts (not copied where they were dicts) and the response's dict, `{}` for a bare list.
 
     Raises:
-        InvalidAction: If it is anything else, or an item is not shaped like a model's output item.
+        InvalidAction: If it is no action, or an item is not shaped like a model's output item.
     """
     response: dict[str, Any]
     if action.__class__ is dict:
