@@ -19,7 +19,7 @@ from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request
 
 History = Literal["template", "append"]
-"""What happens where the chat template shows what was said in another form than it was said in; see `PromptTokens`."""
+"""What a later prompt has of earlier turns that the template shows in another form than sampled; see `PromptTokens`."""
 
 CACHED_CHARACTERS = 32_000_000
 """Text of the latest prompts that is remembered, over all conversations; their ids take about as much memory."""
@@ -80,7 +80,12 @@ class PromptTokens:
             jinja2.TemplateError: If the template objects to the conversation.
         """
         chat = request_to_chat(request)
-        _check_tool_choice(chat)
+        choice = chat.get("tool_choice") or "auto"
+        if choice not in ("auto", "none"):  # "none" leaves the tools out: `template_variables`
+            raise EngineError(
+                f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat "
+                "server with a tool parser (`vllm serve`) can do more."
+            )
         variables = template_variables(chat)
         text = render(chat["messages"], variables, self._tokenizer)
         items = request["input"]
@@ -191,16 +196,6 @@ class PromptTokens:
         while self._cached_characters > CACHED_CHARACTERS:
             _, (_, old) = self._latest.popitem(last=False)
             self._cached_characters -= len(old)
-
-
-def _check_tool_choice(chat: dict[str, Any]) -> None:
-    """Refuse what a prompt cannot say; "none" leaves the tools out of it (`template_variables`)."""
-    choice = chat.get("tool_choice") or "auto"
-    if choice not in ("auto", "none"):
-        raise EngineError(
-            f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat server "
-            "with a tool parser (`vllm serve`) can do more."
-        )
 
 
 def _last_sampled(items: list[Item] | str) -> int | None:

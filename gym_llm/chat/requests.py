@@ -137,11 +137,6 @@ def _set_reasoning(body: dict[str, Any], _: str, reasoning: dict[str, Any]) -> N
         body["reasoning_effort"] = reasoning["effort"]
 
 
-def _set_include(body: dict[str, Any], _: str, include: list[str]) -> None:
-    if LOGPROBS in include:
-        body["logprobs"] = True
-
-
 def _refuse_history(body: dict[str, Any], name: str, value: Any) -> None:
     raise EngineError(
         "A Chat Completions server keeps no history: give all items in `input` instead of `previous_response_id`, "
@@ -159,7 +154,7 @@ _Setter = Callable[[dict[str, Any], str, Any], None]
 _TO_CHAT: dict[str, _Setter] = {
     **dict.fromkeys(("input", "instructions", "model", "background", "max_tool_calls", "truncation"), _drop),
     **dict.fromkeys(("previous_response_id", "conversation", "prompt"), _refuse_history),
-    "include": _set_include,
+    "include": lambda body, _, include: body.update(logprobs=True) if LOGPROBS in include else None,
     "tools": _set_tools,
     "tool_choice": lambda body, _, choice: body.update(tool_choice=_tool_choice_to_chat(choice)),
     "max_output_tokens": lambda body, _, limit: body.update(max_completion_tokens=limit),
