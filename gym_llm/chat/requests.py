@@ -115,15 +115,10 @@ def _set_tools(body: dict[str, Any], _: str, tools: list[dict[str, Any]]) -> Non
 
 
 def _set_text(body: dict[str, Any], _: str, text: dict[str, Any]) -> None:
-    for key, value in text.items():
-        if value is None:
-            continue
-        if key != "format":
-            body[key] = value
-        elif value.get("type") == "json_schema":
-            body["response_format"] = _nested(value, "json_schema")
-        else:
-            body["response_format"] = value
+    form = text.get("format")
+    if form is not None:
+        body["response_format"] = _nested(form, "json_schema") if form.get("type") == "json_schema" else form
+    body.update((key, value) for key, value in text.items() if key != "format" and value is not None)
 
 
 def _set_response_format(request: dict[str, Any], _: str, response_format: dict[str, Any]) -> None:

@@ -38,11 +38,9 @@ class HealthChecks:
     async def aclose(self) -> None:
         """Stop asking, for good: whoever uses the servers next asks them first."""
         self._closed = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for server in self._tasks:
             server.resting = False
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
-POCKET_MAX_NEW_TOKENS = 512
 
 _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 _NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
@@ -58,8 +57,6 @@ class VLLMEngine(Engine):
     engine does so under `if __name__ == "__main__":`. Its log is silent but for errors, unless VLLM_LOGGING_LEVEL is
     set.
 
-    On a CPU `gpu_memory_utilization` is half of the memory that is free, unless it is given.
-
     Args:
         model: A Hugging Face model name or a folder, with a chat template; `"pocket"` for the packaged one.
         history: See `PromptTokens`.
@@ -68,7 +65,8 @@ class VLLMEngine(Engine):
             None leaves it to vLLM, which is faster: sampling with a generator for each sequence takes a quarter more
             time on a CPU with the pocket model.
         **engine_args: Any of vLLM's engine arguments, as `vllm serve` has them: `tensor_parallel_size`,
-            `data_parallel_size`, `distributed_executor_backend="ray"`, `max_model_len`, `gpu_memory_utilization`, ….
+            `data_parallel_size`, `distributed_executor_backend="ray"`, `max_model_len`, `gpu_memory_utilization` (on a
+            CPU half of the free memory, unless set), ….
 
     Attributes:
         llm: The `AsyncLLM`, while the engine is started; for whatever of vLLM has no name here.
@@ -112,7 +110,7 @@ class VLLMEngine(Engine):
         if model == "pocket":
             folder = str(resources.files("gym_llm.engines.pocket") / "model")
             self._engine_args = {**POCKET, **engine_args, "model": folder}
-            self.max_new_tokens = max_new_tokens or POCKET_MAX_NEW_TOKENS
+            self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()
         self._prompts: PromptTokens
         self._context = 0

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import logging
 import os
+import re
 import warnings
+from collections import Counter
+from collections.abc import Iterable, Set
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +20,6 @@ from gym_llm.chat.requests import request_to_chat
 from gym_llm.did_you_mean import nearest
 from gym_llm.extras import INSTALL_VLLM
 from gym_llm.parsers.base import MessageParser, Piece, Thought, Turn, WrittenCall
-from gym_llm.parsers.written_words import lost_words, markup_words
 from gym_llm.types import Item
 
 if TYPE_CHECKING:
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
 HARMONY = ("openai_gptoss", "openai")
 """vLLM's names for what gpt-oss writes, reasoning and tool calls; its parsers of these names parse nothing."""
 _LOGGERS = ("vllm.reasoning", "vllm.parser", "vllm.tool_parsers")
+_WORD = re.compile(r"[^\W\d]\w*")
+_TAG = re.compile(r"<[^<>\n]{1,80}>|\[/?[A-Z_]+\]")
+_CALL_WORDS = {"name", "arguments", "parameters", "function", "functions", "type", "json", "python"}
+_VALUES = {"True", "False", "None", "true", "false", "null"}
+"""What calls are written with, in one format or another: their keys, and values that come back in other words."""
 
 
 class VLLM(MessageParser):
@@ -173,3 +181,48 @@ def _markup(model: str) -> frozenset[str]:
     template = getattr(tokenizer, "chat_template", None)  # Mistral's own tokenizers have none; some models have several
     templates = template.values() if isinstance(template, dict) else [template or ""]
     return markup_words([*tokenizer.all_special_tokens, *tokenizer.get_added_vocab(), *templates])
+
+
+def markup_words(texts: Iterable[str]) -> frozenset[str]:
+    """The words of a model's markup, from the texts that have it in them: its special tokens, its chat template."""
+    return frozenset(_CALL_WORDS | _VALUES).union(*map(_WORD.findall, texts))
+
+
+def lost_words(text: str, pieces: Iterable[str], markup: Set[str]) -> list[str]:
+    """The words of a model's text that are not in the pieces a parser made of it: texts, names, arguments as JSON.
+
+    Only words count (a number may come back as `3.5` for `3.50`), each as often as it was written. Words of the
+    format itself do not count: those in tags (`<function=f>`, `[TOOL_CALLS]`), and those in `markup` (`markup_words`).
+
+    >>> lost_words('<tool_call>{"name": "f", "arguments": {}}</tool_call> bye', ["f", "{}"], markup_words([]))
+    ['bye']
+    """
+    counts = Counter(_WORD.findall(_TAG.sub(" ", text)))
+    if not counts:
+        return []
+    for piece in pieces:
+        counts.subtract(_WORD.findall(piece))
+    lost = [word for word, count in counts.items() if count > 0 and word not in markup]
+    if lost:  # a call's arguments may have been written with other escapes, or not as JSON
+        for piece in pieces:
+            counts.subtract(_WORD.findall(" ".join(_strings(piece))))
+        lost = [word for word in lost if counts[word] > 0]
+    return lost
+
+
+def _strings(piece: str) -> Iterable[str]:
+    """All strings in a JSON object, keys too, which are written with escapes there."""
+    if not piece.startswith("{") or "\\" not in piece:
+        return
+    try:
+        waiting: list[Any] = [json.loads(piece)]
+    except (ValueError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
