@@ -31,9 +31,6 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     prompt, with mask 0, or nowhere. In an episode without any such turn there is no `trajectory` in the info; with
     turns that carry tokens but sampled none, it is an empty list.
 
-    Args:
-        env: The environment to wrap.
-
     Raises:
         InvalidAction: By `step`, if a turn has not all of the three token fields, or not one log probability for each
             sampled id.

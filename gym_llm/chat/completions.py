@@ -4,10 +4,9 @@ Most servers of open models speak Chat Completions (https://platform.openai.com/
 vLLM's additions: `reasoning_content` (or `reasoning`) in messages, token ids in choices. Converting there and back
 keeps roles, texts, reasoning, calls, tool outputs, tools and sampling parameters to the character. A conversation comes
 back identical if a chat can say it: its model turns are any number of reasoning items, then at most one message, then
-any number of function calls. Anything else comes back in that form and says the same (the form is
-tests/gym_llm/chat/test_round_trip.py's `normal`). What a chat has no place for is lost: in a request the items' `id`,
-`status`, `annotations` and token fields, `reasoning.summary`, and whether a system message was `instructions` or a
-developer's; the order of a turn's items where it is another one (one assistant message holds the whole turn).
+any number of function calls. Anything else comes back in that form. What a chat has no place for is lost: in a request
+the items' `id`, `status`, `annotations` and token fields, `reasoning.summary`, and whether a system message was
+`instructions` or a developer's; the order of a turn's items where it is another one.
 """
 
 from __future__ import annotations

@@ -117,8 +117,7 @@ class HTTPEngine(Engine):
                 raise ValueError(f"{name} is a text, got {type(text).__name__}.")  # the value may be a secret
         if not isinstance(token_ids, bool) or not isinstance(extra_body, Mapping | None):
             raise ValueError("token_ids is true or false, and extra_body a mapping of fields to their values.")
-        urls = base_urls.split(",") if isinstance(base_urls, str) else base_urls
-        bases = [base_url(url) for url in urls]
+        bases = [base_url(url) for url in (base_urls.split(",") if isinstance(base_urls, str) else base_urls)]
         if not bases:
             raise ValueError("HTTPEngine needs at least one base URL, e.g. http://localhost:8000/v1.")
         self.model = model or ""
@@ -274,11 +273,10 @@ class HTTPEngine(Engine):
 
     async def _answers(self, server: Server) -> bool:
         """Whether a server lists its models."""
-        session = self._session
-        if session is None:
+        if self._session is None:
             return False
         try:
-            status, _ = await _list_models(session, server.base_url)
+            status, _ = await _list_models(self._session, server.base_url)
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
         return status < 500
@@ -325,11 +323,7 @@ class HTTPEngine(Engine):
         return cast(ResponseDict, answer)
 
     async def _first_model(self, session: aiohttp.ClientSession, url: URL) -> str:
-        """The model to ask a server for: `model`, else the first that it lists.
-
-        Raises:
-            EngineUnavailable: See `start`.
-        """
+        """The model to ask a server for: `model`, else the first that it lists; raises as `start` does."""
         try:
             status, payload = await _list_models(session, url)
         except TimeoutError:
@@ -361,6 +355,5 @@ class HTTPEngine(Engine):
 
 async def _list_models(session: aiohttp.ClientSession, url: URL) -> tuple[int, bytes]:
     """Status and body of a server's list of models."""
-    async with asyncio.timeout(START_SECONDS):
-        async with session.get(url.joinpath("models"), allow_redirects=False) as reply:
-            return reply.status, await reply.read()
+    async with asyncio.timeout(START_SECONDS), session.get(url.joinpath("models"), allow_redirects=False) as reply:
+        return reply.status, await reply.read()

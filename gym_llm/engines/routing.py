@@ -16,8 +16,7 @@ class Server:
     """One base URL and what is going on there.
 
     Attributes:
-        base_url: The base URL, e.g. `http://host:8000/v1`.
-        endpoint: Where requests are posted.
+        endpoint: Where requests are posted, below `base_url`.
         in_flight: Requests being answered.
         failures: Requests that it did not answer, or with an error of its own.
         resting: It failed of late, and new episodes go elsewhere (`gym_llm.engines.health`): one that fails at once

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from gym_llm.engines.decoding import Decoder, TokenSequence
 
-INSTALL = "pip install 'gym-llm[local]'"
-
 
 @dataclass(slots=True, eq=False)
 class _Job:
@@ -193,7 +191,9 @@ class TransformersEngine(Engine):
 
             from gym_llm.engines.decoding import Decoder
         except ImportError as error:
-            raise EngineUnavailable(f"The {self.model} engine needs {error.name}: run `{INSTALL}`.") from None
+            raise EngineUnavailable(
+                f"The {self.model} engine needs {error.name}: run `pip install 'gym-llm[local]'`."
+            ) from None
         model, self._tokenizer = self._loaded or self._read(torch, transformers)
         ends = model.generation_config.eos_token_id
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")

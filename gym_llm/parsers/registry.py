@@ -11,7 +11,6 @@ from gym_llm.did_you_mean import did_you_mean
 from gym_llm.parsers.base import Parser
 
 ENTRY_POINT_GROUP = "gym_llm.parsers"
-
 _BUILT_IN = {
     "harmony": "gym_llm.parsers.harmony:Harmony",
     "reasoning": "gym_llm.parsers.reasoning:Reasoning",

@@ -18,10 +18,9 @@ _EXPECTED = "an action is a Response, its dict ({'output': [...]}), or the list 
 
 
 def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
-    """Split an action into its output items and the response they came in.
+    """An action's output items, plain dicts (not copied where they were dicts), and its response's dict.
 
-    Returns:
-        The items as plain dicts (not copied where they were dicts) and the response's dict, `{}` for a bare list.
+    The latter is `{}` for a bare list.
 
     Raises:
         InvalidAction: If it is no action, or an item is not shaped like a model's output item.
