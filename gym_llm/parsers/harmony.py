@@ -70,8 +70,8 @@ def _parse(ids: Sequence[int]) -> list[Piece] | None:
 
     encoding = load_encoding()
     mark, ends = _token(_MARK), set(encoding.stop_tokens())
-    begun = ids[0] != _token("<|start|>")  # a prompt ends with `<|start|>assistant`
-    parser = StreamableParser(encoding, Role.ASSISTANT if begun else None, strict=True)
+    role = None if ids[0] == _token("<|start|>") else Role.ASSISTANT  # a prompt ends with `<|start|>assistant`
+    parser = StreamableParser(encoding, role, strict=True)
     headers: list[str] = []
     start, inside = 0, False  # where the message that is being read begins, and whether its header is over
     rest = ""
