@@ -298,7 +298,7 @@ class VerifierEnv(gym.Env[Request, Any]):
 
     def _task_source(self, tasks: str | list[Row] | TaskSource | None) -> TaskSource | None:
         cls, kind = type(self), self._task_kind()
-        if isinstance(tasks, (RowTasks, GeneratedTasks)):  # another environment's, shared
+        if isinstance(tasks, TaskSource):  # another environment's, shared
             return tasks
         if isinstance(tasks, (str, os.PathLike)):
             return RowTasks.from_file(os.fspath(tasks), kind)

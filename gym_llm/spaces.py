@@ -7,9 +7,10 @@ side by side (`shared_memory=False` for `AsyncVectorEnv`: text does not fit in f
 from __future__ import annotations
 
 import string
+from abc import abstractmethod
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from gymnasium import Space
@@ -18,46 +19,16 @@ from gymnasium.error import InvalidAction
 from gym_llm.responses.actions import output_items, with_output
 from gym_llm.types import Item, Request, ResponseDict
 
+T_cov = TypeVar("T_cov", covariant=True)
+
 _SAMPLE_CHARACTERS = string.ascii_letters + string.digits + " .,?!\n"
 _MAX_SAMPLE_LENGTH = 64
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
-_WORDS = [
-    "the",
-    "answer",
-    "is",
-    "not",
-    "what",
-    "you",
-    "think",
-    "because",
-    "we",
-    "add",
-    "two",
-    "and",
-    "three",
-    "to",
-    "get",
-    "five",
-    "then",
-    "check",
-    "again",
-    "so",
-    "it",
-    "must",
-    "be",
-    "A",
-    "or",
-    "B",
-    "7",
-    "42",
-    "\\boxed{C}",
-    "\\boxed{12}",
-    "yes",
-    "no",
-    "maybe",
-    "Paris",
-    "Kyoto",
-]
+_TEXT = (
+    r"the answer is not what you think because we add two and three to get five then check again so it must be A or B "
+    r"7 42 \boxed{C} \boxed{12} yes no maybe Paris Kyoto"
+)
+_WORDS = _TEXT.split()
 _TOOL: dict[str, Any] = {
     "type": "function",
     "name": "get_weather",
@@ -72,7 +43,43 @@ _TOOL: dict[str, Any] = {
 }
 
 
-class RequestSpace(Space[Request]):
+class _Unbounded(Space[T_cov]):
+    """A space whose members have no fixed size; all spaces of a class are the same, but for their generator."""
+
+    _dtype: ClassVar[type | None] = None
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(dtype=self._dtype, seed=seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """False: there is no flat form of fixed size."""
+        return False
+
+    def sample(self, mask: None = None, probability: None = None) -> T_cov:
+        """A random member.
+
+        Raises:
+            ValueError: If `mask` or `probability` is given: there are no finite choices to mask.
+        """
+        if mask is not None or probability is not None:
+            raise ValueError(f"{self} has no finite choices, so `mask` and `probability` must be None.")
+        return self._sample(self.np_random)
+
+    @abstractmethod
+    def _sample(self, rng: np.random.Generator) -> T_cov: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self))
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class RequestSpace(_Unbounded[Request]):
     """All requests: the body of `POST /v1/responses`, as a plain dict.
 
     Args:
@@ -83,29 +90,8 @@ class RequestSpace(Space[Request]):
     (True, True, False)
     """
 
-    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
-        super().__init__(seed=seed)
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """False: text has no fixed size."""
-        return False
-
-    def sample(self, mask: None = None, probability: None = None) -> Request:
-        """A request of one to three messages, in some cases with a tool.
-
-        Args:
-            mask: Must be None: there is nothing to mask.
-            probability: Must be None as well.
-
-        Returns:
-            A fresh dict that a model can be asked.
-
-        Raises:
-            ValueError: If a mask is given.
-        """
-        _refuse_masks(self, mask, probability)
-        rng = self.np_random
+    def _sample(self, rng: np.random.Generator) -> Request:
+        """A request of one to three messages, in some cases with a tool."""
         user, assistant, system = (
             {"role": role, "content": _random_text(rng)} for role in ("user", "assistant", "system")
         )
@@ -137,24 +123,8 @@ class RequestSpace(Space[Request]):
             and all(isinstance(tool, dict) and isinstance(tool.get("type"), str) for tool in tools)
         )
 
-    def to_jsonable(self, sample_n: Iterable[Request]) -> list[Any]:
-        """The samples as a list of JSON values (which they are already)."""
-        return list(sample_n)
 
-    def from_jsonable(self, sample_n: list[Any]) -> list[Any]:
-        """The inverse of `to_jsonable`."""
-        return list(sample_n)
-
-    def __eq__(self, other: object) -> bool:
-        """All request spaces are the same."""
-        return isinstance(other, RequestSpace)
-
-    def __repr__(self) -> str:
-        """How to make this space."""
-        return "RequestSpace()"
-
-
-class ResponseSpace(Space[ResponseDict]):
+class ResponseSpace(_Unbounded[ResponseDict]):
     """All responses, in any form that `env.step` takes: see `gym_llm.responses.actions`.
 
     Args:
@@ -165,30 +135,10 @@ class ResponseSpace(Space[ResponseDict]):
     (True, True, False)
     """
 
-    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
-        super().__init__(seed=seed)
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        """False: text has no fixed size."""
-        return False
-
-    def sample(self, mask: None = None, probability: None = None) -> ResponseDict:
-        """A completed response that says some random words and calls nothing, so that a single turn ends the episode.
-
-        Args:
-            mask: Must be None: there is nothing to mask.
-            probability: Must be None as well.
-
-        Returns:
-            A fresh response dict.
-
-        Raises:
-            ValueError: If a mask is given.
-        """
-        _refuse_masks(self, mask, probability)
-        name = f"{int(self.np_random.integers(2**63)):016x}"
-        part = {"type": "output_text", "text": _random_text(self.np_random), "annotations": []}
+    def _sample(self, rng: np.random.Generator) -> ResponseDict:
+        """A completed response of some random words that calls nothing, so that a single turn ends the episode."""
+        name = f"{int(rng.integers(2**63)):016x}"
+        part = {"type": "output_text", "text": _random_text(rng), "annotations": []}
         return {
             "id": f"resp_{name}",
             "object": "response",
@@ -220,20 +170,8 @@ class ResponseSpace(Space[ResponseDict]):
         """The samples as a list of JSON values: response objects become dicts."""
         return [with_output(sample, output_items(sample)) for sample in sample_n]
 
-    def from_jsonable(self, sample_n: list[Any]) -> list[Any]:
-        """The inverse of `to_jsonable`, up to the samples having become plain dicts."""
-        return list(sample_n)
 
-    def __eq__(self, other: object) -> bool:
-        """All response spaces are the same."""
-        return isinstance(other, ResponseSpace)
-
-    def __repr__(self) -> str:
-        """How to make this space."""
-        return "ResponseSpace()"
-
-
-class AnyText(Space[str]):
+class AnyText(_Unbounded[str]):
     """Every `str`, of any length and any characters; `gymnasium.spaces.Text` has a length limit and an alphabet.
 
     Args:
@@ -243,37 +181,16 @@ class AnyText(Space[str]):
     (True, False)
     """
 
-    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
-        super().__init__(dtype=str, seed=seed)
+    _dtype = str
 
-    @property
-    def is_np_flattenable(self) -> bool:
-        """False: a text of any length has no flat form of fixed size."""
-        return False
-
-    def sample(self, mask: None = None, probability: None = None) -> str:
-        """A random text of 0 to 64 characters.
-
-        Raises:
-            ValueError: If a mask or a probability is given: there is nothing to mask.
-        """
-        if mask is not None or probability is not None:
-            raise ValueError("AnyText samples without mask and probability; leave both None.")
-        length = self.np_random.integers(_MAX_SAMPLE_LENGTH + 1)
-        return "".join(_SAMPLE_CHARACTERS[i] for i in self.np_random.integers(len(_SAMPLE_CHARACTERS), size=length))
+    def _sample(self, rng: np.random.Generator) -> str:
+        """A text of 0 to 64 characters."""
+        length = rng.integers(_MAX_SAMPLE_LENGTH + 1)
+        return "".join(_SAMPLE_CHARACTERS[i] for i in rng.integers(len(_SAMPLE_CHARACTERS), size=length))
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a `str`."""
         return isinstance(x, str)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AnyText)
-
-    def __hash__(self) -> int:
-        return hash(AnyText)
-
-    def __repr__(self) -> str:
-        return "AnyText()"
 
 
 def _is_input_item(item: Any) -> bool:
@@ -290,9 +207,3 @@ def _is_input_item(item: Any) -> bool:
 def _random_text(rng: np.random.Generator) -> str:
     """One to twelve words."""
     return " ".join(_WORDS[index] for index in rng.integers(len(_WORDS), size=rng.integers(1, 13)))
-
-
-def _refuse_masks(space: Space[Any], mask: Any, probability: Any) -> None:
-    """Say that there are no masks here."""
-    if mask is not None or probability is not None:
-        raise ValueError(f"{space} has no finite choices, so `mask` and `probability` must be None.")

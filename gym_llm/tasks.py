@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -91,20 +91,6 @@ class RowKind(Protocol):
         """Equal kinds are equal keys."""
 
 
-class TaskSource(Protocol):
-    """Tasks by index."""
-
-    size: int | None
-    """How many there are; None where they are generated without end."""
-
-    def __getitem__(self, index: int) -> PreparedTask:
-        """The task of this index; the same index always gives the same task.
-
-        Raises:
-            IndexError: If there is none.
-        """
-
-
 def _sentence(error: ValidationError, prefix: str) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     places = (f"{prefix}{'.'.join(map(str, p['loc']))}".rstrip(".") for p in problems)
@@ -114,12 +100,15 @@ def _sentence(error: ValidationError, prefix: str) -> str:
 class RowTasks:
     """A fixed list of tasks, all checked at once.
 
+    Attributes:
+        size: How many there are.
+
     Raises:
         DataError: Naming the first rows that are wrong, with their numbers from 0, or the file's lines from 1.
     """
 
     def __init__(self, prepared: list[PreparedTask]) -> None:
-        self.size: int | None = len(prepared)
+        self.size = len(prepared)
         self._prepared = prepared
 
     @classmethod
@@ -140,27 +129,30 @@ class RowTasks:
         return _from_source(absolute_source(source), status.st_mtime_ns, status.st_size, kind)
 
     def __getitem__(self, index: int) -> PreparedTask:
-        """The task of this index."""
+        """The task of this index; IndexError if there is none."""
         if not 0 <= index < len(self._prepared):
             raise IndexError(f"There is no task {index}: the tasks are 0 to {len(self._prepared) - 1}.")
         return self._prepared[index]
 
 
 class GeneratedTasks:
-    """Tasks made by a function of a random generator; the task's index is the generator's seed."""
+    """Tasks made without end by a function of a random generator; the task's index is the generator's seed."""
 
-    size: int | None = None
+    size = None
 
     def __init__(self, generate: Callable[[np.random.Generator], Row], kind: RowKind) -> None:
         self._generate = generate
         self._kind = kind
 
     def __getitem__(self, index: int) -> PreparedTask:
-        """The task that this seed generates."""
+        """The task that this seed generates, always the same one; IndexError if it is negative."""
         if index < 0:
             raise IndexError(f"A generated task's index is its seed, 0 or more; got {index}.")
         return self._kind.prepare(self._generate(np.random.default_rng(index)))
 
+
+TaskSource: TypeAlias = RowTasks | GeneratedTasks
+"""Tasks by index; `size` is None where they are generated without end."""
 
 _REPORTED_ROWS = 5
 

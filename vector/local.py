@@ -14,7 +14,6 @@ from gym_llm.concurrency import wait
 from gym_llm.engines.base import Engine
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
-from gym_llm.rollout.progress import report_waiting
 from gym_llm.rollout.scheduler import schedule
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Outcome, Shard
@@ -85,16 +84,12 @@ class LocalVectorEnv(BatchedVectorEnv):
         """
         self._check_open()
         settings = settings or RolloutSettings()
-        worker = Worker(self._shard, engine, settings)
-        try:
-            async with (
-                report_waiting([worker], settings.on_waiting),
-                aclosing(schedule([worker], jobs)) as records,
-            ):
-                async for record in records:
-                    yield record
-        finally:
-            await worker.aclose()
+        async with (
+            aclosing(Worker(self._shard, engine, settings)) as worker,
+            aclosing(schedule([worker], jobs, settings.on_waiting)) as records,
+        ):
+            async for record in records:
+                yield record
 
     def close_extras(self, **_: Any) -> None:
         """Close every environment; what is under way is cancelled."""

@@ -18,7 +18,6 @@ from gym_llm.ray.shard_client import RemoteShard, close_shards, end_shards, pack
 from gym_llm.ray.workers import workers_in
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
-from gym_llm.rollout.progress import report_waiting
 from gym_llm.rollout.scheduler import schedule
 from gym_llm.rollout.settings import RolloutSettings, RuntimeEnv
 from gym_llm.rollout.shard import Outcome, Reset
@@ -130,8 +129,7 @@ class RayVectorEnv(BatchedVectorEnv):
         settings = settings or RolloutSettings()
         async with (
             workers_in(self._shards, engine, engine_options or {}, settings) as workers,
-            report_waiting(workers, settings.on_waiting),
-            aclosing(schedule(workers, jobs)) as records,
+            aclosing(schedule(workers, jobs, settings.on_waiting)) as records,
         ):
             async for record in records:
                 yield record

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import pickle
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from gym_llm.concurrency.garbage import collect_rarely
-from gym_llm.engines import Capabilities, Engine, WeightSync, make_engine
+from gym_llm.engines import Capabilities, Engine, make_engine
 from gym_llm.errors import EngineError
 from gym_llm.ray.wire import pickle_each
 from gym_llm.types import Request, ResponseDict
@@ -96,13 +96,7 @@ class EngineActor:
         assert self._engine is not None, "sync_weights before start"
         if not self._engine.capabilities.weights:
             raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine is no WeightSync.")
-        engine = cast(WeightSync, self._engine)
-        methods: dict[str, Any] = {
-            "update_weights": engine.update_weights,
-            "sleep": engine.sleep,
-            "wake_up": engine.wake_up,
-        }
-        await methods[method](*args)
+        await getattr(self._engine, method)(*args)
 
     async def aclose(self) -> None:
         """Close the engine."""
