@@ -85,16 +85,16 @@ class RayVectorEnv(BatchedVectorEnv):
         self._finalizer = weakref.finalize(self, end_shards, self._shards)
         self._ready: deque[Outcome] = deque()
         self._cut: dict[int, tuple[Any, dict[str, Any]]] = {}  # lost episodes whose slots are being reset at once
-        described = self._shards[0].description
+        description = self._shards[0].description
         super().__init__(
             num_envs,
-            observation_space=described["observation_space"],
-            action_space=described["action_space"],
-            metadata=described["metadata"],
+            observation_space=description["observation_space"],
+            action_space=description["action_space"],
+            metadata=description["metadata"],
             autoreset_mode=autoreset_mode,
             batch_size=batch_size,
         )
-        self.render_mode = described["render_mode"]
+        self.render_mode = description["render_mode"]
 
     @property
     def num_shards(self) -> int:

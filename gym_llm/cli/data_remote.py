@@ -240,8 +240,8 @@ def list_datasets(*, source: From, files: ConfigFiles, settings: Settings) -> in
             datasets = _registry(config).list_datasets()
         else:
             prefix = config.variables.get("hf_dataset_prefix", DEFAULT_PREFIX) or ""
-            listed = _hub(config).list_datasets(organization(config.variables), prefix)
-            datasets = [(name, "private" if is_private else "public") for name, is_private in listed]
+            repositories = _hub(config).list_datasets(organization(config.variables), prefix)
+            datasets = [(name, "private" if is_private else "public") for name, is_private in repositories]
         for columns in datasets:
             print(*map(printable, columns), sep="\t")
     return 0

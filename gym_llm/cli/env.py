@@ -54,9 +54,9 @@ def init(
     """Write the folder of a new verifier."""
     from gym_llm.scaffold import write_verifier
 
-    written = write_verifier(name, folder)
-    print(f"{written}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
-    print(f"gym-llm env test {written}")
+    path = write_verifier(name, folder)
+    print(f"{path}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
+    print(f"gym-llm env test {path}")
     return 0
 
 
@@ -79,8 +79,10 @@ def test(
         print(name)
         for check in check_verifier(find_verifier(name)):
             failed += check.state == "failed"
-            first, *more = printable(check.detail).split("\n")
+            first, *details = printable(check.detail).split("\n")
             print(
-                f"  {_MARKS[check.state]:<7}{check.subject}: {first}", *(f"         {line}" for line in more), sep="\n"
+                f"  {_MARKS[check.state]:<7}{check.subject}: {first}",
+                *(f"         {line}" for line in details),
+                sep="\n",
             )
     return 1 if failed else 0

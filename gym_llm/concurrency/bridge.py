@@ -193,9 +193,9 @@ async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
     task, now = asyncio.create_task(bounded()), asyncio.get_running_loop().time
     deadline = now() + seconds + _GRACE
     cancellation: asyncio.CancelledError | None = None
-    while not task.done() and (left := deadline - now()) > 0:
+    while not task.done() and (remaining := deadline - now()) > 0:
         try:
-            await asyncio.wait({task}, timeout=left)
+            await asyncio.wait({task}, timeout=remaining)
         except asyncio.CancelledError as error:
             cancellation = error
     if task.cancelled():

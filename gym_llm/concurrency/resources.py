@@ -124,21 +124,21 @@ def open_resources() -> list[str]:
 
 
 async def _enter(stack: AsyncExitStack, make: Callable[[], Any]) -> Any:
-    made = make()
-    if hasattr(made, "__aenter__"):
-        return await stack.enter_async_context(made)
-    if inspect.isawaitable(made):
-        made = await made
-    close = getattr(made, "aclose", None) or getattr(made, "close", None)
+    value = make()
+    if hasattr(value, "__aenter__"):
+        return await stack.enter_async_context(value)
+    if inspect.isawaitable(value):
+        value = await value
+    close = getattr(value, "aclose", None) or getattr(value, "close", None)
     if close is not None:
         stack.push_async_callback(_call, close)
-    return made
+    return value
 
 
 async def _call(close: Callable[[], Any]) -> None:
-    rest = close()
-    if inspect.isawaitable(rest):
-        await rest
+    result = close()
+    if inspect.isawaitable(result):
+        await result
 
 
 @atexit.register

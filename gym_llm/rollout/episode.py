@@ -55,8 +55,8 @@ async def play(
     Returns:
         The episode's record. If the environment or the engine fails it has an `error`; nothing is raised.
     """
-    started = asked = perf_counter()
-    waited = reward_sum = 0.0
+    start = request_start = perf_counter()
+    engine_seconds = reward_sum = 0.0
     terminated = truncated = False
     info: dict[str, Any] = {"task_index": job.task_index}
     error: str | None = None
@@ -73,11 +73,11 @@ async def play(
         while not (terminated or truncated):
             if sampling:
                 request = {**request, **sampling}
-            asked = perf_counter()
+            request_start = perf_counter()
             waiting.on_engine = True
             response = await engine.respond(request, episode_id=job.episode_id)
             waiting.on_engine = False
-            waited += perf_counter() - asked
+            engine_seconds += perf_counter() - request_start
             with time_limit():
                 request, reward, terminated, truncated, info = await drive(env.step, response)
             reward_sum += float(reward)
@@ -86,7 +86,7 @@ async def play(
     except (Exception, SystemExit, asyncio.CancelledError) as failure:  # one episode's bug is that episode's record
         if waiting.on_engine:
             waiting.on_engine = False
-            waited += perf_counter() - asked  # a request that failed was waited for, too
+            engine_seconds += perf_counter() - request_start  # a request that failed was waited for, too
             error_phase = "engine"
         elif verifier.phase != "env":
             error_phase = verifier.phase
@@ -105,6 +105,6 @@ async def play(
         error=error,
         error_phase=error_phase,
         info=info,
-        timing={"total": perf_counter() - started, "engine": waited},
+        timing={"total": perf_counter() - start, "engine": engine_seconds},
         sampling=sampling,
     )

@@ -70,8 +70,7 @@ async def rollout(
     plan = open_plan(
         env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
     )
-    played = play_plan(plan, engine, settings, skip=skip, engine_options=engine_options)
-    async with aclosing(played) as records:
+    async with aclosing(play_plan(plan, engine, settings, skip=skip, engine_options=engine_options)) as records:
         async for record in records:
             yield record
 
