@@ -317,8 +317,8 @@ def _delete(shelf: Hub | ModelRegistry, name: str, yes: bool) -> None:
 
 def _need(**options: str | None) -> list[str]:
     """The values of options that have to be given."""
-    if missing := [_flag(name) for name, value in options.items() if not value]:
-        raise UsageError(f"{' and '.join(missing)} must be given as well.")
+    if flags := [_flag(name) for name, value in options.items() if not value]:
+        raise UsageError(f"{' and '.join(flags)} must be given as well.")
     return [str(value) for value in options.values()]
 
 

@@ -74,15 +74,15 @@ def test(
 
     if bool(names) == every:
         raise UsageError("Which verifiers? Give names, or --all.")
-    failed = 0
+    failures = 0
     for name in names or env_ids():
         print(name)
         for check in check_verifier(find_verifier(name)):
-            failed += check.state == "failed"
+            failures += check.state == "failed"
             first, *details = printable(check.detail).split("\n")
             print(
                 f"  {_MARKS[check.state]:<7}{check.subject}: {first}",
                 *(f"         {line}" for line in details),
                 sep="\n",
             )
-    return 1 if failed else 0
+    return 1 if failures else 0

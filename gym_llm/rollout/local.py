@@ -20,8 +20,8 @@ async def open_workers(
 ) -> AsyncGenerator[list[Worker], None]:
     """One worker in this process, for as long as the context lasts; see `gym_llm.rollout.play.OpenWorkers`."""
     async with aclosing(Shard(factory, num_envs, settings.env_wrappers)) as shard:
-        started: AbstractAsyncContextManager[Engine] = (
+        player: AbstractAsyncContextManager[Engine] = (
             nullcontext(engine) if isinstance(engine, Engine) else make_engine(engine, **engine_options)
         )
-        async with started as player, aclosing(Worker(shard, player, settings)) as worker:
+        async with player as started_engine, aclosing(Worker(shard, started_engine, settings)) as worker:
             yield [worker]

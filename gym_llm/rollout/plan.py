@@ -51,6 +51,10 @@ class Plan:
     first_task: int = 0
     interleaved: bool = False
 
+    def __len__(self) -> int:
+        """Number of episodes."""
+        return self.length
+
     def jobs(self) -> Iterator[Job]:
         """The episodes."""
         for n in range(self.length):

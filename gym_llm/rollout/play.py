@@ -84,7 +84,7 @@ async def play_plan(
     engine_options: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
     """`rollout` of a plan that is open already: its environment and tasks are known to work."""
-    num_envs = min(settings.concurrency, plan.length)
+    num_envs = min(settings.concurrency, len(plan))
     jobs = (job for job in plan.jobs() if job not in skip)
     open_workers: OpenWorkers = import_module(_OVER_RAY if settings.workers else _HERE).open_workers
     async with (
