@@ -82,7 +82,7 @@ class TaskKind(NamedTuple):
 
 
 class RowKind(Protocol):
-    """Something that checks rows and makes them ready: a `TaskKind`, or a choice of several. Equal kinds have equal hashes."""
+    """Something that checks rows and makes them ready: a `TaskKind`, or a choice of several. Equal kinds hash alike."""
 
     def prepare(self, row: Any) -> PreparedTask:
         """See `TaskKind.prepare`."""

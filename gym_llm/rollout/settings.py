@@ -55,12 +55,8 @@ class RolloutSettings:
     on_waiting: Callable[[dict[str, int]], None] | None = None
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("concurrency", self.concurrency, 1),
-            ("seed", self.seed, 0),
-            ("workers", self.workers, 0),
-        ):
-            if value < least:
+        for name, least in (("concurrency", 1), ("seed", 0), ("workers", 0)):
+            if (value := getattr(self, name)) < least:
                 raise ValueError(f"{name} is {least} or more, got {value}.")
         if self.step_timeout is not None and not self.step_timeout > 0:
             raise ValueError(f"step_timeout is a positive number of seconds, or None; got {self.step_timeout}.")
