@@ -255,11 +255,11 @@ class VerifierEnv(gym.Env[Request, Any]):
         phase, self.phase = self.phase, "teardown"
         try:
             # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
-            rest = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
-            if isinstance(rest, Suspended):
-                rest = rest.resume()
-            if inspect.isawaitable(rest):
-                wait(finish(rest, _TEARDOWN_SECONDS))
+            result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+            if isinstance(result, Suspended):
+                result = result.resume()
+            if inspect.isawaitable(result):
+                wait(finish(result, _TEARDOWN_SECONDS))
         except (Exception, SystemExit) as failure:
             if error is None:
                 raise
@@ -298,7 +298,7 @@ class VerifierEnv(gym.Env[Request, Any]):
 
     def _task_source(self, tasks: str | list[Row] | TaskSource | None) -> TaskSource | None:
         cls, kind = type(self), self._task_kind()
-        if isinstance(tasks, (RowTasks, GeneratedTasks)):  # another environment's, shared
+        if isinstance(tasks, TaskSource):  # another environment's, shared
             return tasks
         if isinstance(tasks, (str, os.PathLike)):
             return RowTasks.from_file(os.fspath(tasks), kind)

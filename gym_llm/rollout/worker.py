@@ -11,7 +11,7 @@ from gym_llm.rollout.episode import Waiting, play
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Shard
-from gym_llm.rollout.step_timeout import StepClock, StepDeadline
+from gym_llm.rollout.step_timeout import StepClock
 from gym_llm.types import Rollout
 
 _STARTED_AT_ONCE = 64
@@ -91,12 +91,10 @@ class Worker:
     async def _work(self, slot: int) -> None:
         try:
             env = self._shard.env(slot)
-            if self._clock is not None:
-                env = StepDeadline(env, self._clock)
             self._waiting[slot] = waiting = Waiting(env)
             while self._jobs:
                 job = self._jobs.popleft()
-                record = await play(env, self._engine, job, self._settings, waiting)
+                record = await play(env, self._engine, job, self._settings, waiting, self._clock)
                 self._finished.append((job, record))
                 self._changed.set()
         except asyncio.CancelledError:

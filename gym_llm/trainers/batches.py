@@ -83,14 +83,13 @@ class BatchPlayer:
             loop.close()
 
     async def _play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
-        worker = Worker(self._shard, engine, settings)
-        by_job: dict[tuple[int, ...], Rollout] = {}
-        try:
-            async with aclosing(schedule([worker], jobs)) as records:
-                async for record in records:
-                    by_job[tuple(record["rollout_id"].values())] = record  # type: ignore[arg-type]
-        finally:
-            await worker.aclose()
+        async with (
+            aclosing(Worker(self._shard, engine, settings)) as worker,
+            aclosing(schedule([worker], jobs)) as records,
+        ):
+            by_job: dict[tuple[Any, ...], Rollout] = {
+                tuple(record["rollout_id"].values()): record async for record in records
+            }
         return [by_job[job] for job in jobs]
 
 
