@@ -74,9 +74,10 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Take a turn; write the record if it was the last."""
-        self._engine_seconds += perf_counter() - self._answered
+        start = perf_counter()
         result = self.env.step(action)
         _, reward, terminated, truncated, info = result
+        self._engine_seconds += start - self._answered
         self._reward += float(reward)
         self._turns += 1
         if (terminated or truncated) and self._running:

@@ -220,9 +220,9 @@ class HTTPEngine(Engine):
     async def _ask(
         self, body: bytes, episode_id: str, failures: list[str], deadline: asyncio.Timeout
     ) -> tuple[bytes | None, Server]:
-        """Send a request until it is answered or the deadline ends it; what went wrong is appended to `failures`.
+        """The answer, None if the prompt is too long, and who gave it.
 
-        Returns the answer, None if the prompt is too long, and who gave it.
+        A request is sent until it is answered or the deadline ends it; what went wrong is appended to `failures`.
         """
         loop = asyncio.get_running_loop()
         while True:

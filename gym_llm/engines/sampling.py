@@ -106,11 +106,7 @@ def turn_seed(seed: int, episode_id: str, turn: int) -> int:
 
 
 def text_format(request: Request) -> dict[str, Any] | None:
-    """The request's `text.format`; None if any text will do.
-
-    Raises:
-        EngineError: If it is no object.
-    """
+    """The request's `text.format`, None if any text will do; an EngineError if it is no object."""
     text = request.get("text") or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None and not isinstance(form, dict):
