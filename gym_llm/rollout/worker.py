@@ -52,13 +52,13 @@ class Worker:
             All that have finished since the last call, in that order.
         """
         self._jobs.extend(jobs)
-        started = 0
-        while self._free and len(self._jobs) > started % _STARTED_AT_ONCE:
+        count = 0
+        while self._free and len(self._jobs) > count % _STARTED_AT_ONCE:
             task = asyncio.create_task(self._work(self._free.pop()))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
-            started += 1
-            if started % _STARTED_AT_ONCE == 0:
+            count += 1
+            if count % _STARTED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # these send their first requests while the next environments are made
                 if self._finished:
                     break  # the rest is started by the next call, at once
