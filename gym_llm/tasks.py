@@ -82,10 +82,13 @@ class TaskKind(NamedTuple):
 
 
 class RowKind(Protocol):
-    """Something that checks rows and makes them ready: a `TaskKind`, or a choice of several. Equal kinds hash alike."""
+    """Something that checks rows and makes them ready: a `TaskKind`, or a choice of several. Hashable."""
 
     def prepare(self, row: Any) -> PreparedTask:
         """See `TaskKind.prepare`."""
+
+    def __hash__(self) -> int:
+        """Equal kinds are equal keys."""
 
 
 def _sentence(error: ValidationError, prefix: str) -> str:
