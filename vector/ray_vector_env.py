@@ -119,8 +119,7 @@ class RayVectorEnv(BatchedVectorEnv):
             engine_options: Arguments of the engine.
 
         Yields:
-            Exactly one record for each job, in the order of finishing. While nobody takes them, no further episode is
-            started. Not to be mixed with `step` or `send`.
+            As `LocalVectorEnv.rollout`: exactly one record for each job, whatever dies.
 
         Raises:
             EngineUnavailable: If the engine cannot be used.

@@ -787,7 +787,7 @@ def test_an_interrupt_before_the_first_record_leaves_nothing(server):
 SLEEPY = """
 import time
 import gymnasium
-from gym_llm.envs.follow_up import FollowUp
+from gym_llm.envs.follow_up.env import FollowUp
 
 class Sleepy(FollowUp):
     def verify(self, task, episode):
