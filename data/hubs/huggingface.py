@@ -136,16 +136,7 @@ class Hub:
     ) -> list[Path]:
         """Fetch splits as `FOLDER/SPLIT.jsonl`, each taking its name only when it is whole.
 
-        Rows of JSON Lines files are kept byte for byte.
-
-        Args:
-            repo_id: `ORG/NAME`.
-            folder: Made if it is not there.
-            split: Which; None for all.
-            revision: As for `download_artifact`.
-
-        Returns:
-            The files.
+        Rows of JSON Lines files are kept byte for byte; `split` is None for all. Returns the files.
         """
         sha = self._info(repo_id, revision).sha
         files = self._split_files(repo_id, split, sha)

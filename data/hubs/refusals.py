@@ -17,16 +17,9 @@ _REASONS = {
 def refusal(
     place: str, doing: str, status: int, *, token: str, detail: str = "", code: str = "", wait: str = ""
 ) -> Refused:
-    """The error for a status.
+    """The error for a status (0: there was no answer), in a sentence that names the `token`'s setting where it matters.
 
-    Args:
-        place: Who refused, e.g. `Hugging Face`.
-        doing: What was asked for, e.g. `make the repository acme/x`.
-        status: HTTP status; 0 if there was no answer.
-        token: The setting that holds the token.
-        detail: What the hub said, in its own words.
-        code: The hub's own name for the reason.
-        wait: Seconds that the hub asks to wait, as its header says.
+    `detail` is what the hub said and `code` its name for that; `wait` are the seconds that its header asks for.
 
     >>> print(refusal("GitLab", "read dataset a", 401, token="mlflow_tracking_token"))
     GitLab does not accept the token (401) to read dataset a: put a valid mlflow_tracking_token into env.yaml.

@@ -16,10 +16,6 @@ class RowTagger:
 
     The rest of the line stays as it is, byte for byte, so that no number or escape changes on the way.
 
-    Args:
-        section: The configuration's name for the environment.
-        env_id: Its Gymnasium id.
-
     >>> line = b'{"responses_create_params": {"input": "?"}}'
     >>> tagged = RowTagger("quiz", "gym_llm/MultipleChoice-v0").tag(line, orjson.loads(line))
     >>> orjson.loads(tagged)["agent_ref"]

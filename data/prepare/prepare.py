@@ -101,9 +101,6 @@ def prepare_data(
         show: Shows progress.
         workers: Worker processes; None for one per core, or none where there is little to do.
 
-    Returns:
-        What was prepared.
-
     Raises:
         PreparationFailed: If rows are wrong (nothing is written then), or statistics on disk disagree (the new ones are
             written beside them as `*_conflict.json`, nothing else).

@@ -30,11 +30,6 @@ class BatchPlayer:
 
     Everything runs in a thread with an event loop of its own, so that it makes no difference whether the caller's
     thread is running one (a notebook).
-
-    Args:
-        factory: Makes the environments.
-        env_wrappers: What each is wrapped with, the first one innermost.
-        concurrency: Episodes at once, at most.
     """
 
     def __init__(self, factory: EnvFactory, *, env_wrappers: Sequence[Wrap], concurrency: int) -> None:

@@ -46,9 +46,7 @@ class EnvironmentFactory(TrainedEnv):
     TRL leaves out.
 
     Args:
-        env_id: A registered id whose environment has tools.
-        tasks: See `VerifierEnv`; None for the environment's own.
-        env_kwargs: Further arguments of the environment.
+        env_id: A registered id whose environment has tools; `tasks` and `env_kwargs` are `TrainedEnv`'s.
 
     Attributes:
         reward: The reward function that shows the verifiers the answers.
