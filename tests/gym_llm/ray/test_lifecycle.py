@@ -90,6 +90,7 @@ def test_of_ten_thousand_episodes_in_processes_that_are_killed_each_is_torn_down
             output = [*USE, used, *DONE]
             record = {
                 "rollout_id": {"task_index": number, "repeat_index": 0},
+                "reward": 1.0,
                 "responses_create_params": {"input": tasks[number]["responses_create_params"]["input"]},
                 "response": {"output": output if rng.random() < 0.5 else output[-1:], "status": "completed"},
             }
