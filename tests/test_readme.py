@@ -81,6 +81,10 @@ def test_a_run_is_completed_by_the_same_lines(tmp_path: Path, monkeypatch: pytes
     assert len(Path("runs/sums.jsonl").read_bytes().splitlines()) == 256
 
 
+def test_parsers_are_made_by_name() -> None:
+    assert run(example("parsers") + "print([item.get('type') for item in items])") == "['reasoning', None]\n"
+
+
 def test_the_trainer_of_the_readme_trains(tmp_path: Path) -> None:
     code = example("trl")
     small = "per_device_train_batch_size=8, max_steps=1, use_cpu=True, bf16=False, report_to='none', save_strategy='no'"

@@ -53,7 +53,7 @@ class Harmony(MessageParser):
         """What a message says in the format; see `MessageParser.read`."""
         from openai_harmony import HarmonyError
 
-        if turn.kinds & {"reasoning", "function_call"}:
+        if "reasoning" in turn.kinds or "function_call" in turn.kinds:
             return None
         ids = message.get("generation_token_ids")
         if ids and _token(_MARK) in ids and sum(map(is_message, turn.items)) == 1:

@@ -37,9 +37,9 @@ _VALUES = {"True", "False", "None", "true", "false", "null"}
 
 
 class VLLM(MessageParser):
-    """Has vLLM's parsers make reasoning, message and `function_call` items of the text in a model's messages.
+    """Has vLLM's parsers make items of what is written in a model's messages.
 
-    The parsers are vLLM's own (`--reasoning-parser` and `--tool-call-parser` of `vllm serve`), so an episode sees the
+    They are vLLM's own (`--reasoning-parser` and `--tool-call-parser` of `vllm serve`), so an episode sees the
     items that `vllm serve` would have sent: for engines in this process, and for servers that run without parsers.
     The text has to have the model's special tokens in it. As there, calls are looked for only where the request
     offered tools. A turn keeps what is structured already: with a reasoning item in it no reasoning is looked for,
