@@ -33,6 +33,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Tests with Ray are slow. Where several processes play (`-n`), they are one's, as every other file's tests are."""
+    for item in items:
+        over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
+        if over_ray:
+            item.add_marker("slow")
+        item.add_marker(pytest.mark.xdist_group("ray" if over_ray else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def ray():
     """Ray on this machine, or the test is skipped."""

@@ -46,6 +46,7 @@ def play(*actions, env=None):
 # A thousand conversations for each template -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @EVERY
 def test_masks_cover_exactly_what_was_sampled_and_log_probs_align(template, history):
     counts, wrong = play_all(template, history)

@@ -43,6 +43,7 @@ def prompts_for(tokenizer, history="template"):
 # A thousand conversations for each template -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @EVERY
 def test_prompts_are_what_was_recorded_and_exactly_the_templates_suffix(template, history):
     counts, wrong = play_all(template, history)
