@@ -91,7 +91,7 @@ def test_registered_parsers_are_named_like_vllms(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_parser_that_needs_options_cannot_be_named() -> None:
-    with pytest.raises(UsageError, match="has to be given options cannot be named here: .*'model'"):
+    with pytest.raises(UsageError, match=r"has to be given options cannot be named here: .*'model'"):
         wrappers("vllm", None)
 
 
