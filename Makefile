@@ -44,8 +44,14 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy -p gym_llm
 
+# A process for each core; all tests with Ray are one's, and so are those of a file (tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup
+
+check: lint types
+	$(PYTEST) -m "not slow"
+
 test: lint types
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 readme: $(VENV)/.local
 	$(BIN)/gym-llm list --format markdown --into README.md

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+pytestmark = pytest.mark.slow
+
 README = Path(__file__).parents[1] / "README.md"
 
 

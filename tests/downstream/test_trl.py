@@ -22,6 +22,8 @@ from gym_llm import BaseTask, VerifierEnv
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
 
+pytestmark = pytest.mark.slow
+
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 GROUP, PROMPTS = 4, 3
 

@@ -30,6 +30,8 @@ from gym_llm.cli import main
 from gym_llm.errors import EngineUnavailable
 from gym_llm.rollout import part
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "gym_llm.cli"]
 ENV = "gym_llm/FollowUp-v0"
 
