@@ -34,12 +34,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
-    """Tests with Ray are slow. Where several processes play (`-n`), they are one's, as every other file's tests are."""
+    """Tests with Ray are slow. With several processes (`-n`) they are one's, and so are the others of a file."""
     for item in items:
         over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
         if over_ray:
             item.add_marker("slow")
-        item.add_marker(pytest.mark.xdist_group("ray" if over_ray else str(item.path)))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("ray" if over_ray else str(item.path)))
 
 
 @pytest.fixture(scope="session")
