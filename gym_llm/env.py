@@ -156,9 +156,7 @@ class VerifierEnv(gym.Env[Request, Any]):
             ValueError: If an option is unknown.
         """
         super().reset(seed=seed)
-        self._over = True  # should a hook fail, no half-made episode can be played
-        if self.open_episode is not None:
-            self.end_episode()
+        self.end_episode()  # should a hook fail, neither the old episode nor a half-made one can be played
         index, prepared = self._choose(options or {})
         return self._begin(index, prepared)
 
@@ -253,7 +251,10 @@ class VerifierEnv(gym.Env[Request, Any]):
         phase, self.phase = self.phase, "teardown"
         try:
             # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
-            result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+            try:
+                result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+            except asyncio.CancelledError as cancellation:
+                raise RuntimeError("teardown was cancelled from within") from cancellation
             if isinstance(result, Suspended):
                 result = result.resume()
             if inspect.isawaitable(result):

@@ -99,7 +99,7 @@ def read_record(value: Any) -> Rollout:
     """
     if not isinstance(value, dict):
         raise DataError(f"it is not an object, but of type {type(value).__name__}")
-    version = value.get("schema_version")
+    version = value.get("schema_version") if "error_phase" in value else 0  # else it is a task's field
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise DataError(f"its schema_version is {version}, and this gym_llm reads up to {SCHEMA_VERSION}: update it")
     if not {"rollout_id", "reward"} <= value.keys():

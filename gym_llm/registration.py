@@ -1,7 +1,7 @@
 """Environment ids: one for each folder of `gym_llm/envs`, and those of other packages' entry points.
 
-A folder is a verifier if it has a `config.yaml`; the id is that file's `env:` line, read without YAML so that importing
-`gym_llm` stays fast. Nothing else is imported: entry points are strings until `gym.make`.
+A folder is a verifier if it has a `config.yaml`; the id is that file's first `env:` line, read without YAML so that
+importing `gym_llm` stays fast. Nothing else is imported: entry points are strings until `gym.make`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from pathlib import Path
 import gymnasium as gym
 
 from gym_llm.did_you_mean import nearest
-from gym_llm.errors import UsageError
+from gym_llm.errors import ConfigError, UsageError
 
 ENTRY_POINT_GROUP = "gym_llm.envs"
 
 _VECTOR_MODULE = "gym_llm.vector.entry"
-_ENV_LINE = re.compile(r"""^  env: *["']?([^\s"'#]+)""", re.MULTILINE)  # a section's, not one nested in its kwargs
+_ENV_LINE = re.compile(r"""^( +)env: *["']?([^\s"'#]+)""", re.MULTILINE)
 
 
 def register_envs() -> None:
     """Register every id with Gymnasium."""
     for config in sorted(Path(__file__).with_name("envs").glob("[a-z]*/config.yaml")):
-        for env_id in _ENV_LINE.findall(config.read_text("utf-8")):
-            register(env_id, f"gym_llm.envs.{config.parent.name}.env:{parse_id(env_id)[1]}")
+        lines = _ENV_LINE.findall(config.read_text("utf-8"))
+        if not lines:
+            raise ConfigError(f"{config} has no `env:` line, which names the verifier of its folder.")
+        _, env_id = min(lines, key=lambda line: len(line[0]))  # a section's, not one nested in its kwargs
+        register(env_id, f"gym_llm.envs.{config.parent.name}.env:{parse_id(env_id)[1]}")
     for point in entry_points(group=ENTRY_POINT_GROUP):
         register(point.name, point.value)
 

@@ -28,6 +28,9 @@ Row: TypeAlias = dict[str, Any]
 Phase: TypeAlias = Literal["engine", "setup", "tool", "respond", "verify", "teardown"]
 """What an episode waits for, or where it failed: the engine's answer, or one of the environment's hooks."""
 
+HubName: TypeAlias = Literal["huggingface", "gitlab"]
+"""Where datasets are published."""
+
 
 class Request(TypedDict, total=False):
     """An observation: the body of the next `POST /v1/responses`, without `model`."""

@@ -93,12 +93,12 @@ class LocalVectorEnv(BatchedVectorEnv):
 
     def close_extras(self, **_: Any) -> None:
         """Close every environment; what is under way is cancelled."""
-        try:
-            self._run(self._shut)
-        finally:
-            self.closed = True
-            if self._thread is not None:
-                self._thread.shutdown()
+        if self._thread is None and self._loop is not None and asyncio._get_running_loop():
+            raise RuntimeError("This LocalVectorEnv was made outside the running event loop; close it outside, too.")
+        self.closed = True
+        self._run(self._shut)
+        if self._thread is not None:
+            self._thread.shutdown()
 
     def _call(self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         return self._run(lambda: self._shard.call(slots, name, args, kwargs))

@@ -33,7 +33,6 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
 
     Attributes:
         path: The file.
-        cut_off: Bytes of an unfinished last line that were cut off when it was opened.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, resume: bool = False) -> None:
@@ -46,7 +45,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
         if not resume and os.fstat(self._descriptor).st_size:
             os.close(self._descriptor)
             raise DataError(f"{path} already exists: resume it (--resume) or name another file.")
-        self.cut_off = repair_tail(self.path)
+        repair_tail(self.path)
 
     @property
     def summary_path(self) -> Path:
@@ -97,9 +96,10 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
 
     def close(self) -> None:
         """Unlock the file, or remove it if there is nothing in it."""
-        if os.fstat(self._descriptor).st_size == 0:
+        descriptor, self._descriptor = self._descriptor, -1  # whoever writes after this gets an error
+        if os.fstat(descriptor).st_size == 0:
             self.path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        os.close(descriptor)
 
     def __exit__(self, *_: object) -> None:
         """Close it."""

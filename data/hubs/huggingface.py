@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, LocalEntryNotFoundError
@@ -23,6 +23,7 @@ from gym_llm.data.hubs.gitlab import ModelRegistry
 from gym_llm.data.hubs.publishing import Split, check_training_rows, name_in_repo
 from gym_llm.data.hubs.refusals import refusal
 from gym_llm.errors import DataError
+from gym_llm.types import HubName
 
 _PLACE = "Hugging Face"
 _TOKEN = "hf_token"
@@ -211,7 +212,7 @@ class Hub:
                 file.write(dumps(row))
 
 
-def download(dataset: DatasetConfig, *, source: Literal["huggingface", "gitlab"], variables: Mapping[str, Any]) -> None:
+def download(dataset: DatasetConfig, *, source: HubName, variables: Mapping[str, Any]) -> None:
     """Fetch a dataset of a configuration to its `jsonl_fpath`, whole or not at all.
 
     Args:

@@ -1,5 +1,5 @@
 """From raw rows to a training set: every row checked, statistics computed and compared, files collated."""
 
-from gym_llm.data.prepare.prepare import EnvDataset, Preparation, Show, Source, prepare_data
+from gym_llm.data.prepare.prepare import EnvDataset, Preparation, Show, prepare_data
 
-__all__ = ["EnvDataset", "Preparation", "Show", "Source", "prepare_data"]
+__all__ = ["EnvDataset", "Preparation", "Show", "prepare_data"]

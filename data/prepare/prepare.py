@@ -28,7 +28,6 @@ from gym_llm.errors import DataError, PreparationFailed, TokenizerUnavailable
 from gym_llm.tasks import TaskKind
 
 Mode: TypeAlias = Literal["example_validation", "train_preparation"]
-Source: TypeAlias = Literal["huggingface", "gitlab"]
 Show: TypeAlias = Callable[[str, int, int, int | None], None]
 """Shows progress: the file, its rows and bytes so far, its bytes in all (None if they are not known)."""
 

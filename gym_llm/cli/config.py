@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,9 +22,6 @@ Later files go over earlier ones, env.yaml in the working directory over all fil
 `???` marks what has to be given. NeMo Gym's files are read as well; what has no counterpart is named.
 """
 app = typer.Typer()
-
-Place = Literal["huggingface", "gitlab"]
-"""Where datasets are published."""
 
 ConfigFiles = Annotated[
     list[str],

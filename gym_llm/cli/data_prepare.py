@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gym_llm.cli.config import ConfigFiles, Place, Settings, read_config
+from gym_llm.cli.config import ConfigFiles, Settings, read_config
 from gym_llm.cli.help import Command
 from gym_llm.cli.usage import printable
 from gym_llm.errors import UsageError
+from gym_llm.types import HubName
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
@@ -55,7 +56,7 @@ def prepare(
         typer.Option(help="prepare the example datasets, or those of type train and validation"),
     ],
     download: Annotated[bool, typer.Option("--download", help="download datasets whose files are missing")] = False,
-    source: Annotated[Place, typer.Option(help="where from, for datasets that are on both")] = "huggingface",
+    source: Annotated[HubName, typer.Option(help="where from, for datasets that are on both")] = "huggingface",
     overwrite_metrics: Annotated[
         bool, typer.Option("--overwrite-metrics", help="replace statistics that disagree")
     ] = False,
@@ -96,7 +97,7 @@ def prepare(
     return 0
 
 
-def _downloader(config: Config, preferred: Place) -> Callable[[DatasetConfig], None]:
+def _downloader(config: Config, preferred: HubName) -> Callable[[DatasetConfig], None]:
     try:
         from gym_llm.data.hubs.huggingface import download
     except ModuleNotFoundError as error:
@@ -106,7 +107,7 @@ def _downloader(config: Config, preferred: Place) -> Callable[[DatasetConfig], N
         ) from None
 
     def fetch(dataset: DatasetConfig) -> None:
-        only: Place = "huggingface" if dataset.huggingface_identifier else "gitlab"
+        only: HubName = "huggingface" if dataset.huggingface_identifier else "gitlab"
         on_both = dataset.huggingface_identifier and dataset.gitlab_identifier
         download(dataset, source=preferred if on_both else only, variables=config.variables)
 

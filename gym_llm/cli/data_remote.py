@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gym_llm.cli.config import ConfigFiles, Place, Settings, read_config
+from gym_llm.cli.config import ConfigFiles, Settings, read_config
 from gym_llm.cli.help import Command
 from gym_llm.cli.usage import printable
 from gym_llm.errors import DataError, UsageError
+from gym_llm.types import HubName
 
 if TYPE_CHECKING:
     from gym_llm.config import Config
@@ -82,7 +83,7 @@ examples:
 _hub_option = partial(typer.Option, rich_help_panel="Hugging Face")
 _gitlab_option = partial(typer.Option, rich_help_panel="GitLab")
 
-From = Annotated[Place, typer.Option("--from", help="where it is published")]
+From = Annotated[HubName, typer.Option("--from", help="where it is published")]
 Yes = Annotated[bool, typer.Option("--yes", help="delete without asking")]
 Version = Annotated[str | None, _gitlab_option(metavar="X.Y.Z", help="which version it is")]
 Domain = Annotated[str | None, _hub_option(help="part of the repository's name (default: the configuration's)")]
@@ -99,7 +100,7 @@ app = typer.Typer()
 def upload(
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines (plain, .gz, .zst) or parquet")],
-    to: Annotated[Place, typer.Option(help="where to publish it")],
+    to: Annotated[HubName, typer.Option(help="where to publish it")],
     name: Annotated[str | None, typer.Option(help="the dataset's name (default: the configuration's section)")] = None,
     files: ConfigFiles,
     version: Version = None,

@@ -23,7 +23,7 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from gym_llm.concurrency.worker_process import Death, Job, WorkerProcess, settle
+from gym_llm.concurrency.worker_process import Death, PoolJob, WorkerProcess, settle
 from gym_llm.errors import WorkerDied
 
 _BATCH = 8  # calls sent to a worker at once; more would only make them wait longer behind one that hangs
@@ -56,7 +56,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
         self.function = function
         self.deadline = deadline
         self.workers = workers or min(4, _usable_cores())
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[PoolJob | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._live: set[WorkerProcess] = set()
@@ -73,7 +73,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
             RuntimeError: If it raised (the message names the exception), could not be imported, or the pool is closed.
         """
         loop = asyncio.get_running_loop()
-        job = Job(pickle.dumps(argument, pickle.HIGHEST_PROTOCOL), loop, loop.create_future())
+        job = PoolJob(pickle.dumps(argument, pickle.HIGHEST_PROTOCOL), loop, loop.create_future())
         self._submit(job)
         return await job.future
 
@@ -90,7 +90,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _submit(self, job: Job) -> None:
+    def _submit(self, job: PoolJob) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The process pool is closed.")
@@ -124,7 +124,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
         self._refuse([])
         self._jobs.put(None)
 
-    def _next_batch(self) -> list[Job] | None:
+    def _next_batch(self) -> list[PoolJob] | None:
         """The next jobs of one worker (none if they were cancelled meanwhile); None when the pool is closed."""
         with self._lock:
             if self._closed:
@@ -161,7 +161,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
             self._live.discard(worker)
         worker.bury()
 
-    def _after(self, death: Death, batch: list[Job]) -> None:
+    def _after(self, death: Death, batch: list[PoolJob]) -> None:
         """Decide about the jobs that a worker did not answer: one is to blame for its death, the others run again."""
         again, culprit = batch[death.answered :], batch[death.position]
         if death.by_deadline:
@@ -181,7 +181,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
                 return
         self._refuse(again)
 
-    def _refuse(self, jobs: list[Job]) -> None:
+    def _refuse(self, jobs: list[PoolJob]) -> None:
         with contextlib.suppress(Empty):
             while True:
                 job = self._jobs.get_nowait()

@@ -16,8 +16,8 @@ import logging
 import os
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from gym_llm.concurrency.bridge import driven, finish, wait
@@ -43,10 +43,11 @@ class SharedResources:
     def release(self) -> None:
         """Use none of them any more."""
         resources, self._resources = self._resources, {}
-        for resource in resources.values():
-            resource.users.discard(self)
-            if not resource.users:
-                resource.close()
+        with ExitStack() as stack:  # one that cannot be closed, or a cancellation meanwhile, keeps no other open
+            for resource in resources.values():
+                resource.users.discard(self)
+                if not resource.users:
+                    stack.callback(resource.close)
 
 
 class _Resource:
@@ -87,20 +88,22 @@ class _Resource:
             logger.warning("A shared resource, %s, was not closed: its event loop is.", self._label)
         elif running_loop is self.loop and driven():
             wait(self._end())
-        elif running_loop is not None or self.loop.is_running():
+        elif self.loop.is_running():
             return asyncio.run_coroutine_threadsafe(self._end(), self.loop)
+        elif running_loop is not None:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(self.loop.run_until_complete, self._end()).result()
         else:
             self.loop.run_until_complete(self._end())
         return None
 
     async def _end(self) -> None:
-        if self.ready.done():
-            self._unused.set()
-        else:
+        self._unused.set()
+        if not self.ready.done():
             self._keeper.cancel()
         try:
             await finish(self._keeper, _CLOSING_SECONDS)
-        except TimeoutError as error:
+        except (TimeoutError, RuntimeError) as error:
             logger.warning("A shared resource, %s, was not closed: %s.", self._label, error)
 
     def _forget(self) -> None:

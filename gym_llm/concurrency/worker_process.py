@@ -33,7 +33,7 @@ serve(*settings)
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class PoolJob:
     """One call of the pool's function, pickled by the caller, where an error belongs."""
 
     argument: bytes
@@ -92,7 +92,7 @@ class WorkerProcess:
         if problem is not None:
             raise RuntimeError(f"No worker can run {self.function}: {problem}.")
 
-    def run(self, batch: list[Job]) -> Death | None:
+    def run(self, batch: list[PoolJob]) -> Death | None:
         """Have the worker do `batch`, settling jobs as it answers; what is known if it died, else None."""
         answered = 0
         self._position[0] = 0
@@ -138,7 +138,7 @@ class WorkerProcess:
 _Outcome = tuple[bool, Any]  # (True, what the function returned) or (False, an exception)
 
 
-def settle(jobs: list[Job], outcomes: list[_Outcome]) -> None:
+def settle(jobs: list[PoolJob], outcomes: list[_Outcome]) -> None:
     """Give the jobs their outcomes, waking each event loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Outcome]]] = {}
     for job, outcome in zip(jobs, outcomes, strict=True):

@@ -6,11 +6,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gym_llm.data.files.datasets import DatasetConfig
+from gym_llm.data.files.datasets import DatasetConfig, Name
 from gym_llm.engines import make_engine
 from gym_llm.engines.base import Engine
-
-Name = Annotated[str, Field(min_length=1)]
 
 
 class EngineSection(BaseModel):

@@ -116,17 +116,18 @@ class ShardActor:
 
     async def start_rollout(self, engine: str, engine_options: dict[str, Any], settings: RolloutSettings) -> None:
         """Make an engine client of this process's own and get ready to play with it."""
-        await self.end_rollout()
-        shard = self._shard
-        if self._watchdog is not None:
-            self._watchdog.sleep()  # loading a model takes as long as it takes
-        try:
+        async with self._ending:
+            await self._end_rollout()
             self._engine = make_engine(engine, **engine_options)
-            await self._engine.start()
-        finally:
             if self._watchdog is not None:
-                self._watchdog.wake()
-        self._worker = Worker(shard, self._engine, replace(settings, step_timeout=self._recipe.step_timeout))
+                self._watchdog.sleep()  # loading a model takes as long as it takes
+            try:
+                await self._engine.start()
+            finally:
+                if self._watchdog is not None:
+                    self._watchdog.wake()
+            settings = replace(settings, step_timeout=self._recipe.step_timeout)
+            self._worker = Worker(self._shard, self._engine, settings)
 
     async def play(self, jobs: bytes) -> bytes:
         """See `Worker.exchange`; jobs and results are pickled lists."""
@@ -140,11 +141,14 @@ class ShardActor:
     async def end_rollout(self) -> None:
         """Cancel what is under way and close the engine client."""
         async with self._ending:  # a driver that was cut off while it waited for this may be playing again already
-            if self._worker is not None:
-                await self._worker.aclose()
-            if self._engine is not None:
-                await self._engine.aclose()
-            self._worker = self._engine = None
+            await self._end_rollout()
+
+    async def _end_rollout(self) -> None:
+        if self._worker is not None:
+            await self._worker.aclose()
+        if self._engine is not None:
+            await self._engine.aclose()
+        self._worker = self._engine = None
 
     async def close(self) -> None:
         """Close every environment."""

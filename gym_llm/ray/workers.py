@@ -23,18 +23,12 @@ async def open_workers(
     if not isinstance(engine, str):
         raise ValueError("With workers the engine is a spec such as 'http://host:port/v1', made in every process.")
     recipe = ShardRecipe.of(
-        **factory.arguments,
-        num_envs=num_envs,
-        env_wrappers=settings.env_wrappers,
-        step_timeout=settings.step_timeout,
+        **factory.arguments, num_envs=num_envs, env_wrappers=settings.env_wrappers, step_timeout=settings.step_timeout
     )
-    several = isinstance(settings.runtime_env, Sequence)
-    shards = start_shards(
-        recipe,
-        None if several else min(settings.workers, num_envs),
-        runtime_env=settings.runtime_env,
-        ray_address=settings.ray_address,
-    )
+    count, packages = min(settings.workers, num_envs), settings.runtime_env
+    if isinstance(packages, Sequence):
+        packages = packages[:count]
+    shards = start_shards(recipe, count, runtime_env=packages, ray_address=settings.ray_address)
     try:
         async with workers_in(shards, engine, engine_options, settings) as workers:
             yield workers

@@ -91,6 +91,8 @@ class Run(AbstractContextManager["Run"]):
         if retry_failed and not resume:
             raise UsageError("retry_failed only makes sense with resume.")
         self.settings = RolloutSettings.of(settings, **more)
+        if self.settings.wrappers is not None and (reasoning_parser or tool_call_parser):
+            raise UsageError("Give either wrappers or the parsers' names, not both.")
         if isinstance(env_id, str):
             env_id = [Part(env_id, engine, tasks, env_kwargs or {}, engine_options or {}, repeats)]
         names = {part.dataset for part in env_id}
@@ -107,7 +109,8 @@ class Run(AbstractContextManager["Run"]):
         }
         self.summary = Summary(repeats=max(part.repeats for part in env_id))
         self.environments: dict[str, Summary] = {}
-        self.played = 0
+        self.played = self._dropped = 0
+        self._closed = False
         self._seconds = self._started = 0.0
         self._summary_settings = {
             **(notes or {}),
@@ -126,8 +129,6 @@ class Run(AbstractContextManager["Run"]):
                 self._summary_settings = self._file.read_summary().get("settings", self._summary_settings)
             stack.callback(self._write_summary)
             self._open = stack.pop_all()
-
-    # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
     def remaining(self) -> int:
@@ -195,8 +196,6 @@ class Run(AbstractContextManager["Run"]):
         name = sections[:80] or parse_id(first)[1]
         return f"rollouts/{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
-    # -- earlier runs ------------------------------------------------------------------------------------------------
-
     def _take_over(self, retry_failed: bool) -> None:
         """Count what earlier runs wrote, if it was made the way this run would."""
         if not self.path.stat().st_size:
@@ -214,11 +213,11 @@ class Run(AbstractContextManager["Run"]):
         models = earlier.get("datasets", {"": earlier})
         for name, part in self.parts.items():
             part.model = models.get(name, {}).get("model")
-        if retry_failed:
-            self._file.keep(lambda record: not record.get("error"))
+        self._dropped = self._file.keep(lambda record: not record.get("error")) if retry_failed else 0
         for record in self._file.records():
-            home = self.parts.get(record.get("dataset", ""))
-            if home is None or not home.verifier.plays(env_id := record.get("env_id")):
+            env_id = record.get("env_id")
+            home = self.parts.get("") or self.parts.get(record.get("dataset", ""))
+            if home is None or not home.verifier.plays(env_id):
                 env_ids = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
                 raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {env_ids}: name another output.")
             self._count(home, record)
@@ -233,8 +232,6 @@ class Run(AbstractContextManager["Run"]):
         if env_id not in self.environments:
             self.environments[env_id] = Summary(repeats=self.summary.repeats)
         self.environments[env_id].add(record)
-
-    # -- playing -----------------------------------------------------------------------------------------------------
 
     def play(self) -> Summary:
         """Play what is left, and wait for it. An interrupt (Ctrl-C) loses no finished episode; `play` again goes on.
@@ -266,6 +263,8 @@ class Run(AbstractContextManager["Run"]):
             RayUnavailable: If there are to be workers and Ray cannot be used.
             DataError: If the file cannot be written.
         """
+        if self._closed:
+            raise UsageError("This run is closed: make another one, with resume=True to go on with its file.")
         try:
             for engine, parts in self._engines():
                 async with self._started_here(engine, parts[0]):
@@ -304,8 +303,6 @@ class Run(AbstractContextManager["Run"]):
         elsewhere = self.settings.workers and part.spec.capabilities.loads_model
         return nullcontext() if elsewhere or engine is part.spec.engine else engine
 
-    # -- the summary file --------------------------------------------------------------------------------------------
-
     def _origin(self) -> dict[str, Any]:
         models = {name: {"model": part.model} for name, part in self.parts.items() if name and part.model}
         return {
@@ -316,11 +313,14 @@ class Run(AbstractContextManager["Run"]):
         }
 
     def _write_summary(self) -> None:
-        if self.summary.episodes and (self.played or not self._to_play):
+        if self.summary.episodes and (self.played or self._dropped or not self._to_play):
             self._file.write_summary(self.as_dict())
+        elif self._dropped:
+            self._file.summary_path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Write the summary file, and let others have the output."""
+        self._closed = True
         self._open.close()
 
     def __exit__(self, *_: object) -> None:

@@ -62,6 +62,10 @@ class RolloutSettings:
             raise ValueError(f"step_timeout is a positive number of seconds, or None; got {self.step_timeout}.")
         if self.runtime_env is not None and not self.workers:
             raise ValueError("runtime_env is for other processes: give the number of `workers`, too.")
+        if isinstance(self.runtime_env, Sequence) and not (
+            len(self.runtime_env) == self.workers and all(isinstance(each, dict | None) for each in self.runtime_env)
+        ):
+            raise ValueError("A list of runtime_env has one dict, or None, for each of the `workers`.")
         if self.sampling:
             _check_sampling(self.sampling)
 

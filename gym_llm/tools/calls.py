@@ -12,7 +12,7 @@ from gym_llm.errors import ToolCallError
 from gym_llm.tools.tool import Tool, error_output, tool_output
 from gym_llm.types import Item
 
-Outcome: TypeAlias = tuple[str, bool]
+_Result: TypeAlias = tuple[str, bool]
 """The output's text, and whether it reports an error."""
 
 
@@ -40,7 +40,7 @@ def run(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any) -> t
     return outputs, errors
 
 
-def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> Outcome | Awaitable[Any]:
+def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> _Result | Awaitable[Any]:
     """Make a call; what has to be waited for is returned as it is."""
     try:
         name = call["name"]
@@ -70,7 +70,7 @@ async def _without_exit(awaitable: Awaitable[Any]) -> Any:
         return error
 
 
-def _finish(result: Any) -> Outcome:
+def _finish(result: Any) -> _Result:
     if isinstance(result, BaseException):
         # A cancelled episode never gets here: a CancelledError among the results is of the tool's own making.
         if not isinstance(result, (Exception, SystemExit, asyncio.CancelledError)):
@@ -82,6 +82,6 @@ def _finish(result: Any) -> Outcome:
         return _failure(error)
 
 
-def _failure(error: BaseException) -> Outcome:
+def _failure(error: BaseException) -> _Result:
     message = str(error) if isinstance(error, ToolCallError) else f"{type(error).__name__}: {error}"
     return error_output(message), True

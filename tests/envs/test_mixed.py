@@ -42,6 +42,15 @@ def test_a_row_is_checked_by_the_verifier_that_plays_it():
         gym.make("gym_llm/Mixed-v0").reset(options={"task": row(env_id="gym_llm/Arithmetic-v0")})
 
 
+def test_after_a_reset_that_failed_there_is_no_episode_to_play_on():
+    env = gym.make("gym_llm/Mixed-v0", disable_env_checker=True)
+    env.reset(options={"task": arithmetic(env_id="gym_llm/Arithmetic-v0")})
+    with pytest.raises(DataError):
+        env.reset(options={"task": arithmetic()})
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(message("\\boxed{2}"))
+
+
 def test_the_examples_are_of_several_verifiers():
     names = {task["env_id"] for _, task in read_jsonl(ROOT / "envs/mixed/data/example.jsonl")}
     assert len(names) > 2

@@ -459,6 +459,30 @@ def test_closing_a_vector_environment_closes_all_and_then_raises_what_one_raised
     assert envs.closed and Counter(happened()) == {"setup": 3, "teardown": 3, "torn down": 2}
 
 
+def test_a_vector_environment_that_cannot_be_closed_here_loses_nothing() -> None:
+    async def elsewhere(envs: LocalVectorEnv) -> None:
+        with pytest.raises(RuntimeError, match="close it outside"):
+            envs.close()
+
+    envs = LocalVectorEnv("test/Leased-v0", 2, tasks=[row(traps={"tool": "pause"})])
+    envs.reset()
+    envs.send([USE, USE], [0, 1])
+    envs.recv(min_size=1)
+    asyncio.run(elsewhere(envs))
+    assert not envs.closed and "teardown" not in happened()
+    envs.close()
+    assert Counter(happened()) == {"setup": 2, "teardown": 2, "torn down": 2}
+
+
+def test_a_teardown_that_is_cancelled_from_within_fails_its_episode_alone() -> None:
+    class Scoped(Leased):
+        def teardown(self, task: Any, episode: Any) -> Any:
+            raise asyncio.CancelledError
+
+    record = asyncio.run(played(Scoped(tasks=[row(traps={})])))
+    assert (record["error_phase"], record["reward"]) == ("teardown", 0.0) and "from within" in record["error"]
+
+
 def test_rollouts_of_a_vector_environment_share_until_it_is_closed() -> None:
     tasks = [row(traps={"verify": "judge"})] * 4
 

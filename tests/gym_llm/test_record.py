@@ -35,6 +35,12 @@ def test_every_record_says_its_version_and_comes_back_as_it_was(tmp_path: Path) 
         assert list(file.records()) == made
 
 
+def test_an_old_record_s_task_may_have_a_field_named_schema_version() -> None:
+    assert read_record(record(schema_version=3)) == record(schema_version=3)
+    with pytest.raises(DataError, match="reads up to 1"):
+        read_record(record(schema_version=3, error_phase=None))
+
+
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("envs/*/data/example_rollouts.jsonl")), ids=lambda path: path.parts[-3]
 )
@@ -60,7 +66,9 @@ def test_a_reward_that_json_cannot_say_comes_back(tmp_path: Path) -> None:
 def test_a_later_version_is_one_sentence_that_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     later = SCHEMA_VERSION + 1
-    path.write_bytes(dumps(record(schema_version=SCHEMA_VERSION)) + dumps(record(schema_version=later)))
+    path.write_bytes(
+        dumps(record(schema_version=SCHEMA_VERSION)) + dumps(record(schema_version=later, error_phase=None))
+    )
     with pytest.raises(
         DataError, match=rf"a\.jsonl, line 2 is no rollout: its schema_version is {later}.*update it\.$"
     ):

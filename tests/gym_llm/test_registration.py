@@ -11,6 +11,7 @@ import pytest
 import gym_llm
 from gym_llm import registration
 from gym_llm.config.nemo_gym import nemo_gym_names
+from gym_llm.errors import ConfigError
 from gym_llm.registration import env_ids, parse_id, register_envs, verifier_folder
 
 
@@ -46,6 +47,7 @@ def test_every_folder_with_a_config_is_registered_from_it(tmp_path: Path, monkey
     configs = {
         "dice": "dice:\n  env: gym_llm/Dice-v12  # the second one\n",
         "dice_9": "dice_9:\n  kwargs:\n    member:\n      env: gym_llm/Counter-v0\n  env: 'gym_llm/Dice-v9'\n",
+        "wide": "wide:\n    kwargs: {}\n    env: gym_llm/Wide-v0\nwider:\n    env: gym_llm/Wide-v0\n",
         ".dice.tmp": "dice:\n  env: gym_llm/Unfinished-v0\n",
         "helpers": None,
     }
@@ -60,8 +62,13 @@ def test_every_folder_with_a_config_is_registered_from_it(tmp_path: Path, monkey
         assert {env_id: gym.registry[env_id].entry_point for env_id in gym.registry.keys() - before.keys()} == {
             "gym_llm/Dice-v12": "gym_llm.envs.dice.env:Dice",
             "gym_llm/Dice-v9": "gym_llm.envs.dice_9.env:Dice",
+            "gym_llm/Wide-v0": "gym_llm.envs.wide.env:Wide",
         }
         assert [env_id for env_id in env_ids() if "Dice" in env_id] == ["gym_llm/Dice-v9", "gym_llm/Dice-v12"]
+        gym.registry.clear()
+        (tmp_path / "envs" / "wide" / "config.yaml").write_text("wide: {}\n")
+        with pytest.raises(ConfigError, match="has no `env:` line"):
+            register_envs()
     finally:
         gym.registry.clear()
         gym.registry.update(before)

@@ -12,7 +12,7 @@ import pytest
 from testing import message, row
 
 from gym_llm import VerifierEnv
-from gym_llm.concurrency import resources, wait
+from gym_llm.concurrency import drive, resources, wait
 from gym_llm.concurrency.resources import SharedResources, open_resources
 
 
@@ -267,6 +267,35 @@ def test_in_a_running_loop_without_a_driver_every_hook_has_its_own(judged) -> No
 
     asyncio.run(notebook())
     assert events(judged) == ["open", "closed"] * 2 and open_resources() == []
+
+
+def test_one_that_fails_to_close_in_any_way_leaves_no_other_open(caplog) -> None:
+    class Scoped(Closing):
+        def close(self) -> None:
+            raise asyncio.CancelledError  # as a cancel scope that was entered elsewhere does
+
+    async def main() -> Closing:
+        user, other = SharedResources(), Closing()
+        await user.get("scoped", Scoped)
+        await user.get("other", lambda: other)
+        await drive(user.release)
+        while open_resources():
+            await asyncio.sleep(0.001)
+        return other
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)).closed == 1
+    assert "scoped, was not closed" in caplog.text
+
+
+def test_closing_under_another_running_loop_closes_it(judged) -> None:
+    env = Judged(tasks=[row(hooks="both")])
+    env.reset()
+
+    async def elsewhere() -> None:
+        env.close()
+
+    asyncio.run(elsewhere())
+    assert events(judged) == ["open", "closed"] and open_resources() == []
 
 
 def test_closing_in_another_thread_than_the_one_that_used_it_closes_it(judged) -> None:

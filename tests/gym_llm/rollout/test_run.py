@@ -241,6 +241,8 @@ def test_settings_reach_the_episodes():
         ({"tool_call_parser": "hermes", "engine": "http://h/v1"}, UsageError, "the model that http://h/v1 serves"),
         ({"output": "folder/a.jsonl"}, DataError, "already exists"),
         ({"concurency": 3}, TypeError, "Did you mean concurrency?"),
+        ({"workers": 2, "runtime_env": ["numpy", None]}, ValueError, "one dict, or None, for each of the `workers`"),
+        ({"workers": 3, "runtime_env": [None, None]}, ValueError, "one dict, or None, for each of the `workers`"),
         ({"concurrency": 0}, ValueError, "concurrency is 1 or more"),
     ],
 )
@@ -266,6 +268,46 @@ def test_a_file_belongs_to_one_run_until_that_is_closed():
     with Run(ENV, Yes(), output="a.jsonl", resume=True) as run:
         assert run.remaining == 4
     assert summary_file()["complete"] is True  # of what the first was to play: nothing was played since
+
+
+def test_a_file_of_several_datasets_or_with_a_field_of_that_name_is_resumed_or_refused_with_a_sentence():
+    tasks = [row(expected_answer="yes", dataset="a/b") for _ in range(2)]
+    for resume in (False, True):
+        with Run(ENV, Yes(), tasks=tasks, output="a.jsonl", limit=1 + resume, resume=resume) as run:
+            run.play()
+            assert run.played == 1
+    Path("a.summary.json").unlink()
+    parts = [Part(ENV, Yes(), dataset="c"), Part(ENV, Yes(), dataset="d")]
+    with pytest.raises(UsageError, match="holds rollouts of gym_llm/FollowUp-v0"):
+        Run(parts, output="a.jsonl", resume=True)
+
+
+def test_retrying_what_has_all_failed_leaves_no_summary_that_says_it_is_complete():
+    for broken in ({1, 2, 3, 4, 5}, {1}):
+        Path("a.jsonl").unlink(missing_ok=True)
+        with Run(ENV, Yes(broken=len(broken) == 5), output="a.jsonl", limit=1) as run:
+            run.play()
+        with Run(ENV, Yes(), output="a.jsonl", limit=1, resume=True, retry_failed=True) as run:
+            left = run.remaining
+        if left:
+            assert not Path("a.jsonl").exists() and not Path("a.summary.json").exists()
+        else:
+            assert summary_file()["complete"] is True
+
+
+def test_a_closed_run_writes_nothing():
+    with Run(ENV, Yes(), output="a.jsonl", limit=1) as run:
+        pass
+    other = os.open("other", os.O_CREAT | os.O_RDWR)  # gets the number of the file that was closed
+    with pytest.raises(UsageError, match="This run is closed"):
+        run.play()
+    os.close(other)
+    assert Path("other").read_bytes() == b"" and list(Path().iterdir()) == [Path("other")]
+
+
+def test_wrappers_and_parsers_names_do_not_go_together():
+    with pytest.raises(UsageError, match="either wrappers or the parsers' names"):
+        Run(ENV, Yes(), output="a.jsonl", wrappers=[ToolCallParser], reasoning_parser="think_tags")
 
 
 def test_a_run_that_played_nothing_leaves_nothing():
