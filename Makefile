@@ -44,6 +44,11 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy -p gym_llm
 
+# In a process for each core; all tests with Ray are one's, and so are those of a file (tests/conftest.py).
+check: lint types
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup -m "not slow"
+
+# One after the other: some take all cores themselves.
 test: lint types
 	$(BIN)/python -m pytest
 

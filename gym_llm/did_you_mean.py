@@ -17,5 +17,5 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     >>> did_you_mean("temprature", ["temperature", "top_p"])
     ' Did you mean temperature?'
     """
-    near = nearest(name, known, cutoff=cutoff)
-    return f" Did you mean {near}?" if near else ""
+    suggestion = nearest(name, known, cutoff=cutoff)
+    return f" Did you mean {suggestion}?" if suggestion else ""

@@ -114,20 +114,19 @@ class VerifierEnv(gym.Env[Request, Any]):
     def teardown(self, task: Any, episode: Episode) -> Any:
         """Put away what `setup` made: runs exactly once for each `setup` that returned, however the episode ends.
 
-        May be async. It is never cancelled with its episode, but given up after 30 seconds. What it raises is an error
-        of the episode, unless that has one already: then it is a note on the other one and a line in the log.
+        May be async. It goes on while its episode is cancelled, and is given up after 30 seconds. What it raises is the
+        episode's error, or, if that has one, a note on it and a line in the log.
         """
 
     async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
-        """What many episodes share, a judge's client or a pool of sandboxes; `wait(self.shared(...))` in other hooks.
+        """What many episodes share, e.g. a judge's client. In hooks that are not async: `wait(self.shared(...))`.
 
-        Whoever asks first has it made, and all environments that ask for the name on the same event loop get the same
-        object, until the last of them is closed and it with them.
+        The first to ask has it made; all environments on the same event loop get it, and the last to close closes it.
 
         Args:
-            name: Any JSON value, which has to say what it is made from: `("judge", self.judge_spec)`.
-            make: Returns an async context manager, which is entered and left, or an object (or something to be awaited
-                for one), whose `aclose` or `close`, if it has one, is called at the end.
+            name: Any JSON value; it has to say all that it is made from: `("judge", self.judge_spec)`.
+            make: Returns an async context manager, or an object (or an awaitable of one) with an `aclose` or `close`,
+                or with neither.
 
         Raises:
             Exception: What making it raises. The next to ask has it made again.
@@ -244,8 +243,7 @@ class VerifierEnv(gym.Env[Request, Any]):
             error: Why. What `teardown` raises becomes a note on it instead of being raised.
 
         Raises:
-            Exception: What `teardown` raises, where there is no error already.
-            TimeoutError: If it takes too long, likewise.
+            Exception: What `teardown` raises, or TimeoutError, where there is no error already.
             asyncio.CancelledError: If the caller's task was cancelled meanwhile; `teardown` went on to its end.
         """
         self._over = True
@@ -255,11 +253,11 @@ class VerifierEnv(gym.Env[Request, Any]):
         phase, self.phase = self.phase, "teardown"
         try:
             # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
-            rest = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
-            if isinstance(rest, Suspended):
-                rest = rest.resume()
-            if inspect.isawaitable(rest):
-                wait(finish(rest, _TEARDOWN_SECONDS))
+            result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+            if isinstance(result, Suspended):
+                result = result.resume()
+            if inspect.isawaitable(result):
+                wait(finish(result, _TEARDOWN_SECONDS))
         except (Exception, SystemExit) as failure:
             if error is None:
                 raise
@@ -298,7 +296,7 @@ class VerifierEnv(gym.Env[Request, Any]):
 
     def _task_source(self, tasks: str | list[Row] | TaskSource | None) -> TaskSource | None:
         cls, kind = type(self), self._task_kind()
-        if isinstance(tasks, (RowTasks, GeneratedTasks)):  # another environment's, shared
+        if isinstance(tasks, TaskSource):  # another environment's, shared
             return tasks
         if isinstance(tasks, (str, os.PathLike)):
             return RowTasks.from_file(os.fspath(tasks), kind)

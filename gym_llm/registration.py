@@ -84,8 +84,8 @@ def unknown_env(env_id: str) -> UsageError:
     There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
     """
     names = {form: name for name in env_ids() for form in (parse_id(name)[1].lower(), name.lower())}
-    near = nearest(env_id.lower(), names) or nearest(parse_id(env_id)[1].lower(), names)
-    hint = f" Did you mean {names[near]}?" if near else ""
+    suggestion = nearest(env_id.lower(), names) or nearest(parse_id(env_id)[1].lower(), names)
+    hint = f" Did you mean {names[suggestion]}?" if suggestion else ""
     return UsageError(f"There is no environment {env_id!r}.{hint} `gym-llm list` names all.")
 
 

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -15,6 +15,9 @@ from gym_llm.data.files.reading import absolute_source, parse_source, read_objec
 from gym_llm.errors import DataError
 from gym_llm.responses import ResponseCreateParams
 from gym_llm.types import Request, Row
+
+M = TypeVar("M", bound=BaseModel)
+_REPORTED_ROWS = 5
 
 
 class BaseTask(BaseModel):
@@ -29,17 +32,14 @@ class BaseTask(BaseModel):
 
 @dataclass(slots=True, frozen=True)
 class PreparedTask:
-    """A row made ready to be played any number of times.
-
-    Attributes:
-        row: The row as given.
-        task: Its verifier fields, checked.
-        request: Its first request: `input` as a list, `tools` filled in.
-    """
+    """A row made ready to be played any number of times."""
 
     row: Row
+    """As it came."""
     task: Any
+    """Its verifier fields, checked."""
     request: Request
+    """Its first request: `input` as a list, `tools` filled in."""
 
 
 class TaskKind(NamedTuple):
@@ -51,10 +51,7 @@ class TaskKind(NamedTuple):
     """Gives the schemas of its tools, offered where a row names no `tools` of its own."""
 
     def prepare(self, row: Any) -> PreparedTask:
-        """Check one row and make it ready.
-
-        Args:
-            row: A dict with `responses_create_params` and the verifier's fields.
+        """Check one row and make it ready: a dict with `responses_create_params` and the verifier's fields.
 
         Raises:
             DataError: With one sentence naming every wrong field.
@@ -64,15 +61,9 @@ class TaskKind(NamedTuple):
         params = row.get("responses_create_params")
         if params is None:
             raise DataError("the row has no `responses_create_params`")
-        try:
-            ResponseCreateParams.model_validate(params)
-        except ValidationError as error:
-            raise DataError(_sentence(error, "responses_create_params.")) from None
-        try:
-            fields = {name: value for name, value in row.items() if name != "responses_create_params"}
-            task = self.schema.model_validate(fields)
-        except ValidationError as error:
-            raise DataError(_sentence(error, "")) from None
+        fields = {name: value for name, value in row.items() if name != "responses_create_params"}
+        _validate(ResponseCreateParams, params, "responses_create_params.")
+        task = _validate(self.schema, fields, "")
         request = dict(params)
         if isinstance(params["input"], str):
             request["input"] = [{"role": "user", "content": params["input"]}]
@@ -91,24 +82,15 @@ class RowKind(Protocol):
         """Equal kinds are equal keys."""
 
 
-class TaskSource(Protocol):
-    """Tasks by index."""
-
-    size: int | None
-    """How many there are; None where they are generated without end."""
-
-    def __getitem__(self, index: int) -> PreparedTask:
-        """The task of this index; the same index always gives the same task.
-
-        Raises:
-            IndexError: If there is none.
-        """
-
-
-def _sentence(error: ValidationError, prefix: str) -> str:
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    places = (f"{prefix}{'.'.join(map(str, p['loc']))}".rstrip(".") for p in problems)
-    return "; ".join(f"{place}: {p['msg']}".removeprefix(": ") for place, p in zip(places, problems, strict=True))
+def _validate(schema: type[M], value: Any, prefix: str) -> M:
+    """Check a value; in a `DataError` the names of its fields follow the prefix."""
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+    places = (f"{prefix}{'.'.join(map(str, problem['loc']))}".rstrip(".") for problem in problems)
+    sentences = (f"{place}: {problem['msg']}" for place, problem in zip(places, problems, strict=True))
+    raise DataError("; ".join(sentence.removeprefix(": ") for sentence in sentences))
 
 
 class RowTasks:
@@ -118,14 +100,25 @@ class RowTasks:
         DataError: Naming the first rows that are wrong, with their numbers from 0, or the file's lines from 1.
     """
 
-    def __init__(self, prepared: list[PreparedTask]) -> None:
-        self.size: int | None = len(prepared)
-        self._prepared = prepared
+    def __init__(self, rows: Iterable[tuple[str, Row]], kind: RowKind) -> None:
+        self._prepared: list[PreparedTask] = []
+        problems: list[str] = []
+        for place, row in rows:
+            try:
+                self._prepared.append(kind.prepare(row))
+            except DataError as error:
+                problems.append(f"{place}: {error}")
+        if problems:
+            more = f" (and {len(problems) - _REPORTED_ROWS} more rows)" if len(problems) > _REPORTED_ROWS else ""
+            raise DataError(" | ".join(problems[:_REPORTED_ROWS]) + more)
+        if not self._prepared:
+            raise DataError("There are no tasks: the task source is empty.")
+        self.size = len(self._prepared)
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row], kind: RowKind) -> RowTasks:
         """Tasks from rows in memory."""
-        return cls(_prepare_all(((f"Row {n}", row) for n, row in enumerate(rows)), kind))
+        return cls(((f"Row {number}", row) for number, row in enumerate(rows)), kind)
 
     @classmethod
     def from_file(cls, source: str, kind: RowKind) -> RowTasks:
@@ -149,7 +142,7 @@ class RowTasks:
 class GeneratedTasks:
     """Tasks made by a function of a random generator; the task's index is the generator's seed."""
 
-    size: int | None = None
+    size = None
 
     def __init__(self, generate: Callable[[np.random.Generator], Row], kind: RowKind) -> None:
         self._generate = generate
@@ -162,27 +155,14 @@ class GeneratedTasks:
         return self._kind.prepare(self._generate(np.random.default_rng(index)))
 
 
-_REPORTED_ROWS = 5
+TaskSource: TypeAlias = RowTasks | GeneratedTasks
+"""Tasks by index: the same index always gives the same task, an `IndexError` says that there is none.
 
-
-def _prepare_all(rows: Iterable[tuple[str, Row]], kind: RowKind) -> list[PreparedTask]:
-    prepared: list[PreparedTask] = []
-    problems: list[str] = []
-    for place, row in rows:
-        try:
-            prepared.append(kind.prepare(row))
-        except DataError as error:
-            problems.append(f"{place}: {error}")
-    if problems:
-        more = f" (and {len(problems) - _REPORTED_ROWS} more rows)" if len(problems) > _REPORTED_ROWS else ""
-        raise DataError(" | ".join(problems[:_REPORTED_ROWS]) + more)
-    if not prepared:
-        raise DataError("There are no tasks: the task source is empty.")
-    return prepared
+Its `size` is the number of tasks, None where they are generated without end.
+"""
 
 
 @functools.lru_cache(maxsize=8)
 def _from_source(source: str, _mtime_ns: int, _size: int, kind: RowKind) -> RowTasks:
     label = parse_source(source).label
-    rows = ((f"{label}, line {number}", row) for number, row in read_objects(source))
-    return RowTasks(_prepare_all(rows, kind))
+    return RowTasks(((f"{label}, line {number}", row) for number, row in read_objects(source)), kind)

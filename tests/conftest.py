@@ -33,6 +33,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Tests with Ray are slow. With several processes (`-n`) they are one's, and so are the others of a file."""
+    for item in items:
+        over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
+        if over_ray:
+            item.add_marker("slow")
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("ray" if over_ray else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def ray():
     """Ray on this machine, or the test is skipped."""

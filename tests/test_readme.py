@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+pytestmark = pytest.mark.slow
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -79,6 +81,10 @@ def test_a_run_is_completed_by_the_same_lines(tmp_path: Path, monkeypatch: pytes
     assert first.startswith("256 episodes to play\n") and second.startswith("0 episodes to play\n")
     assert first.splitlines()[1] == second.splitlines()[1]
     assert len(Path("runs/sums.jsonl").read_bytes().splitlines()) == 256
+
+
+def test_parsers_are_made_by_name() -> None:
+    assert run(example("parsers") + "print([item.get('type') for item in items])") == "['reasoning', None]\n"
 
 
 def test_the_trainer_of_the_readme_trains(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gym_llm.chat.prompt_tokens import PromptTokens
 from gym_llm.chat.template import chat_prompt
 from gym_llm.env import VerifierEnv
@@ -205,6 +207,11 @@ class RandomSampler:
 
 
 # Playing and checking -----------------------------------------------------------------------------------------------
+
+
+def of_all_conversations(test: Any) -> Any:
+    """Marks a test of `play_all`: one process plays for all such tests, and not while you work."""
+    return pytest.mark.slow(pytest.mark.xdist_group("conversations")(test))
 
 
 @functools.cache

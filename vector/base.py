@@ -270,13 +270,13 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
     ) -> list[Reset]:
         if seed is not None and not isinstance(seed, (int, np.integer)) and len(seed) != self.num_envs:
             raise ValueError(f"A list of seeds has one per environment, {self.num_envs}; got {len(seed)}.")
-        own = {name: options.pop(name) for name in ("task_index", "task") if _one_each(options.get(name))}
-        for name, values in own.items():
+        per_env = {name: options.pop(name) for name in ("task_index", "task") if _one_each(options.get(name))}
+        for name, values in per_env.items():
             if len(values) != self.num_envs:
                 raise ValueError(f"options[{name!r}] has one per environment, {self.num_envs}; got {len(values)}.")
         orders = []
         for slot in slots:
-            of_slot = {**options, **{name: values[slot] for name, values in own.items()}} or None
+            of_slot = {**options, **{name: values[slot] for name, values in per_env.items()}} or None
             if seed is None:
                 orders.append(Reset(None, of_slot))
             else:
@@ -295,12 +295,12 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
 
     def _order(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
         self._check_open()
-        chosen: Any = slots if isinstance(slots, list) else slice(None)
-        if self._busy[chosen].any():
+        selection: Any = slots if isinstance(slots, list) else slice(None)
+        if self._busy[selection].any():
             busy = [slot for slot in slots if self._busy[slot]]
             raise AlreadyPendingCallError(f"Environments {busy[:8]} are busy: recv() their outcomes first.", "send")
         self._submit(slots, orders)
-        self._busy[chosen] = True
+        self._busy[selection] = True
 
     def _all(self, count: int) -> list[Outcome]:
         return sorted(self._settle(self._collect(count, count, None)), key=itemgetter(0))  # by slot
@@ -327,9 +327,11 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         infos = [
             (
                 place,
-                one.info if one.final is None else {**one.info, "final_obs": one.final[0], "final_info": one.final[1]},
+                {**outcome.info, "final_obs": outcome.final[0], "final_info": outcome.final[1]}
+                if outcome.final is not None
+                else outcome.info,
             )
-            for place, one in enumerate(outcomes)
+            for place, outcome in enumerate(outcomes)
         ]
         observations = tuple(outcome.observation for outcome in outcomes)
         return observations, rewards, terminations, truncations, batch_infos(infos, size)

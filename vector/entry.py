@@ -12,13 +12,7 @@ _OPTIONS = inspect.signature(RayVectorEnv).parameters.keys() - {"env_id", "num_e
 
 
 def make_vector(env_id: str, num_envs: int, **kwargs: Any) -> RayVectorEnv:
-    """A `RayVectorEnv` from one flat set of arguments, the way `gym.make_vec` passes them.
-
-    Args:
-        env_id: A registered id.
-        num_envs: How many environments there are.
-        **kwargs: Arguments of `RayVectorEnv`; any other goes to each environment.
-    """
+    """A `RayVectorEnv` from one flat set of arguments; those that are not its own go to each environment."""
     options = {name: kwargs.pop(name) for name in _OPTIONS & kwargs.keys()}
     return RayVectorEnv(env_id, num_envs, env_kwargs=kwargs, **options)
 

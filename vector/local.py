@@ -14,7 +14,6 @@ from gym_llm.concurrency import wait
 from gym_llm.engines.base import Engine
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
-from gym_llm.rollout.progress import report_waiting
 from gym_llm.rollout.scheduler import schedule
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Outcome, Shard
@@ -56,7 +55,7 @@ class LocalVectorEnv(BatchedVectorEnv):
         self._shard = Shard(factory, num_envs, env_wrappers, same_step_reset=same_step)
         self._loop: asyncio.AbstractEventLoop | None = None
         # Under a running event loop (a notebook) all happens in one thread of our own: greenlets cannot change theirs.
-        self._thread = ThreadPoolExecutor(1, "LocalVectorEnv") if _loop_is_running() else None
+        self._thread = ThreadPoolExecutor(1, "LocalVectorEnv") if asyncio._get_running_loop() else None
         first = self._shard.env(0)
         super().__init__(
             num_envs,
@@ -85,16 +84,12 @@ class LocalVectorEnv(BatchedVectorEnv):
         """
         self._check_open()
         settings = settings or RolloutSettings()
-        worker = Worker(self._shard, engine, settings)
-        try:
-            async with (
-                report_waiting([worker], settings.on_waiting),
-                aclosing(schedule([worker], jobs)) as records,
-            ):
-                async for record in records:
-                    yield record
-        finally:
-            await worker.aclose()
+        async with (
+            aclosing(Worker(self._shard, engine, settings)) as worker,
+            aclosing(schedule([worker], jobs, settings.on_waiting)) as records,
+        ):
+            async for record in records:
+                yield record
 
     def close_extras(self, **_: Any) -> None:
         """Close every environment; what is under way is cancelled."""
@@ -120,7 +115,7 @@ class LocalVectorEnv(BatchedVectorEnv):
         return self._shard.take(at_most)
 
     def _wait(self, at_least: int, timeout: float | None) -> None:
-        if _loop_is_running():
+        if asyncio._get_running_loop():
             raise RuntimeError("This LocalVectorEnv was made outside the running event loop; make it inside, too.")
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -140,11 +135,3 @@ class LocalVectorEnv(BatchedVectorEnv):
 
     def _run(self, function: Callable[[], T]) -> T:
         return function() if self._thread is None else self._thread.submit(function).result()
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

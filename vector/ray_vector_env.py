@@ -18,7 +18,6 @@ from gym_llm.ray.shard_client import RemoteShard, close_shards, end_shards, pack
 from gym_llm.ray.workers import workers_in
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
-from gym_llm.rollout.progress import report_waiting
 from gym_llm.rollout.scheduler import schedule
 from gym_llm.rollout.settings import RolloutSettings, RuntimeEnv
 from gym_llm.rollout.shard import Outcome, Reset
@@ -86,16 +85,16 @@ class RayVectorEnv(BatchedVectorEnv):
         self._finalizer = weakref.finalize(self, end_shards, self._shards)
         self._ready: deque[Outcome] = deque()
         self._cut: dict[int, tuple[Any, dict[str, Any]]] = {}  # lost episodes whose slots are being reset at once
-        described = self._shards[0].description
+        description = self._shards[0].description
         super().__init__(
             num_envs,
-            observation_space=described["observation_space"],
-            action_space=described["action_space"],
-            metadata=described["metadata"],
+            observation_space=description["observation_space"],
+            action_space=description["action_space"],
+            metadata=description["metadata"],
             autoreset_mode=autoreset_mode,
             batch_size=batch_size,
         )
-        self.render_mode = described["render_mode"]
+        self.render_mode = description["render_mode"]
 
     @property
     def num_shards(self) -> int:
@@ -120,8 +119,7 @@ class RayVectorEnv(BatchedVectorEnv):
             engine_options: Arguments of the engine.
 
         Yields:
-            Exactly one record for each job, in the order of finishing. While nobody takes them, no further episode is
-            started. Not to be mixed with `step` or `send`.
+            As `LocalVectorEnv.rollout`: exactly one record for each job, whatever dies.
 
         Raises:
             EngineUnavailable: If the engine cannot be used.
@@ -130,8 +128,7 @@ class RayVectorEnv(BatchedVectorEnv):
         settings = settings or RolloutSettings()
         async with (
             workers_in(self._shards, engine, engine_options or {}, settings) as workers,
-            report_waiting(workers, settings.on_waiting),
-            aclosing(schedule(workers, jobs)) as records,
+            aclosing(schedule(workers, jobs, settings.on_waiting)) as records,
         ):
             async for record in records:
                 yield record

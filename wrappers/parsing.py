@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, cast
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
@@ -16,24 +16,17 @@ from gym_llm.parsers.reasoning import Reasoning
 from gym_llm.parsers.tool_calls import ToolCalls
 from gym_llm.parsers.vllm import HARMONY, VLLM
 from gym_llm.responses.actions import output_items, with_output
-from gym_llm.types import Request
 from gym_llm.wrappers.token_ids import TokenIdTracking
 
 if TYPE_CHECKING:
     from gym_llm.rollout.factory import Wrap
 
 
+_NOTHING: Any = {"input": []}
+
+
 class ParsingWrapper(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Has a parser structure each action, and tells it the request that the action answers.
-
-    Args:
-        env: The environment to wrap.
-        parser: The parser.
-        **arguments: What the wrapper is made from again: its own arguments, JSON values.
-
-    Raises:
-        ValueError: If calls were to be looked for before thinking is taken out.
-    """
+    """Has a parser structure each action, and tells it what the action answers; `arguments` are the subclass's own."""
 
     def __init__(self, env: gym.Env[Any, Any], parser: Parser, **arguments: Any) -> None:
         layer = env
@@ -47,29 +40,28 @@ class ParsingWrapper(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, **arguments)
         gym.ActionWrapper.__init__(self, env)
         self.parser: Parser = parser
-        self._observation: Any = None
+        self._request = _NOTHING
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._observation = observation
+        self._request = observation if isinstance(observation, dict) else _NOTHING  # a text, say
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Take a turn with the parsed action."""
         result = self.env.step(self.action(action))
-        self._observation = result[0]
+        self._request = result[0] if isinstance(result[0], dict) else _NOTHING
         return result
 
     def action(self, action: Any) -> Any:
         """The action with what was parsed in items of their own; the same object if there is nothing to do."""
         items = output_items(action)
-        request = cast(Request, self._observation if isinstance(self._observation, dict) else {"input": []})
-        parsed = self.parser.parse(items, request)
+        parsed = self.parser.parse(items, self._request)
         if parsed is items:
             return action
-        # Another action before the next observation gets other call ids.
-        self._observation = {**request, "input": [*request.get("input", ()), *parsed]}
+        if calls := [item for item in parsed if item.get("type") == "function_call"]:  # their ids are taken from now on
+            self._request = {**self._request, "input": [*self._request.get("input", ()), *calls]}
         return with_output(action, parsed)
 
 
@@ -187,7 +179,7 @@ class VLLMParser(ParsingWrapper):
 def parser_wrappers(
     reasoning_parser: str | None, tool_call_parser: str | None, model: str | None, *, engine: str = "the engine"
 ) -> list[Wrap] | None:
-    """What the environments of a run are wrapped with whose parsers are named.
+    """What the environments of a run are wrapped with that names its parsers; None for the usual (`DEFAULT_WRAPPERS`).
 
     Args:
         reasoning_parser: One of `gym_llm.parsers.parser_names()`, or vLLM's name for one; None for `ReasoningParser`.
@@ -195,9 +187,6 @@ def parser_wrappers(
             `harmony`, and vLLM's names for it, stand for both alone.
         model: Whose tokenizer vLLM's parsers are given; see `VLLM`.
         engine: What serves the model, for the error.
-
-    Returns:
-        Wrappers, innermost first; None for the usual ones (`gym_llm.rollout.settings.DEFAULT_WRAPPERS`).
 
     Raises:
         ValueError: If a parser is unknown, lacks options, or needs a tokenizer and `model` is None.

@@ -58,8 +58,7 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         gym.Wrapper.__init__(self, env)
         self.path = path
         self._running = False
-        self._started = self._answered = 0.0
-        self._engine_seconds = self._reward = 0.0
+        self._started = self._answered = self._engine_seconds = self._reward = 0.0
         self._turns = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -75,10 +74,10 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Take a turn; write the record if it was the last."""
-        asked = perf_counter()
+        start = perf_counter()
         result = self.env.step(action)
         _, reward, terminated, truncated, info = result
-        self._engine_seconds += asked - self._answered
+        self._engine_seconds += start - self._answered
         self._reward += float(reward)
         self._turns += 1
         if (terminated or truncated) and self._running:
@@ -88,11 +87,8 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return result
 
     def _write(self, terminated: bool, truncated: bool, info: dict[str, Any]) -> None:
-        timing = {
-            "total": perf_counter() - self._started,
-            "engine": self._engine_seconds,
-            "turns": self._turns,
-        }
+        seconds = perf_counter() - self._started
+        timing = {"total": seconds, "engine": self._engine_seconds, "turns": self._turns}
         SharedRolloutFile.at(self.path).append(
             info["task_index"],
             lambda rollout_id: make_record(

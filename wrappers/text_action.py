@@ -18,9 +18,6 @@ class TextAction(gym.ActionWrapper[Any, str, Any], RecordConstructorArgs):
     Goes around `ReasoningParser` and `ToolCallParser`, which then find thinking and tool calls in the text. The action
     space becomes `AnyText`.
 
-    Args:
-        env: The environment to wrap.
-
     Example:
         >>> import gymnasium as gym, gym_llm
         >>> from gym_llm.wrappers import TextAction

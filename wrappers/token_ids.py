@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
@@ -29,11 +30,6 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     wrappers that leave it there, as the parsers do. Turns without tokens are not sampled ids: they are in a later
     prompt, with mask 0, or nowhere. In an episode without any such turn there is no `trajectory` in the info; with
     turns that carry tokens but sampled none, it is an empty list.
-
-    Nothing of a turn is copied before the episode's end.
-
-    Args:
-        env: The environment to wrap.
 
     Raises:
         InvalidAction: By `step`, if a turn has not all of the three token fields, or not one log probability for each
@@ -76,37 +72,38 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._segments = []
         if not sampled:
             return
-        if not self._segments or not self._segments[-1].goes_on_with(prompt):
-            self._segments.append(_Segment())
-        self._segments[-1].add(prompt, sampled, log_probs)
+        sample = (len(prompt), sampled, log_probs)
+        if self._segments and self._segments[-1].goes_on_with(prompt):
+            self._segments[-1].prompt = prompt
+            self._segments[-1].samples.append(sample)
+        else:
+            self._segments.append(_Segment(prompt, [sample]))
 
 
+@dataclass(slots=True)
 class _Segment:
-    """Turns of which each prompt begins with everything before; holds the engine's own lists."""
+    """Turns of which each prompt begins with everything before; holds the engine's own lists.
 
-    __slots__ = ("_prompt", "_samples")
+    Attributes:
+        prompt: The last turn's.
+        samples: Of each turn, the length of its prompt, the sampled ids and their log probabilities.
+    """
 
-    def __init__(self) -> None:
-        self._prompt: list[int] = []
-        self._samples: list[tuple[int, list[int], list[float]]] = []
+    prompt: list[int]
+    samples: list[tuple[int, list[int], list[float]]]
 
     def goes_on_with(self, prompt: list[int]) -> bool:
         """Whether a prompt begins with all ids so far."""
-        start, sampled, _ = self._samples[-1]
+        start, sampled, _ = self.samples[-1]
         end = start + len(sampled)
-        return prompt[start:end] == sampled and prompt[:start] == self._prompt
-
-    def add(self, prompt: list[int], sampled: list[int], log_probs: list[float]) -> None:
-        """Add a turn; its prompt has everything before in it, so only the latest is kept."""
-        self._prompt = prompt
-        self._samples.append((len(prompt), sampled, log_probs))
+        return prompt[start:end] == sampled and prompt[:start] == self.prompt
 
     def as_dict(self) -> dict[str, Any]:
         """The segment as a trainer takes it."""
-        input_ids = self._prompt + self._samples[-1][1]
+        input_ids = self.prompt + self.samples[-1][1]
         loss_mask = [0] * len(input_ids)
         logprobs = [0.0] * len(input_ids)
-        for start, sampled, log_probs in self._samples:
+        for start, sampled, log_probs in self.samples:
             end = start + len(sampled)
             loss_mask[start:end] = [1] * len(sampled)
             logprobs[start:end] = log_probs
@@ -116,10 +113,9 @@ class _Segment:
 def _tokens_of(items: list[Item]) -> tuple[list[int], list[int], list[float]] | None:
     """Prompt ids, sampled ids and log probabilities of a turn, None if it carries none."""
     for item in reversed(items):
-        fields = [item.get(field) for field in TOKEN_FIELDS]
-        if fields == [None, None, None]:
+        prompt, sampled, log_probs = (item.get(field) for field in TOKEN_FIELDS)
+        if prompt is sampled is log_probs is None:
             continue
-        prompt, sampled, log_probs = fields
         if not (isinstance(prompt, list) and isinstance(sampled, list) and isinstance(log_probs, list)):
             raise InvalidAction(
                 f"An output item has some of {', '.join(TOKEN_FIELDS)}: it has all three as lists or none."

@@ -46,7 +46,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     kill leaves it for the next run to overwrite. Readers of `path` see the old file or the new one, never a part.
 
     Args:
-        path: The file; its folder must exist.
+        path: The file; its folder is made if it is missing.
 
     Yields:
         The new file. A copy of its descriptor keeps the new file locked beyond the block.
@@ -62,6 +62,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(path)
     temporary = target.with_name(f".{target.name}.tmp")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with open(open_locked(temporary, name=path), "ab") as file:
             try:
                 file.truncate(0)

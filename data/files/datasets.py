@@ -25,7 +25,11 @@ Name = Annotated[str, Field(min_length=1)]
 Index = Annotated[int, Field(ge=0, strict=True)]
 
 
-class HuggingFaceIdentifier(BaseModel):
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HuggingFaceIdentifier(_Frozen):
     """Where a dataset is on the Hugging Face hub.
 
     Attributes:
@@ -33,13 +37,11 @@ class HuggingFaceIdentifier(BaseModel):
         artifact_fpath: A file in that repository; None for a split of the dataset.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     repo_id: Name
     artifact_fpath: Name | None = None
 
 
-class GitLabIdentifier(BaseModel):
+class GitLabIdentifier(_Frozen):
     """Where a dataset is in a GitLab project's model registry.
 
     Attributes:
@@ -48,14 +50,12 @@ class GitLabIdentifier(BaseModel):
         artifact_fpath: A file of that version.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     dataset_name: Name
     version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
     artifact_fpath: Name
 
 
-class DatasetConfig(BaseModel):
+class DatasetConfig(_Frozen):
     """One dataset of an environment, as NeMo Gym's configurations describe it.
 
     Attributes:
@@ -69,8 +69,6 @@ class DatasetConfig(BaseModel):
         huggingface_identifier: Where to download it from.
         gitlab_identifier: Where to download it from.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
     type: DatasetType
@@ -105,8 +103,8 @@ class DatasetConfig(BaseModel):
 
         A file that is not there is in the working directory, or will be downloaded to it: its path stays.
         """
-        parsed = parse_source(self.jsonl_fpath)
-        if parsed.is_hub or not os.path.exists(os.path.join(folder, parsed.name)):
+        source = parse_source(self.jsonl_fpath)
+        if source.is_hub or not os.path.exists(os.path.join(folder, source.name)):
             return self
         copy = self.model_copy(update={"jsonl_fpath": os.path.join(folder, self.jsonl_fpath)})
         copy._written = self.jsonl_fpath

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Iterator
 from math import isfinite
-from pathlib import Path
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 import orjson
 
+from gym_llm.data.files.parsing import refuse_constant
 from gym_llm.errors import DataError
 
-_CHUNK_BYTES = 1 << 16
 _DEEPEST = 200  # levels; orjson's own limit is 254
 
 
@@ -29,21 +29,28 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, An
     Raises:
         DataError: If the file cannot be read, or a line is not a JSON object.
     """
+    for number, line in filled_lines(path):
+        yield number, parse_object(line, f"{path}, line {number}")
+
+
+def filled_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, with their numbers from 1; a DataError if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.isspace():
-                    continue
-                try:
-                    value = loads(line)
-                except ValueError as error:
-                    raise DataError(f"{path}, line {number}: not JSON ({error}).") from None
-                if not isinstance(value, dict):
-                    kind = type(value).__name__
-                    raise DataError(f"{path}, line {number}: expected a JSON object, got {kind}.")
-                yield number, value
+            yield from ((number, line) for number, line in enumerate(file, 1) if not line.isspace())
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def parse_object(line: bytes, place: str) -> dict[str, Any]:
+    """Parse one line that holds an object; a DataError that names the place if it does not."""
+    try:
+        value = loads(line)
+    except ValueError as error:
+        raise DataError(f"{place}: not JSON ({error}).") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{place}: expected a JSON object, got {type(value).__name__}.")
+    return value
 
 
 def loads(line: bytes) -> Any:
@@ -56,13 +63,9 @@ def loads(line: bytes) -> Any:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
         try:
-            return json.loads(line, parse_constant=_refuse_constant)
+            return json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError):
             raise error from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def dumps(value: Any) -> bytes:
@@ -94,11 +97,8 @@ def _sayable(value: Any, depth: int) -> Any:
 
 def append_line(path: str | os.PathLike[str], value: Any) -> None:
     """Append one line with a single write, so that several writers to one file do not mix."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        write_all(descriptor, dumps(value))
-    finally:
-        os.close(descriptor)
+    with open(path, "ab", buffering=0) as file:
+        write_all(file.fileno(), dumps(value))
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -111,25 +111,14 @@ def write_all(descriptor: int, data: bytes) -> None:
 def repair_tail(path: str | os.PathLike[str]) -> int:
     """Cut off an unfinished last line, what a kill in the middle of a write leaves.
 
-    Args:
-        path: A file in which every finished line ends in a newline.
-
     Returns:
-        How many bytes were cut off: 0 for a whole file, or one that does not exist.
+        How many bytes were cut off: 0 if the last line ends in a newline, or there is no such file.
     """
-    file_path = Path(path)
-    if not file_path.exists():
+    if not os.path.exists(path) or not (size := os.path.getsize(path)):
         return 0
-    with open(file_path, "rb+") as file:
-        size = end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - _CHUNK_BYTES)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                end = start + newline + 1
-                break
-            end = start
+    with open(path, "rb+") as file:
+        with mmap(file.fileno(), size, access=ACCESS_READ) as content:
+            end = content.rfind(b"\n") + 1
         if end < size:
             file.truncate(end)
     return size - end

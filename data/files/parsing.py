@@ -54,7 +54,7 @@ def _explain(line: bytes, error: orjson.JSONDecodeError) -> NoReturn:
         place = f"byte 0x{line[problem.start]:02x} at position {problem.start + 1}"
         raise BadRow("the line is not valid UTF-8", place) from None
     try:
-        json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
+        json.loads(text, parse_constant=refuse_constant, object_pairs_hook=_refuse_repeated_keys)
     except BadRow:
         raise
     except (ValueError, RecursionError):
@@ -63,18 +63,19 @@ def _explain(line: bytes, error: orjson.JSONDecodeError) -> NoReturn:
     raise BadRow("not JSON", message) from None
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Raise BadRow, for `json.loads` to call where it would accept `NaN` and `Infinity`."""
     raise BadRow("NaN and Infinity are not JSON; write null or leave the field out", f"found {name}")
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 raise BadRow("an object has the same key twice", repr(key))
-            seen.add(key)
+            keys.add(key)
     return value
 
 

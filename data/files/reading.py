@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.data.files.jsonl import dumps, parse_object
 from gym_llm.errors import DataError
 
 MAX_ROW_BYTES = 1 << 25
@@ -68,9 +68,9 @@ def parse_source(source: str | os.PathLike[str]) -> Source:
     """
     name = os.fspath(source)
     start, end = 0, None
-    if found := _SLICE.search(name):
-        name = name[: found.start()]
-        start, end = int(found[1] or 0), int(found[2]) if found[2] else None
+    if match := _SLICE.search(name):
+        name = name[: match.start()]
+        start, end = int(match[1] or 0), int(match[2]) if match[2] else None
     is_hub = name.startswith(_PREFIX)
     return Source(name.removeprefix(_PREFIX), start, end, is_hub)
 
@@ -129,16 +129,10 @@ def read_objects(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a source; empty lines are passed over.
 
-    Args:
-        source: See the module.
-        start: As for `read_rows`.
-        end: As for `read_rows`.
+    See `read_rows`; a line that is not a JSON object is a DataError, too.
 
     Yields:
         Line number from 1, and object.
-
-    Raises:
-        DataError: As `read_rows`, or if a line is not a JSON object.
     """
     label = parse_source(source).label
     for number, line in read_rows(source, start=start, end=end):
@@ -146,18 +140,12 @@ def read_objects(
             continue
         if len(line) > MAX_ROW_BYTES:
             raise DataError(f"{label}, line {number}: longer than {MAX_ROW_BYTES >> 20} MiB.")
-        try:
-            value = loads(line)
-        except ValueError as error:
-            raise DataError(f"{label}, line {number}: not JSON ({error}).") from None
-        if not isinstance(value, dict):
-            raise DataError(f"{label}, line {number}: expected a JSON object, got {type(value).__name__}.")
-        yield number, value
+        yield number, parse_object(line, f"{label}, line {number}")
 
 
 def _lines(path: str, start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
     try:
-        with open(path, "rb", buffering=_BUFFER_BYTES) as stored, _decompressed(path, stored) as file:
+        with open(path, "rb", buffering=_BUFFER_BYTES) as raw, _decompressed(path, raw) as file:
             number = 0
             while end is None or number < end:
                 line = file.readline(MAX_ROW_BYTES + 1)
@@ -210,17 +198,14 @@ class _ZstdReader(io.RawIOBase):
                 if self._frame is not None:
                     raise EOFError
                 return 0
-            if self._frame is None:
-                self._frame = self._decompressor.decompressobj()
+            self._frame = self._frame or self._decompressor.decompressobj()
             try:
                 self._output = memoryview(self._frame.decompress(self._input))
             except self._error as error:
                 raise zlib.error(str(error)) from None
             self._input = self._frame.unused_data
-            if len(self._output) > _BUFFER_BYTES:
-                self._step = max(_LEAST_COMPRESSED_BYTES, self._step // 2)
-            else:
-                self._step = min(_MOST_COMPRESSED_BYTES, self._step * 2)
+            step = self._step // 2 if len(self._output) > _BUFFER_BYTES else self._step * 2
+            self._step = min(max(step, _LEAST_COMPRESSED_BYTES), _MOST_COMPRESSED_BYTES)
             if self._frame.eof:
                 self._frame = None
         size = min(len(buffer), len(self._output))

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from gym_llm.data.files.jsonl import loads
+from gym_llm.data.files.jsonl import filled_lines, loads
 from gym_llm.errors import DataError
 from gym_llm.record import read_record
 from gym_llm.types import Rollout
 
 
 def parse_record(line: bytes) -> Rollout:
-    """Read one line of a rollout file.
-
-    Raises:
-        DataError: As `gym_llm.record.read_record`.
-    """
+    """Read one line of a rollout file; raises as `gym_llm.record.read_record`."""
     try:
         value = loads(line)
     except ValueError:
@@ -36,17 +32,11 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, Rollout]
     Raises:
         DataError: If the file cannot be read, or a line is no rollout; names file and line.
     """
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.isspace():
-                    continue
-                try:
-                    record = parse_record(line)
-                except DataError as error:
-                    if not line.endswith(b"\n"):
-                        return
-                    raise DataError(f"{path}, line {number} is no rollout: {error}.") from None
-                yield line, record
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
+    for number, line in filled_lines(path):
+        try:
+            record = parse_record(line)
+        except DataError as error:
+            if not line.endswith(b"\n"):
+                return
+            raise DataError(f"{path}, line {number} is no rollout: {error}.") from None
+        yield line, record

@@ -77,17 +77,13 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
         except OSError as error:
             raise DataError(f"Cannot write {self.path}: {error.strerror or error}.") from None
 
-    def keep(self, wanted: Callable[[Rollout], bool]) -> int:
-        """Rewrite the file with only the wanted records, their bytes unchanged; a kill leaves it as it was.
-
-        Returns:
-            How many records were left out.
-        """
+    def keep(self, condition: Callable[[Rollout], bool]) -> int:
+        """Rewrite the file without the records that fail a condition, and count these; a kill leaves it as it was."""
         dropped = 0
         with ExitStack() as unless_replaced:
             with replacing(self.path) as file:
                 for line, record in read_records(self.path):
-                    if wanted(record):
+                    if condition(record):
                         file.write(line)
                     else:
                         dropped += 1

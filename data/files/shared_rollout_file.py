@@ -35,9 +35,7 @@ class SharedRolloutFile:
     def at(cls, path: str) -> SharedRolloutFile:
         """This process's object for a path."""
         path = os.path.abspath(path)
-        if path not in cls._open:
-            cls._open[path] = cls(path)
-        return cls._open[path]
+        return cls._open.setdefault(path, cls(path))
 
     def prepare(self) -> None:
         """Make the file, and its folder, if it is missing, and read what it has.

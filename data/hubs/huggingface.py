@@ -26,8 +26,7 @@ from gym_llm.errors import DataError
 
 _PLACE = "Hugging Face"
 _TOKEN = "hf_token"
-_LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-_READABLE = (*_LINES, ".parquet")
+_READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 _RESET = re.compile(r"\bt=(\d+)")
 _NO_CREDENTIALS = "Invalid credentials"
 _CHUNK_BYTES = 1 << 20
@@ -40,7 +39,7 @@ class Uploaded:
     Attributes:
         file: The file's name in the repository.
         url: The commit's address, or the pull request's.
-        is_pull_request: Which of the two.
+        is_pull_request: Whether it is a pull request's.
     """
 
     file: str
@@ -128,47 +127,30 @@ class Hub:
         info = self._info(repo_id, revision)
         files = [entry.rfilename for entry in info.siblings or []]
         if artifact not in files:
-            there = ", ".join(name for name in files if name.endswith(_READABLE)) or "no data files"
-            raise DataError(f"{repo_id} has no file {artifact}; there are: {there}.")
+            data_files = ", ".join(name for name in files if name.endswith(_READABLE)) or "no data files"
+            raise DataError(f"{repo_id} has no file {artifact}; there are: {data_files}.")
         _place(self._fetch(repo_id, artifact, info.sha), artifact, Path(target))
 
     def download_splits(
-        self,
-        repo_id: str,
-        folder: str | os.PathLike[str],
-        *,
-        split: str | None = None,
-        revision: str | None = None,
+        self, repo_id: str, folder: str | os.PathLike[str], *, split: str | None = None, revision: str | None = None
     ) -> list[Path]:
         """Fetch splits as `FOLDER/SPLIT.jsonl`, each taking its name only when it is whole.
 
-        Rows of JSON Lines files are kept byte for byte.
-
-        Args:
-            repo_id: `ORG/NAME`.
-            folder: Made if it is not there.
-            split: Which; None for all.
-            revision: As for `download_artifact`.
-
-        Returns:
-            The files.
+        Rows of JSON Lines files are kept byte for byte; `split` is None for all. Returns the files.
         """
-        info = self._info(repo_id, revision)
-        files = self._split_files(repo_id, split, info.sha)
-        paths = []
-        for name, sources in files.items():
-            path = Path(folder, f"{name}.jsonl")
-            self._write_split(repo_id, name, sources, path, info.sha)
-            paths.append(path)
-        return paths
+        sha = self._info(repo_id, revision).sha
+        files = self._split_files(repo_id, split, sha)
+        paths = {name: Path(folder, f"{name}.jsonl") for name in files}
+        for name, path in paths.items():
+            self._write_split(repo_id, name, files[name], path, sha)
+        return list(paths.values())
 
     def download_split(
         self, repo_id: str, split: str, target: str | os.PathLike[str], *, revision: str | None = None
     ) -> None:
         """Fetch one split as a file of that name; see `download_splits`."""
-        info = self._info(repo_id, revision)
-        sources = self._split_files(repo_id, split, info.sha)[split]
-        self._write_split(repo_id, split, sources, Path(target), info.sha)
+        sha = self._info(repo_id, revision).sha
+        self._write_split(repo_id, split, self._split_files(repo_id, split, sha)[split], Path(target), sha)
 
     def delete(self, repo_id: str) -> None:
         """Delete a dataset's repository."""
@@ -218,13 +200,13 @@ class Hub:
         names = [source.removeprefix(root) for source in sources if source.startswith(root)]
         if len(names) == len(sources) and all(name.endswith(_READABLE) for name in names):
             fetched = [self._fetch(repo_id, name, sha) for name in names]
-            with _new_file(path) as file:
+            with replacing(path) as file:
                 for source in fetched:
                     _write_lines(source, file)
             return
         import datasets
 
-        with _new_file(path) as file, _loading(f"read split {split} of {repo_id}"):
+        with replacing(path) as file, _loading(f"read split {split} of {repo_id}"):
             for row in datasets.load_dataset(repo_id, split=split, revision=sha, token=self._token, streaming=True):
                 file.write(dumps(row))
 
@@ -258,27 +240,16 @@ def download(dataset: DatasetConfig, *, source: Literal["huggingface", "gitlab"]
         hub.download_split(place.repo_id, dataset.type, target)
 
 
-@contextmanager
-def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears when it is whole; its folder is made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"Cannot make the folder {path.parent}: {error.strerror or error}.") from None
-    with replacing(path) as file:
-        yield file
-
-
 def _place(cached: Path, artifact: str, target: Path) -> None:
     """Put a downloaded file where it is wanted, as plain lines if the target says so."""
     if artifact.endswith(_READABLE) and target.name.endswith(".jsonl") and not artifact.endswith(".jsonl"):
-        with _new_file(target) as file:
+        with replacing(target) as file:
             _write_lines(cached, file)
         return
     if Path(artifact).suffix != target.suffix:
         raise DataError(f"{artifact} cannot be written as {target}: name a file that ends in {Path(artifact).suffix}.")
-    with _new_file(target) as file, open(cached, "rb") as stored:
-        shutil.copyfileobj(stored, file, _CHUNK_BYTES)
+    with replacing(target) as file, open(cached, "rb") as download:
+        shutil.copyfileobj(download, file, _CHUNK_BYTES)
 
 
 def _write_lines(source: Path, file: BinaryIO) -> None:

@@ -57,11 +57,7 @@ def repo_name(variables: Mapping[str, Any], domain: str | None, name: str) -> st
 
 
 def organization(variables: Mapping[str, Any]) -> str:
-    """The setting `hf_organization`.
-
-    Raises:
-        DataError: If it is not given.
-    """
+    """The setting `hf_organization`; a DataError if it is missing."""
     if not variables.get("hf_organization"):
         raise DataError("Whose dataset is it? Give hf_organization=NAME, or put it into env.yaml.")
     return str(variables["hf_organization"])
@@ -108,13 +104,7 @@ def name_in_repo(path: str | os.PathLike[str], split: Split) -> str:
 
 
 def check_training_rows(path: str | os.PathLike[str]) -> int:
-    """See that every row is an object with `responses_create_params`.
-
-    Args:
-        path: The file, see `gym_llm.data.files.reading`.
-
-    Returns:
-        How many rows there are.
+    """Check that every row of a file is an object with `responses_create_params`, and count them.
 
     Raises:
         DataError: If there is none, or some are wrong: by reason, with the lines.

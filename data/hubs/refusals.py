@@ -4,41 +4,32 @@ from __future__ import annotations
 
 from gym_llm.errors import Refused
 
+_REASONS = {
+    401: "does not accept the token (401) to {doing}: put a valid {token} into env.yaml",
+    403: "does not allow this {token} to {doing} (403): use another, or ask its owner",
+    404: "cannot {doing} (404): there is no such thing, or your {token} may not see it{detail}",
+    409: "cannot {doing} (409): it is there already, or somebody else is changing it{detail}",
+    412: "cannot {doing} (412): somebody else changed it meanwhile; try again",
+    429: "has had too many requests to {doing} (429): try again {when}",
+}
+
 
 def refusal(
     place: str, doing: str, status: int, *, token: str, detail: str = "", code: str = "", wait: str = ""
 ) -> Refused:
-    """The error for a status.
+    """The error for a status (0: there was no answer), in a sentence that names the `token`'s setting where it matters.
 
-    Args:
-        place: Who refused, e.g. `Hugging Face`.
-        doing: What was asked for, e.g. `make the repository acme/x`.
-        status: HTTP status; 0 if there was no answer.
-        token: The setting that holds the token.
-        detail: What the hub said, in its own words.
-        code: The hub's own name for the reason.
-        wait: Seconds that the hub asks to wait, as its header says.
+    `detail` is what the hub said and `code` its name for that; `wait` are the seconds that its header asks for.
 
     >>> print(refusal("GitLab", "read dataset a", 401, token="mlflow_tracking_token"))
     GitLab does not accept the token (401) to read dataset a: put a valid mlflow_tracking_token into env.yaml.
     """
     detail = " ".join(detail.split()).rstrip(".")[:300]
-    suffix = f" ({detail})" if detail else ""
-    if status == 401:
-        reason = f"does not accept the token (401) to {doing}: put a valid {token} into env.yaml"
-    elif status == 403:
-        reason = f"does not allow this {token} to {doing} (403): use another, or ask its owner"
-    elif status == 404:
-        reason = f"cannot {doing} (404): there is no such thing, or your {token} may not see it{suffix}"
-    elif status == 409:
-        reason = f"cannot {doing} (409): it is there already, or somebody else is changing it{suffix}"
-    elif status == 412:
-        reason = f"cannot {doing} (412): somebody else changed it meanwhile; try again"
-    elif status == 429:
-        when = f"in {wait} seconds" if wait.isdigit() else "in some minutes"
-        reason = f"has had too many requests to {doing} (429): try again {when}"
-    elif status == 0:
+    if status == 0:
         reason = f"could not be reached to {doing}: {detail or 'no answer'}"
+    elif status in _REASONS:
+        when = f"in {wait} seconds" if wait.isdigit() else "in some minutes"
+        reason = _REASONS[status].format(doing=doing, token=token, when=when, detail=detail and f" ({detail})")
     else:
         reason = f"could not {doing} ({status}{': ' + detail if detail else ''})"
     return Refused(f"{place} {reason}.", status, code)

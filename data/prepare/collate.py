@@ -16,10 +16,6 @@ class RowTagger:
 
     The rest of the line stays as it is, byte for byte, so that no number or escape changes on the way.
 
-    Args:
-        section: The configuration's name for the environment.
-        env_id: Its Gymnasium id.
-
     >>> line = b'{"responses_create_params": {"input": "?"}}'
     >>> tagged = RowTagger("quiz", "gym_llm/MultipleChoice-v0").tag(line, orjson.loads(line))
     >>> orjson.loads(tagged)["agent_ref"]
@@ -31,12 +27,7 @@ class RowTagger:
         self._suffix = b"," + orjson.dumps(self._tags)[1:] + b"\n"
 
     def tag(self, line: bytes, row: dict[str, Any]) -> bytes:
-        """The row's line with both fields, and a newline.
-
-        Args:
-            line: The row as it was read.
-            row: Its object, with at least one field.
-        """
+        """The line of a row (its object, with at least one field) with both fields, and a newline."""
         line = line.strip()
         if AGENT_REF not in row and ENV_ID not in row:
             return line[:-1].rstrip() + self._suffix

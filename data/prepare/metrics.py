@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,15 +32,7 @@ _NOT_FIELDS = frozenset({"responses_create_params", "response"})
 
 @dataclass(slots=True)
 class Numbers:
-    """Count, mean, spread and range of numbers seen.
-
-    Attributes:
-        count: How many.
-        mean: Their mean.
-        squares: The sum of their squared differences from the mean.
-        low: The smallest.
-        high: The largest.
-    """
+    """Count, mean, sum of squared differences from the mean, smallest and largest of numbers."""
 
     count: int = 0
     mean: float = 0.0
@@ -80,10 +72,13 @@ class Numbers:
         >>> Numbers.of([1, 2, 4]).as_dict()["Standard deviation"]
         1.53
         """
-        deviation = math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else 0.0
-        figures = (self.mean, self.low, self.high, deviation) if self.count else (0.0, 0.0, 0.0, 0.0)
-        names = ("Average", "Min", "Max", "Standard deviation")
-        return {"Total # non-null values": self.count, **{n: _rounded(x) for n, x in zip(names, figures, strict=True)}}
+        return {
+            "Total # non-null values": self.count,
+            "Average": _rounded(self.mean),
+            "Min": _rounded(self.low) if self.count else 0.0,
+            "Max": _rounded(self.high) if self.count else 0.0,
+            "Standard deviation": _rounded(math.sqrt(self.squares / max(self.count - 1, 1))),
+        }
 
 
 def _rounded(value: float) -> float | None:
@@ -94,23 +89,14 @@ def _rounded(value: float) -> float | None:
 
 @dataclass(slots=True)
 class ChunkStatistics:
-    """What a chunk of rows adds to the statistics; picklable and small.
-
-    Attributes:
-        rows: How many rows.
-        numbers: Per quantity of the create params, by its name in the metrics.
-        fields: Per field of numbers.
-        strings: Per field of strings: how many, and their hashes (`hash_values`).
-        params: Hashes of the rows' create params.
-        messages: Hashes of the user messages.
-    """
+    """What a chunk of rows adds to the statistics; picklable and small."""
 
     rows: int
-    numbers: dict[str, Numbers]
-    fields: dict[str, Numbers]
-    strings: dict[str, tuple[int, bytes]]
-    params: bytes
-    messages: bytes
+    numbers: dict[str, Numbers]  # of the create params, by their names in the metrics
+    fields: dict[str, Numbers]  # of the rows' own fields
+    strings: dict[str, tuple[int, bytes]]  # of the rows' own fields: how many, and their hashes
+    params: bytes  # hashes of the create params
+    messages: bytes  # hashes of the user messages
 
 
 class RowStatistics:
@@ -140,7 +126,7 @@ class RowStatistics:
         for name, value in params.items():
             kind = type(value)
             if kind is float or kind is int:
-                numbers[TEMPERATURE if name == "temperature" else _title(name)].append(value)
+                numbers[name.replace("_", " ").capitalize()].append(value)  # `Top p` for `top_p`
         for name, value in row.items():
             if name not in _NOT_FIELDS:
                 for part in value if type(value) is list else (value,):
@@ -160,9 +146,9 @@ class RowStatistics:
             self._rows,
             {name: Numbers.of(values) for name, values in self._numbers.items()},
             {name: Numbers.of(values) for name, values in self._fields.items()},
-            {name: (len(values), _hashes(values)) for name, values in self._strings.items()},
+            {name: (len(values), hash_values(map(str.encode, values))) for name, values in self._strings.items()},
             hash_values(self._params),
-            _hashes(self._messages),
+            hash_values(map(str.encode, self._messages)),
         )
 
 
@@ -177,50 +163,31 @@ class DatasetStatistics:
 
     counter: str
     rows: int = 0
-    _numbers: dict[str, Numbers] = field(default_factory=dict)
-    _fields: dict[str, Numbers] = field(default_factory=dict)
-    _totals: dict[str, int] = field(default_factory=dict)
+    _numbers: defaultdict[str, Numbers] = field(default_factory=lambda: defaultdict(Numbers))
+    _fields: defaultdict[str, Numbers] = field(default_factory=lambda: defaultdict(Numbers))
+    _totals: Counter[str] = field(default_factory=Counter)
     _uniques: defaultdict[str, UniqueCounter] = field(default_factory=lambda: defaultdict(UniqueCounter))
     _params: UniqueCounter = field(default_factory=UniqueCounter)
     _messages: UniqueCounter = field(default_factory=UniqueCounter)
 
-    def add(self, chunk: ChunkStatistics) -> None:
-        """Add the next chunk."""
-        self.rows += chunk.rows
-        _add_numbers(self._numbers, chunk.numbers)
-        _add_numbers(self._fields, chunk.fields)
+    def add(self, chunk: ChunkStatistics, times: int = 1) -> None:
+        """Add the next chunk, every row of it counted so many times, as often as the collated file will hold it."""
+        self.rows += chunk.rows * times
+        for name, numbers in chunk.numbers.items():
+            self._numbers[name].add(numbers.repeated(times))
+        for name, numbers in chunk.fields.items():
+            self._fields[name].add(numbers.repeated(times))
         for name, (total, hashes) in chunk.strings.items():
-            self._totals[name] = self._totals.get(name, 0) + total
+            self._totals[name] += total * times
             self._uniques[name].add(hashes)
         self._params.add(chunk.params)
         self._messages.add(chunk.messages)
 
-    def repeat(self, times: int) -> None:
-        """Count every row this many times, as the collated file will hold it."""
-        self.rows *= times
-        self._numbers = {name: numbers.repeated(times) for name, numbers in self._numbers.items()}
-        self._fields = {name: numbers.repeated(times) for name, numbers in self._fields.items()}
-        self._totals = {name: total * times for name, total in self._totals.items()}
-
-    def add_dataset(self, other: DatasetStatistics) -> None:
-        """Add a whole data set."""
-        self.rows += other.rows
-        _add_numbers(self._numbers, other._numbers)
-        _add_numbers(self._fields, other._fields)
-        for name, total in other._totals.items():
-            self._totals[name] = self._totals.get(name, 0) + total
-            self._uniques[name].add_counter(other._uniques[name])
-        self._params.add_counter(other._params)
-        self._messages.add_counter(other._messages)
-
     def as_dict(self) -> dict[str, Any]:
         """The metrics: NeMo Gym's, then what it left out, then the rows' own fields."""
         metrics: dict[str, Any] = {"Number of examples": self.rows}
-        for name in _FIXED:
+        for name in dict.fromkeys([*_FIXED, *self._numbers]):
             metrics[name] = self._numbers.get(name, Numbers()).as_dict()
-        for name, numbers in self._numbers.items():
-            if name not in metrics:
-                metrics[name] = numbers.as_dict()
         metrics[COUNTER] = self.counter
         metrics[UNIQUE_PARAMS] = self._params.count()
         metrics[UNIQUE_MESSAGES] = self._messages.count()
@@ -233,11 +200,6 @@ class DatasetStatistics:
         """Delete temporary files."""
         for counter in (self._params, self._messages, *self._uniques.values()):
             counter.close()
-
-
-def _add_numbers(into: dict[str, Numbers], more: dict[str, Numbers]) -> None:
-    for name, numbers in more.items():
-        into.setdefault(name, Numbers()).add(numbers)
 
 
 def count_words(params: dict[str, Any]) -> int:
@@ -281,12 +243,3 @@ def _user_messages(items: Any) -> list[str]:
         for item in items
         if item.get("role") == "user"
     ]
-
-
-def _title(parameter: str) -> str:
-    """`Top p` for `top_p`."""
-    return parameter.replace("_", " ").capitalize()
-
-
-def _hashes(values: list[str]) -> bytes:
-    return hash_values(value.encode() for value in values)

@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.prepare.comparison import differences
 from gym_llm.data.prepare.metrics import COUNTER, TOKENS
 from gym_llm.data.prepare.tokens import WORDS_ONLY
 from gym_llm.errors import DataError, PreparationFailed
 
+_RELATIVE = 5e-3
+_ABSOLUTE = 5e-4  # metrics below 1 are rounded to three digits
+
 
 @dataclass
 class PreparedFile:
-    """Statistics of a data set or of a collated file, and what became of them.
+    """Statistics of a data set or of a collated file.
 
     Attributes:
-        label: What the statistics are of.
-        metrics: The statistics.
+        label: Which of them.
+        metrics: Its statistics.
         metrics_path: Where they are on disk; None for a data set on the hub.
         collated: The training file, if it is one.
     """
@@ -99,3 +101,31 @@ def _read_metrics(path: Path) -> dict[str, Any]:
 
 def _dump(metrics: dict[str, Any]) -> bytes:
     return json.dumps(metrics, indent=4, ensure_ascii=False).encode() + b"\n"
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """Where new metrics contradict old ones, a sentence for each key (which begins with `path`).
+
+    Whole numbers and texts must be equal; other numbers agree within 0.5 %, or within the rounding of small ones. A key
+    that only the new metrics have is no contradiction.
+
+    >>> differences({"Average": 100.0, "Min": 1}, {"Average": 100.4, "Min": 2, "Max": 3})
+    ['Min: 1 on disk, 2 now']
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        disagreements = []
+        for name, value in old.items():
+            place = f"{path}.{name}" if path else name
+            if name in new:
+                disagreements += differences(value, new[name], place)
+            elif value is not None:  # NeMo Gym writes null for what a configuration does not say
+                disagreements.append(f"{place}: {value!r:.100} on disk, not there now")
+        return disagreements
+    return [] if _agree(old, new) else [f"{path}: {old!r:.100} on disk, {new!r:.100} now"]
+
+
+def _agree(old: Any, new: Any) -> bool:
+    types = {type(old), type(new)}
+    if float in types and types <= {int, float}:
+        return abs(old - new) <= max(_RELATIVE * max(abs(old), abs(new)), _ABSOLUTE)
+    return len(types) == 1 and bool(old == new)

@@ -5,7 +5,9 @@ One pass over each file, in worker processes; nothing takes its final name befor
 
 from __future__ import annotations
 
+import io
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -99,9 +101,6 @@ def prepare_data(
         show: Shows progress.
         workers: Worker processes; None for one per core, or none where there is little to do.
 
-    Returns:
-        What was prepared.
-
     Raises:
         PreparationFailed: If rows are wrong (nothing is written then), or statistics on disk disagree (the new ones are
             written beside them as `*_conflict.json`, nothing else).
@@ -110,7 +109,7 @@ def prepare_data(
     chosen = [dataset for dataset in datasets if dataset.config.type in TYPES[mode]]
     if not chosen:
         raise DataError(f"The configuration has no datasets of type {' or '.join(TYPES[mode])}, which {mode} prepares.")
-    fetch_missing(chosen, download)
+    _fetch_missing(chosen, download)
     setups = [_setup(dataset) for dataset in chosen]
     metrics_paths = _metrics_paths(chosen)
     _check_targets(chosen, Path(output_dir))
@@ -133,10 +132,8 @@ def prepare_data(
             config = dataset.config
             statistics = DatasetStatistics(counter)
             checked = pool.map((*setup, tokenizer_name), _chunks(config, show))
-            faults.append(_collect(config, checked, statistics, files[config.type]))
-            statistics.repeat(config.num_repeats)
+            faults.append(_collect(config, checked, [statistics, totals[config.type]], files[config.type]))
             metrics = config.as_written() | statistics.as_dict()
-            totals[config.type].add_dataset(statistics)
             statistics.close()
             prepared.append(PreparedFile(f"{dataset.section}/{config.name}", metrics, path))
         if any(fault.rows for fault in faults):
@@ -152,24 +149,18 @@ def prepare_data(
     return Preparation(prepared, collated, notes)
 
 
-def fetch_missing(datasets: Sequence[EnvDataset], download: Callable[[DatasetConfig], None] | None) -> None:
-    """See that every data set's file is there.
-
-    Raises:
-        DataError: Naming all that are missing and cannot be, or were not to be, downloaded.
-    """
+def _fetch_missing(datasets: Sequence[EnvDataset], download: Callable[[DatasetConfig], None] | None) -> None:
+    """Download what is missing; a DataError names all files that cannot be, or were not to be, downloaded."""
     missing = _missing(datasets)
-    published = [
-        dataset for dataset in missing if dataset.config.huggingface_identifier or dataset.config.gitlab_identifier
-    ]
-    hint = "" if download or not published else " --download fetches those that are published."
-    if download and len(published) == len(missing):
+    unpublished = [d for d in missing if not (d.config.huggingface_identifier or d.config.gitlab_identifier)]
+    hint = "" if len(unpublished) == len(missing) else " --download fetches those that are published."
+    if download and unpublished:
+        missing = unpublished
+        hint = " They name no huggingface_identifier or gitlab_identifier to download them by."
+    elif download:
         for dataset in missing:
             download(dataset.config)
-        missing = _missing(missing)
-    elif download:
-        missing = [dataset for dataset in missing if dataset not in published]
-        hint = " They name no huggingface_identifier or gitlab_identifier to download them by."
+        missing, hint = _missing(missing), ""
     if missing:
         names = [f"  {dataset.config.jsonl_fpath} ({dataset.section}/{dataset.config.name})" for dataset in missing]
         raise DataError("\n".join([f"Data files are missing: {len(missing)}.{hint}", *names]))
@@ -211,22 +202,19 @@ def _check_targets(datasets: Sequence[EnvDataset], folder: Path) -> None:
 def _metrics_paths(datasets: Sequence[EnvDataset]) -> list[Path | None]:
     """Where each data set's statistics go: `<stem>_metrics.json`, with the name where several share a file."""
     stems = [_stem(dataset.config) if dataset.is_file else None for dataset in datasets]
-    paths: list[Path | None] = []
+    names: defaultdict[Path | None, set[str]] = defaultdict(set)
     for dataset, stem in zip(datasets, stems, strict=True):
-        if stem is None:
-            paths.append(None)
-            continue
-        sharing = {other.config.name for other, its in zip(datasets, stems, strict=True) if its == stem}
-        suffix = f"_{dataset.config.name}" if len(sharing) > 1 else ""
-        paths.append(stem.with_name(f"{stem.name}{suffix}_metrics.json"))
+        names[stem].add(dataset.config.name)
+    paths = []
+    for dataset, stem in zip(datasets, stems, strict=True):
+        suffix = f"_{dataset.config.name}" if len(names[stem]) > 1 else ""
+        paths.append(stem and stem.with_name(f"{stem.name}{suffix}_metrics.json"))
     return paths
 
 
 def _stem(config: DatasetConfig) -> Path:
     path = Path(parse_source(config.jsonl_fpath).name)
-    if path.suffix in _COMPRESSED:
-        path = path.with_suffix("")
-    return path.with_suffix("")
+    return (path.with_suffix("") if path.suffix in _COMPRESSED else path).with_suffix("")
 
 
 def _worker_count(datasets: Sequence[EnvDataset], verifiers: Iterable[type[VerifierEnv]]) -> int:
@@ -262,29 +250,28 @@ def _chunks(config: DatasetConfig, show: Show | None) -> Iterator[Chunk]:
     source = config.source
     path = config.jsonl_fpath
     total = os.path.getsize(path) if path.endswith(".jsonl") and source == path else None
-    first, size, rows, done = 1, 0, 0, 0
+    size, rows, done = 0, 0, 0
     lines: list[bytes | None] = []
     for number, line in read_rows(source):
-        if not lines:
-            first = number
         lines.append(line if len(line) <= MAX_ROW_BYTES else None)
         size += len(line)
         if size >= _CHUNK_BYTES:
-            yield Chunk(first, lines)
+            yield Chunk(number - len(lines) + 1, lines)
             rows += len(lines)
             done += size
             if show:
                 show(path, rows, done, total)
             lines, size = [], 0
     if lines:
-        yield Chunk(first, lines)
+        yield Chunk(number - len(lines) + 1, lines)
     if show:
         show(path, rows + len(lines), done + size, done + size)
 
 
 def _collect(
-    config: DatasetConfig, checked: Iterable[CheckedChunk], statistics: DatasetStatistics, file: BinaryIO
+    config: DatasetConfig, checked: Iterable[CheckedChunk], statistics: Sequence[DatasetStatistics], file: BinaryIO
 ) -> Faults:
+    """Add a data set's chunks to the statistics and its rows to the file, until one of them is wrong."""
     faults = Faults(config.source)
     lines = 0
     for chunk in checked:
@@ -293,13 +280,12 @@ def _collect(
             faults.add(*problem)
         if faults.rows:
             continue
-        statistics.add(chunk.statistics)
+        for each in statistics:
+            each.add(chunk.statistics, config.num_repeats)
         if config.num_repeats == 1:
             file.write(chunk.output)
         else:
-            for line in chunk.output.split(b"\n")[:-1]:
-                for _ in range(config.num_repeats):
-                    file.write(line + b"\n")
+            file.writelines(line * config.num_repeats for line in io.BytesIO(chunk.output))
     if not lines:
         raise DataError(f"{config.source} has no rows.")
     return faults
@@ -307,7 +293,7 @@ def _collect(
 
 def _collated_header(kind: str, target: Path, configs: Sequence[DatasetConfig]) -> dict[str, Any]:
     """What the statistics of a collated file begin with: as in NeMo Gym its data set's configuration, if it has one."""
-    dumped = [config.as_written() for config in configs]
-    return (
-        dumped[0] if len(dumped) == 1 else {"name": kind, "type": kind, "jsonl_fpath": str(target), "datasets": dumped}
-    )
+    if len(configs) == 1:
+        return configs[0].as_written()
+    datasets = [config.as_written() for config in configs]
+    return {"name": kind, "type": kind, "jsonl_fpath": str(target), "datasets": datasets}

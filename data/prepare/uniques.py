@@ -37,11 +37,6 @@ class UniqueCounter:
         self._file.write(hashes)
         self._bytes += len(hashes)
 
-    def add_counter(self, other: UniqueCounter) -> None:
-        """Take over what another counter has seen."""
-        for block in other._blocks():
-            self.add(block)
-
     def count(self) -> int:
         """How many different values were added.
 
@@ -55,18 +50,11 @@ class UniqueCounter:
         self._file.close()
 
     def _count_part(self, part: int, parts: int) -> int:
-        chosen = []
-        for block in self._blocks():
+        chosen = [np.empty(0, "<u8")]
+        self._file.seek(0)
+        while block := self._file.read(1 << 20):
             hashes = np.frombuffer(block, "<u8")
             chosen.append(hashes[hashes % np.uint64(parts) == part])
-        if not chosen:
-            return 0
         ordered = np.concatenate(chosen)
         ordered.sort()  # not np.unique, whose hash table takes several times the memory
         return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + bool(len(ordered))
-
-    def _blocks(self) -> Iterable[bytes]:
-        self._file.seek(0)
-        while block := self._file.read(1 << 20):
-            yield block
-        self._file.seek(0, 2)

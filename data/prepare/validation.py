@@ -38,11 +38,7 @@ def env_class(env_id: str) -> type[VerifierEnv]:
 
 
 def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
-    """What an environment demands of its rows: a `TaskKind`, unless each row names a verifier of its own (`Mixed`).
-
-    Raises:
-        DataError: If the environment cannot be made with these arguments.
-    """
+    """What an environment demands of its rows: a `TaskKind`, unless each row names a verifier of its own (`Mixed`)."""
     try:
         return verifier(**kwargs)._task_kind()
     except (TypeError, ValueError) as error:
@@ -52,33 +48,23 @@ def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
 class Chunk(NamedTuple):
     """Consecutive lines of a file."""
 
-    first: int
-    """Line number of the first one."""
-    lines: list[bytes | None]
-    """None for a line that is too long to be read."""
+    first: int  # line number of the first one
+    lines: list[bytes | None]  # `None` for a line that is too long to be read
 
 
 class CheckedChunk(NamedTuple):
-    """What checking a chunk gives."""
+    """A chunk's statistics, faults and rows."""
 
-    lines: int
-    """How many lines it has."""
-    statistics: ChunkStatistics
-    """Of its valid rows."""
-    problems: list[tuple[int, str, str]]
-    """Line number, reason and detail (`BadRow`) of the others."""
-    output: bytes
-    """The rows as the collated file has them; empty if there are problems."""
+    lines: int  # how many lines it has
+    statistics: ChunkStatistics  # of its valid rows
+    problems: list[tuple[int, str, str]]  # line number, reason and detail (`BadRow`) of the others
+    output: bytes  # the rows as the collated file has them; empty if there are problems
 
 
 class RowChecker:
-    """Checks chunks; made once per data set in each worker.
+    """Checks chunks, and counts tokens if a tokenizer is named; made once per data set in each worker.
 
-    Args:
-        verifier: The environment's class.
-        kwargs: Its arguments.
-        tagger: Marks the rows; None where they say themselves who plays them.
-        tokenizer: Name of the tokenizer to count tokens with; None for none.
+    Rows that say themselves who plays them have no `tagger`.
     """
 
     def __init__(
@@ -113,11 +99,7 @@ class RowChecker:
 
 
 def check_row(row: dict[str, Any], kind: RowKind) -> None:
-    """Check a row against the Responses schema and its verifier's.
-
-    Raises:
-        BadRow: With every wrong field.
-    """
+    """Check a row against the Responses schema and its verifier's; BadRow has every wrong field."""
     try:
         kind.prepare(row)
     except DataError as error:
@@ -128,17 +110,11 @@ def check_row(row: dict[str, Any], kind: RowKind) -> None:
 
 @dataclass
 class Fault:
-    """One reason for which rows of a file were refused.
+    """One reason for which rows of a file were refused."""
 
-    Attributes:
-        detail: What is special to the first of them; may be empty.
-        rows: How many rows.
-        ranges: First and last line of each run of them; no more than are shown.
-    """
-
-    detail: str
+    detail: str  # what is special to the first of them; may be empty
     rows: int = 0
-    ranges: list[tuple[int, int]] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)  # first and last lines, no more than are shown
 
     def add(self, number: int) -> None:
         """Count the row of this line."""
@@ -150,7 +126,7 @@ class Fault:
 
 
 class Faults:
-    """All that is wrong with a file, by reason; of any number of bad rows only so much is kept as can be read.
+    """All that is wrong with a file, by reason; limited to what can be read, however many rows are bad.
 
     >>> faults = Faults("train.jsonl")
     >>> for number in (2, 3, 7):
@@ -166,25 +142,14 @@ class Faults:
         self.rows = 0
 
     def add(self, number: int, reason: str, detail: str) -> None:
-        """Count a bad row.
-
-        Args:
-            number: Its line.
-            reason: See `BadRow`.
-            detail: See `BadRow`.
-        """
+        """Count the bad row of this line; for reason and detail see `BadRow`."""
         self.rows += 1
-        fault = self._faults.get(reason)
-        if fault is None:
-            if len(self._faults) == _SHOWN_FAULTS:
-                return
-            fault = self._faults[reason] = Fault(detail)
-        fault.add(number)
+        if reason in self._faults or len(self._faults) < _SHOWN_FAULTS:
+            self._faults.setdefault(reason, Fault(detail)).add(number)
 
     def report(self) -> str:
         """One line per reason: the lines (counted from 1; row n of a data set is line n + 1) and what is wrong."""
         lines = [f"{self._path}: {_counted(self.rows, 'bad row')}"]
-        reported = 0
         for reason, fault in self._faults.items():
             places = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in fault.ranges)
             listed_rows = sum(high - low + 1 for low, high in fault.ranges)
@@ -192,9 +157,8 @@ class Faults:
             noun = "line" if fault.rows == 1 else "lines"
             detail = f" ({'first: ' if fault.rows > 1 else ''}{fault.detail})" if fault.detail else ""
             lines.append(f"  {noun} {places}{more}: {reason}{detail}")
-            reported += fault.rows
-        if reported < self.rows:
-            lines.append(f"  and {_counted(self.rows - reported, 'more row')} with other faults")
+        if others := self.rows - sum(fault.rows for fault in self._faults.values()):
+            lines.append(f"  and {_counted(others, 'more row')} with other faults")
         return "\n".join(lines)
 
 

@@ -16,14 +16,11 @@ REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks with
 
 
 class TemplateMetadata(BaseModel):
-    """How the prompt asks for the answer, where it is not one of the grading modes.
-
-    Attributes:
-        output_regex: A pattern, or several to try in order. The first group of its last match (or all of it) names the
-            option; upper and lower case are the same. Where none finds an option, `grading_mode` decides.
-    """
+    """How the prompt asks for the answer, where it is not one of the grading modes."""
 
     output_regex: str | list[str] = []
+    """A pattern, or several to try in order. The first group of its last match (or all of it) names the option; upper
+    and lower case are the same. Where none finds an option, `grading_mode` decides."""
 
     @field_validator("output_regex")
     @classmethod
@@ -57,8 +54,8 @@ class MultipleChoice(VerifierEnv):
         def _answerable(self) -> MultipleChoice.Task:
             letters = self.choices.letters
             if self.expected_answer not in letters and (letters or not self.patterns):
-                known = ", ".join(sorted(letters)) or "none"
-                raise ValueError(f"expected_answer {self.expected_answer!r} is not the letter of an option ({known})")
+                names = ", ".join(sorted(letters)) or "none"
+                raise ValueError(f"expected_answer {self.expected_answer!r} is not the letter of an option ({names})")
             return self
 
         @cached_property

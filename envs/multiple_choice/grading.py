@@ -33,15 +33,12 @@ _OTHER_LETTER = re.compile(rf"(?<!\w)[{''.join(_OTHER_LETTERS)}](?!\w)")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a task, ready for grading.
-
-    Attributes:
-        letters: The upper-cased letters a model can choose.
-        texts: (letter, text as `_plain` has it) of each option.
-    """
+    """The options of a task, ready for grading."""
 
     letters: frozenset[str]
+    """The upper-cased letters that a model can choose."""
     texts: tuple[tuple[str, str], ...]
+    """(letter, text as `_plain` has it) of each option."""
 
     @classmethod
     def read(cls, options: Iterable[dict[str, str | None]]) -> Options:
@@ -89,7 +86,7 @@ def extract_answer(text: str, options: Options, mode: GradingMode) -> str | None
     match = _LONE_LETTER.fullmatch(inside) or _LABEL.match(inside)
     if match is not None and match[1] in options.letters:
         return match[1]
-    return _contained_option(boxed, options) if mode == "lenient_boxed" else None
+    return _option_of_text(boxed, options, whole=False) if mode == "lenient_boxed" else None
 
 
 def search_last(patterns_and_text: tuple[list[str], str]) -> list[str | None]:
@@ -98,7 +95,13 @@ def search_last(patterns_and_text: tuple[list[str], str]) -> list[str | None]:
     A pattern may take exponential time and holds the interpreter meanwhile: call this in a worker process.
     """
     patterns, text = patterns_and_text
-    return [_last_capture(pattern, text) for pattern in patterns]
+    captures: list[str | None] = []
+    for pattern in patterns:
+        last = None
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            last = match
+        captures.append(last and next((group for group in last.groups() if group is not None), last[0]))
+    return captures
 
 
 def chosen_option(captured: str, options: Options) -> str | None:
@@ -110,16 +113,7 @@ def chosen_option(captured: str, options: Options) -> str | None:
     name = _latin(captured).strip()
     if len(name) == 1 and name.isalpha() and (not options.letters or name.upper() in options.letters):
         return name.upper()
-    return _equal_option(name, options)
-
-
-def _last_capture(pattern: str, text: str) -> str | None:
-    last = None
-    for match in re.finditer(pattern, text, re.IGNORECASE):
-        last = match
-    if last is None:
-        return None
-    return next((group for group in last.groups() if group is not None), last[0])
+    return _option_of_text(name, options)
 
 
 def _answer_colon(text: str, options: Options) -> str | None:
@@ -134,7 +128,7 @@ def _answer_colon(text: str, options: Options) -> str | None:
 def _answer_colon_markdown(text: str, options: Options) -> str | None:
     for payload in _payloads(_ANSWER_MARKDOWN, text):
         candidate = _latin(payload).strip().strip("*_` \t.,;:")
-        letter = _equal_option(candidate, options) or _only_letter(candidate, options)
+        letter = _option_of_text(candidate, options) or _only_letter(candidate, options)
         if letter is not None and letter.upper() in options.letters:
             return letter.upper()
     return None
@@ -163,15 +157,10 @@ def _only_letter(candidate: str, options: Options) -> str | None:
     return capitals[-1] if capitals else None
 
 
-def _contained_option(boxed: str, options: Options) -> str | None:
-    inside = _plain(boxed)
-    letters = {letter for letter, text in options.texts if text and text in inside}
-    return letters.pop() if len(letters) == 1 else None
-
-
-def _equal_option(candidate: str, options: Options) -> str | None:
-    plain = _plain(candidate)
-    letters = {letter for letter, text in options.texts if text and text == plain}
+def _option_of_text(text: str, options: Options, *, whole: bool = True) -> str | None:
+    """The only option whose text this is, or contains if it need not be the whole of it."""
+    plain = _plain(text)
+    letters = {letter for letter, option in options.texts if option and (plain == option if whole else option in plain)}
     return letters.pop() if len(letters) == 1 else None
 
 

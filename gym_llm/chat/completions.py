@@ -4,10 +4,9 @@ Most servers of open models speak Chat Completions (https://platform.openai.com/
 vLLM's additions: `reasoning_content` (or `reasoning`) in messages, token ids in choices. Converting there and back
 keeps roles, texts, reasoning, calls, tool outputs, tools and sampling parameters to the character. A conversation comes
 back identical if a chat can say it: its model turns are any number of reasoning items, then at most one message, then
-any number of function calls. Anything else comes back in that form and says the same (the form is
-tests/gym_llm/chat/test_round_trip.py's `normal`). What a chat has no place for is lost: in a request the items' `id`,
-`status`, `annotations` and token fields, `reasoning.summary`, and whether a system message was `instructions` or a
-developer's; the order of a turn's items where it is another one (one assistant message holds the whole turn).
+any number of function calls. Anything else comes back in that form. What a chat has no place for is lost: in a request
+the items' `id`, `status`, `annotations` and token fields, `reasoning.summary`, and whether a system message was
+`instructions` or a developer's; the order of a turn's items where it is another one.
 """
 
 from __future__ import annotations
@@ -55,36 +54,31 @@ def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = Non
     ['reasoning', 'message']
     """
     try:
-        return _convert_answer(chat_completion, model)
+        choice = chat_completion["choices"][0]
+        completion_id = str(chat_completion.get("id") or "unknown")
+        output = assistant_items(choice["message"])
+        if not output:
+            output = [{"type": "message", "role": "assistant", "content": [output_text("")]}]
+        _identify(output, completion_id)
+        reason = FINISH_REASONS.get(choice.get("finish_reason"))
+        if reason is not None and output[-1]["type"] != "reasoning":
+            output[-1]["status"] = "incomplete"
+        _attach_tokens(output, chat_completion, choice)
+        return {
+            "id": f"resp_{completion_id}",
+            "object": "response",
+            "created_at": float(chat_completion.get("created") or 0),
+            "model": model if model is not None else str(chat_completion.get("model") or ""),
+            "status": "completed" if reason is None else "incomplete",
+            "output": output,
+            "incomplete_details": None if reason is None else {"reason": reason},
+            "usage": _usage_from_chat(chat_completion.get("usage")),
+        }
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # What a server sends can be wrong in any place.
         raise EngineError(
             f"The server's answer is no chat completion ({type(error).__name__}: {error}): {chat_completion!r:.200}"
         ) from error
-
-
-def _convert_answer(chat_completion: dict[str, Any], model: str | None) -> ResponseDict:
-    """What `chat_to_response` does, with any error where the answer is malformed."""
-    choice = chat_completion["choices"][0]
-    completion_id = str(chat_completion.get("id") or "unknown")
-    output = assistant_items(choice["message"])
-    if not output:
-        output = [{"type": "message", "role": "assistant", "content": [output_text("")]}]
-    _identify(output, completion_id)
-    reason = FINISH_REASONS.get(choice.get("finish_reason"))
-    if reason is not None and output[-1]["type"] != "reasoning":
-        output[-1]["status"] = "incomplete"
-    _attach_tokens(output, chat_completion, choice)
-    return {
-        "id": f"resp_{completion_id}",
-        "object": "response",
-        "created_at": float(chat_completion.get("created") or 0),
-        "model": model if model is not None else str(chat_completion.get("model") or ""),
-        "status": "completed" if reason is None else "incomplete",
-        "output": output,
-        "incomplete_details": None if reason is None else {"reason": reason},
-        "usage": _usage_from_chat(chat_completion.get("usage")),
-    }
 
 
 def response_to_chat(response: ResponseDict) -> dict[str, Any]:
@@ -106,6 +100,7 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
             )
     message = (assistant_messages(output) or [{"role": "assistant", "content": ""}])[0]
     reason = (response.get("incomplete_details") or {}).get("reason", "")
+    usage: Any = response.get("usage") or None
     finish_reason = _REASON_TO_FINISH.get(reason) or ("tool_calls" if "tool_calls" in message else "stop")
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
     chat_completion: dict[str, Any] = {
@@ -114,10 +109,13 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
         "created": int(response.get("created_at", 0)),
         "model": response.get("model", ""),
         "choices": [choice],
-        "usage": _usage_to_chat(response.get("usage")),
+        "usage": usage and {_USAGE[key]: value for key, value in usage.items() if key in _USAGE},
     }
-    prompt_ids, token_ids, log_probs = _tokens_of(output)
-    if prompt_ids is not None:
+    last = output[-1] if output else {}
+    prompt_ids, token_ids, log_probs = (last.get(field) for field in TOKEN_FIELDS)
+    if prompt_ids is None or token_ids is None or log_probs is None or len(token_ids) != len(log_probs):
+        token_ids = None
+    else:
         chat_completion["prompt_token_ids"] = prompt_ids
         choice["token_ids"] = token_ids
         choice["logprobs"] = {
@@ -130,15 +128,6 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
         if part.get("logprobs") and (token_ids is None or len(part["logprobs"]) == len(token_ids)):
             choice["logprobs"] = {"content": part["logprobs"]}
     return chat_completion
-
-
-def _tokens_of(output: list[Item]) -> tuple[Any, Any, Any]:
-    """The three token fields of a turn's last item: all of them, or three times None."""
-    last = output[-1] if output else {}
-    prompt_ids, token_ids, log_probs = (last.get(field) for field in TOKEN_FIELDS)
-    if prompt_ids is None or token_ids is None or log_probs is None or len(token_ids) != len(log_probs):
-        return None, None, None
-    return prompt_ids, token_ids, log_probs
 
 
 def _identify(output: list[Item], completion_id: str) -> None:
@@ -185,8 +174,3 @@ def _usage_from_chat(usage: dict[str, Any] | None) -> Usage | None:
     converted.update((ours, usage[theirs]) for ours, theirs in _USAGE.items() if usage.get(theirs) is not None)
     converted["total_tokens"] = converted["total_tokens"] or converted["input_tokens"] + converted["output_tokens"]
     return converted  # type: ignore[return-value]
-
-
-def _usage_to_chat(usage: Any) -> dict[str, Any] | None:
-    """The inverse of `_usage_from_chat`."""
-    return {_USAGE[key]: value for key, value in usage.items() if key in _USAGE} if usage else None

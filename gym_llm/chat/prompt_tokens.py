@@ -7,6 +7,7 @@ that were never drawn ("retokenization drift", https://blog.vllm.ai/2025/10/22/a
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Collection
@@ -18,7 +19,7 @@ from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request
 
 History = Literal["template", "append"]
-"""What happens where the chat template shows what was said in another form than it was said in; see `PromptTokens`."""
+"""What a later prompt has of earlier turns that the template shows in another form than sampled; see `PromptTokens`."""
 
 CACHED_CHARACTERS = 32_000_000
 """Text of the latest prompts that is remembered, over all conversations; their ids take about as much memory."""
@@ -43,9 +44,6 @@ class PromptTokens:
       turn and comes after it is what the template shows after another text in that turn's place. Nothing but the last
       model turn and what follows it is looked at: a caller that changes earlier items goes unnoticed.
 
-    A request's `reasoning.effort` and `chat_template_kwargs` are variables of the template, for all that is shown for
-    that request; see `gym_llm.chat.template.template_variables`.
-
     A turn that was cut in its thinking or in a call may be shown complete (`</think>`, the rest of a call's JSON). With
     `"template"` that is part of what the template puts after it, with `"append"` it is left out.
 
@@ -53,9 +51,6 @@ class PromptTokens:
         tokenizer: A `transformers` tokenizer that has a chat template.
         stop_token_ids: Tokens that end a model's turn.
         history: `"template"` or `"append"`.
-
-    Attributes:
-        stop_token_ids: As given.
 
     Raises:
         ValueError: If `history` is neither.
@@ -68,6 +63,8 @@ class PromptTokens:
         self.stop_token_ids = frozenset(stop_token_ids)
         self._tokenizer = tokenizer
         self._stop_texts = {token: self.decode([token]) for token in sorted(stop_token_ids)}
+        stops = sorted(filter(None, self._stop_texts.values()), key=len, reverse=True)  # the longest matches first
+        self._stop = re.compile("|".join(map(re.escape, stops)) or "(?!)")
         self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
         self._cached_characters = 0
 
@@ -83,7 +80,12 @@ class PromptTokens:
             jinja2.TemplateError: If the template objects to the conversation.
         """
         chat = request_to_chat(request)
-        _check_tool_choice(chat)
+        choice = chat.get("tool_choice") or "auto"
+        if choice not in ("auto", "none"):  # "none" leaves the tools out: `template_variables`
+            raise EngineError(
+                f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat "
+                "server with a tool parser (`vllm serve`) can do more."
+            )
         variables = template_variables(chat)
         text = render(chat["messages"], variables, self._tokenizer)
         items = request["input"]
@@ -151,29 +153,22 @@ class PromptTokens:
             turn = {"role": "assistant", "content": None, "tool_calls": [*calls[:-1], call]}
             rest = self._after_mark([*messages, turn, *after], mark, variables)
             # The end of the call's JSON is still to be cut off, and only an end-of-turn token says where that is.
-            if rest is not None and (end := self._find_stop(rest)) is not None:
-                start, length = end
-                return rest[start + length if self._stopped(items[last]) else start :]
+            if rest is not None and (stop := self._stop.search(rest)):
+                return rest[stop.end() if self._stopped(items[last]) else stop.start() :]
         rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, variables)
         if rest is None:
             raise EngineError(
                 "The chat template does not show the last model turn, so that history='append' cannot tell what comes "
                 "after it; use history='template'."
             )
-        if self._stopped(items[last]) and (end := self._find_stop(rest)) is not None:
-            start, length = end
-            if not rest[:start].strip():  # else the template closes turns with something else, and this is a later one
-                return rest[start + length :]
+        # A stop after other text is a later turn's: the template closes turns with something else.
+        if self._stopped(items[last]) and (stop := self._stop.search(rest)) and not rest[: stop.start()].strip():
+            return rest[stop.end() :]
         return rest
 
     def _after_mark(self, messages: list[dict[str, Any]], mark: str, variables: dict[str, Any]) -> str | None:
         before, separator, after = render(messages, variables, self._tokenizer).rpartition(mark)
         return after if separator and mark not in before else None
-
-    def _find_stop(self, text: str) -> tuple[int, int] | None:
-        """Where the first end-of-turn token is in a text, and how long it is."""
-        places = [(text.find(stop), -len(stop)) for stop in self._stop_texts.values() if stop and stop in text]
-        return (min(places)[0], -min(places)[1]) if places else None
 
     def _stopped(self, turn: Item) -> bool:
         sampled = turn["generation_token_ids"]
@@ -203,16 +198,6 @@ class PromptTokens:
             self._cached_characters -= len(old)
 
 
-def _check_tool_choice(chat: dict[str, Any]) -> None:
-    """Refuse what a prompt cannot say; "none" leaves the tools out of it (`template_variables`)."""
-    choice = chat.get("tool_choice") or "auto"
-    if choice not in ("auto", "none"):
-        raise EngineError(
-            f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat server "
-            "with a tool parser (`vllm serve`) can do more."
-        )
-
-
 def _last_sampled(items: list[Item] | str) -> int | None:
     """The index of the last item that carries a model turn's tokens."""
     if isinstance(items, str):
@@ -226,11 +211,9 @@ def _last_sampled(items: list[Item] | str) -> int | None:
 
 def _turn_start(items: list[Item], last: int) -> int:
     """Where the model turn begins whose last item this is."""
-    start = last
-    while start > 0:
-        item = items[start - 1]
-        is_models = item.get("type") in _MODEL_ITEMS or item.get("role") == "assistant"
-        if not is_models or item.get("generation_token_ids") is not None:
-            break
-        start -= 1
-    return start
+    for start in range(last, 0, -1):
+        before = items[start - 1]
+        is_models = before.get("type") in _MODEL_ITEMS or before.get("role") == "assistant"
+        if not is_models or before.get("generation_token_ids") is not None:
+            return start
+    return 0

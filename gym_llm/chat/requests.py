@@ -17,11 +17,10 @@ def request_to_chat(request: Request) -> dict[str, Any]:
     """The body of `POST /v1/chat/completions`, without `model`, that asks the same as a Responses request.
 
     `developer` messages become `system` messages: OpenAI takes the two for the same, and the chat templates of most
-    open models know only `system`. The token limit becomes `max_completion_tokens`, which both OpenAI and vLLM accept
-    (OpenAI's reasoning models refuse the older `max_tokens`). Reasoning goes into `reasoning_content` and once more
-    into `reasoning`: which of the two is read depends on the server. Parameters that are null are left out, as are
-    `tool_choice` and `parallel_tool_calls` when there are no tools (OpenAI refuses them). Parameters not known here
-    pass through. The request is not changed; the body, a fresh dict, shares its values.
+    open models know only `system`. The token limit becomes `max_completion_tokens`: OpenAI's reasoning models refuse
+    the older `max_tokens`. Parameters that are null are left out, as are `tool_choice` and `parallel_tool_calls` when
+    there are no tools (OpenAI refuses them). Parameters not known here pass through. The request is not changed; the
+    body, a fresh dict, shares its values.
 
     Raises:
         EngineError: If the request has something that no chat can say: an item of an unknown type, or history that
@@ -40,13 +39,8 @@ def request_to_chat(request: Request) -> dict[str, Any]:
         messages.extend(messages_of(items))
     body: dict[str, Any] = {"messages": messages}
     for key, value in request.items():
-        if value is None:
-            continue
-        convert = _TO_CHAT.get(key)
-        if convert is None:
-            body[key] = value
-        else:
-            convert(body, value)
+        if value is not None:
+            _TO_CHAT.get(key, dict.__setitem__)(body, key, value)
     if "tools" not in body:
         body.pop("tool_choice", None)
         body.pop("parallel_tool_calls", None)
@@ -70,13 +64,8 @@ def chat_to_request(body: dict[str, Any]) -> Request:
     request: dict[str, Any] = {"input": items_of(messages)}
     try:
         for key, value in body.items():
-            if value is None:
-                continue
-            convert = _FROM_CHAT.get(key)
-            if convert is None:
-                request[key] = value
-            else:
-                convert(request, value)
+            if value is not None:
+                _FROM_CHAT.get(key, dict.__setitem__)(request, key, value)
         if "top_logprobs" in request:
             request.pop("include", None)  # the one asks for the other
     except (AttributeError, LookupError, TypeError) as error:
@@ -88,7 +77,12 @@ def _tool_to_chat(tool: dict[str, Any]) -> dict[str, Any]:
     """A function tool in the chat's nested form; other kinds, and what is nested already, stay as they are."""
     if tool.get("type") != "function" or "function" in tool:
         return tool
-    return {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+    return _nested(tool, "function")
+
+
+def _nested(fields: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The chat's form of an object of this type, where its fields stand one level down."""
+    return {"type": kind, kind: {key: value for key, value in fields.items() if key != "type"}}
 
 
 def _tool_from_chat(tool: dict[str, Any]) -> dict[str, Any]:
@@ -96,88 +90,70 @@ def _tool_from_chat(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", **tool["function"]} if tool.get("type") == "function" and "function" in tool else tool
 
 
-def _set_tool_choice(body: dict[str, Any], choice: Any) -> None:
-    if isinstance(choice, dict):
-        if choice.get("type") == "allowed_tools" and "tools" in choice:
-            tools = [_tool_to_chat(tool) for tool in choice["tools"]]
-            choice = {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": tools}}
-        else:
-            choice = _tool_to_chat(choice)
-    body["tool_choice"] = choice
+def _tool_choice_to_chat(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == "allowed_tools" and "tools" in choice:
+        tools = [_tool_to_chat(tool) for tool in choice["tools"]]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": tools}}
+    return _tool_to_chat(choice)
 
 
-def _set_tool_choice_from_chat(request: dict[str, Any], choice: Any) -> None:
-    if isinstance(choice, dict):
-        if choice.get("type") == "allowed_tools" and "allowed_tools" in choice:
-            allowed = choice["allowed_tools"]
-            tools = [_tool_from_chat(tool) for tool in allowed["tools"]]
-            choice = {"type": "allowed_tools", **allowed, "tools": tools}
-        else:
-            choice = _tool_from_chat(choice)
-    request["tool_choice"] = choice
+def _tool_choice_from_chat(choice: Any) -> Any:
+    """The inverse of `_tool_choice_to_chat`."""
+    if not isinstance(choice, dict):
+        return choice
+    if choice.get("type") == "allowed_tools" and "allowed_tools" in choice:
+        tools = [_tool_from_chat(tool) for tool in choice["allowed_tools"]["tools"]]
+        return {"type": "allowed_tools", **choice["allowed_tools"], "tools": tools}
+    return _tool_from_chat(choice)
 
 
-def _set_tools(body: dict[str, Any], tools: list[dict[str, Any]]) -> None:
+def _set_tools(body: dict[str, Any], _: str, tools: list[dict[str, Any]]) -> None:
     if tools:  # OpenAI refuses an empty list.
         body["tools"] = [_tool_to_chat(tool) for tool in tools]
 
 
-def _set_text(body: dict[str, Any], text: dict[str, Any]) -> None:
-    for key, value in text.items():
-        if key == "format" and value is not None:
-            if value.get("type") == "json_schema":
-                schema = {name: field for name, field in value.items() if name != "type"}
-                body["response_format"] = {"type": "json_schema", "json_schema": schema}
-            else:
-                body["response_format"] = value
-        elif value is not None:
-            body[key] = value
+def _set_text(body: dict[str, Any], _: str, text: dict[str, Any]) -> None:
+    form = text.get("format")
+    if form is not None:
+        body["response_format"] = _nested(form, "json_schema") if form.get("type") == "json_schema" else form
+    body.update((key, value) for key, value in text.items() if key != "format" and value is not None)
 
 
-def _set_response_format(request: dict[str, Any], response_format: dict[str, Any]) -> None:
+def _set_response_format(request: dict[str, Any], _: str, response_format: dict[str, Any]) -> None:
     if response_format.get("type") == "json_schema":
         response_format = {"type": "json_schema", **response_format["json_schema"]}
     request.setdefault("text", {})["format"] = response_format
 
 
-def _set_reasoning(body: dict[str, Any], reasoning: dict[str, Any]) -> None:
+def _set_reasoning(body: dict[str, Any], _: str, reasoning: dict[str, Any]) -> None:
     if reasoning.get("effort") is not None:
         body["reasoning_effort"] = reasoning["effort"]
 
 
-def _set_include(body: dict[str, Any], include: list[str]) -> None:
-    if LOGPROBS in include:
-        body["logprobs"] = True
-
-
-def _refuse_history(body: dict[str, Any], value: Any) -> None:
+def _refuse_history(body: dict[str, Any], name: str, value: Any) -> None:
     raise EngineError(
         "A Chat Completions server keeps no history: give all items in `input` instead of `previous_response_id`, "
         "`conversation` or `prompt`."
     )
 
 
-def _drop(body: dict[str, Any], value: Any) -> None:
+def _drop(body: dict[str, Any], name: str, value: Any) -> None:
     """Leave a parameter out: it is said elsewhere, or does not change what the model answers."""
 
 
-_Setter = Callable[[dict[str, Any], Any], None]
+_Setter = Callable[[dict[str, Any], str, Any], None]
+"""Puts a parameter, name and value, into the other kind of body; one without a setter goes there as it is."""
 
 _TO_CHAT: dict[str, _Setter] = {
-    "input": _drop,
-    "instructions": _drop,
-    "model": _drop,
-    "background": _drop,
-    "max_tool_calls": _drop,
-    "truncation": _drop,
-    "previous_response_id": _refuse_history,
-    "conversation": _refuse_history,
-    "prompt": _refuse_history,
-    "include": _set_include,
+    **dict.fromkeys(("input", "instructions", "model", "background", "max_tool_calls", "truncation"), _drop),
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt"), _refuse_history),
+    "include": lambda body, _, include: body.update(logprobs=True) if LOGPROBS in include else None,
     "tools": _set_tools,
-    "tool_choice": _set_tool_choice,
-    "max_output_tokens": lambda body, limit: body.update(max_completion_tokens=limit),
-    "top_logprobs": lambda body, count: body.update(logprobs=True, top_logprobs=count),
+    "tool_choice": lambda body, _, choice: body.update(tool_choice=_tool_choice_to_chat(choice)),
+    "max_output_tokens": lambda body, _, limit: body.update(max_completion_tokens=limit),
+    "top_logprobs": lambda body, _, count: body.update(logprobs=True, top_logprobs=count),
     "reasoning": _set_reasoning,
     "text": _set_text,
 }
@@ -185,12 +161,12 @@ _TO_CHAT: dict[str, _Setter] = {
 _FROM_CHAT: dict[str, _Setter] = {
     "messages": _drop,
     "model": _drop,
-    "tools": lambda request, tools: request.update(tools=[_tool_from_chat(tool) for tool in tools]),
-    "tool_choice": _set_tool_choice_from_chat,
-    "max_tokens": lambda request, limit: request.setdefault("max_output_tokens", limit),
-    "max_completion_tokens": lambda request, limit: request.update(max_output_tokens=limit),
-    "logprobs": lambda request, wanted: request.update(include=[LOGPROBS]) if wanted else None,
-    "reasoning_effort": lambda request, effort: request.update(reasoning={"effort": effort}),
+    "tools": lambda request, _, tools: request.update(tools=[_tool_from_chat(tool) for tool in tools]),
+    "tool_choice": lambda request, _, choice: request.update(tool_choice=_tool_choice_from_chat(choice)),
+    "max_tokens": lambda request, _, limit: request.setdefault("max_output_tokens", limit),
+    "max_completion_tokens": lambda request, _, limit: request.update(max_output_tokens=limit),
+    "logprobs": lambda request, _, flag: request.update(include=[LOGPROBS]) if flag else None,
+    "reasoning_effort": lambda request, _, effort: request.update(reasoning={"effort": effort}),
     "response_format": _set_response_format,
-    "verbosity": lambda request, verbosity: request.setdefault("text", {}).update(verbosity=verbosity),
+    "verbosity": lambda request, _, verbosity: request.setdefault("text", {}).update(verbosity=verbosity),
 }

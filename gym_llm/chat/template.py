@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 from gym_llm.chat.requests import request_to_chat
@@ -55,49 +57,42 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
 
 def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:
     """The prompt for chat messages, given `template_variables`; see `chat_prompt`."""
-    shown = [_for_template(message) for message in messages]
+    conversation = [_for_template(message) for message in messages]
+    apply: Callable[[list[dict[str, Any]]], str] = functools.partial(
+        tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False, **variables
+    )
     try:
-        return _apply(shown, variables, tokenizer)
+        return apply(conversation)
     except Exception:
         # Some templates (GLM's, Qwen3-Coder's) go through a call's arguments and fail if these are no JSON object.
         # What the model wrote is not to end the episode: it is shown as an argument.
-        objects = [_with_objects_only(message) for message in shown]
-        if objects == shown:
+        with_objects = [_for_template(message, objects_only=True) for message in messages]
+        if with_objects == conversation:
             raise
-        return _apply(objects, variables, tokenizer)
+        return apply(with_objects)
 
 
-def _apply(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any) -> str:
-    text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **variables)
-    return text
+def _for_template(message: dict[str, Any], *, objects_only: bool = False) -> dict[str, Any]:
+    """A chat message as templates expect it: content as a string, a call's arguments as an object if they are one.
 
-
-def _for_template(message: dict[str, Any]) -> dict[str, Any]:
-    """A chat message as templates expect it: content as a string, a call's arguments as an object if they are one."""
+    With `objects_only` other arguments become an object's one argument.
+    """
     content = message.get("content")
     if not isinstance(content, str):
         if any(part.get("type") != "text" for part in content or ()):
             raise EngineError("A chat template shows text only: leave images and files out of the request.")
         message = {**message, "content": "".join(part["text"] for part in content or ())}
     if calls := message.get("tool_calls"):
-        message = {**message, "tool_calls": [{**call, "function": _with_object(call["function"])} for call in calls]}
+        message = {**message, "tool_calls": [_with_object(call, objects_only) for call in calls]}
     return message
 
 
-def _with_object(function: dict[str, Any]) -> dict[str, Any]:
+def _with_object(call: dict[str, Any], objects_only: bool) -> dict[str, Any]:
+    text = call["function"]["arguments"]
     try:
-        arguments = json.loads(function["arguments"])
+        arguments = json.loads(text)
     except (ValueError, RecursionError):
-        return function  # the model wrote something else: show it what it wrote
-    return {**function, "arguments": arguments} if isinstance(arguments, dict) else function
-
-
-def _with_objects_only(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with arguments that are a text put into an object."""
-    calls = [
-        {**call, "function": {**call["function"], "arguments": {"arguments": call["function"]["arguments"]}}}
-        if isinstance(call["function"]["arguments"], str)
-        else call
-        for call in message.get("tool_calls") or ()
-    ]
-    return {**message, "tool_calls": calls} if calls else message
+        arguments = None
+    if not isinstance(arguments, dict):  # show the model what it wrote
+        arguments = {"arguments": text} if objects_only else text
+    return {**call, "function": {**call["function"], "arguments": arguments}}

@@ -34,8 +34,8 @@ app.add_typer(data.app, name="data")
 app.add_typer(env.app, name="env")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"gym-llm {__version__}")
         raise typer.Exit
 

@@ -128,12 +128,12 @@ def _report(prepared: Preparation) -> None:
         **{heading: [_figures(file.metrics.get(key)) for file in files] for heading, key in _FIGURES.items()},
         "unique prompts": [f"{file.metrics['Number of unique create params']:,}" for file in files],
     }
-    shown = {heading: cells for heading, cells in columns.items() if set(cells) != {"-"}}
+    columns = {heading: cells for heading, cells in columns.items() if set(cells) != {"-"}}
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", caption="average, and smallest to largest", title_style="")
-    for heading in shown:
+    for heading in columns:
         is_name = heading == "dataset"
         table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name, overflow="fold")
-    for cells in zip(*shown.values(), strict=True):
+    for cells in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, cells))
     console.print(table)
     for note in prepared.notes:

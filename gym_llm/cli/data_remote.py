@@ -240,8 +240,8 @@ def list_datasets(*, source: From, files: ConfigFiles, settings: Settings) -> in
             datasets = _registry(config).list_datasets()
         else:
             prefix = config.variables.get("hf_dataset_prefix", DEFAULT_PREFIX) or ""
-            listed = _hub(config).list_datasets(organization(config.variables), prefix)
-            datasets = [(name, "private" if is_private else "public") for name, is_private in listed]
+            repositories = _hub(config).list_datasets(organization(config.variables), prefix)
+            datasets = [(name, "private" if is_private else "public") for name, is_private in repositories]
         for columns in datasets:
             print(*map(printable, columns), sep="\t")
     return 0
@@ -317,8 +317,8 @@ def _delete(shelf: Hub | ModelRegistry, name: str, yes: bool) -> None:
 
 def _need(**options: str | None) -> list[str]:
     """The values of options that have to be given."""
-    if missing := [_flag(name) for name, value in options.items() if not value]:
-        raise UsageError(f"{' and '.join(missing)} must be given as well.")
+    if flags := [_flag(name) for name, value in options.items() if not value]:
+        raise UsageError(f"{' and '.join(flags)} must be given as well.")
     return [str(value) for value in options.values()]
 
 

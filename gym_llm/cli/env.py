@@ -54,9 +54,9 @@ def init(
     """Write the folder of a new verifier."""
     from gym_llm.scaffold import write_verifier
 
-    written = write_verifier(name, folder)
-    print(f"{written}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
-    print(f"gym-llm env test {written}")
+    path = write_verifier(name, folder)
+    print(f"{path}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
+    print(f"gym-llm env test {path}")
     return 0
 
 
@@ -74,13 +74,15 @@ def test(
 
     if bool(names) == every:
         raise UsageError("Which verifiers? Give names, or --all.")
-    failed = 0
+    failures = 0
     for name in names or env_ids():
         print(name)
         for check in check_verifier(find_verifier(name)):
-            failed += check.state == "failed"
-            first, *more = printable(check.detail).split("\n")
+            failures += check.state == "failed"
+            first, *details = printable(check.detail).split("\n")
             print(
-                f"  {_MARKS[check.state]:<7}{check.subject}: {first}", *(f"         {line}" for line in more), sep="\n"
+                f"  {_MARKS[check.state]:<7}{check.subject}: {first}",
+                *(f"         {line}" for line in details),
+                sep="\n",
             )
-    return 1 if failed else 0
+    return 1 if failures else 0

@@ -18,11 +18,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 def run_until_interrupted(start: Callable[[], Coroutine[Any, Any, None]]) -> bool:
     """Run a coroutine in a new event loop; cancel it at the first SIGINT or SIGTERM, end the process at the second.
 
-    Args:
-        start: Makes the coroutine.
-
-    Returns:
-        Whether a signal came.
+    Returns whether a signal came.
     """
     interrupted = False
     with asyncio.Runner() as runner:

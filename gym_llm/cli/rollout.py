@@ -169,8 +169,8 @@ def rollout(
         parts = [Part(settings[0], engine or "pocket", tasks, kwargs, options, repeats or 1)]
         notes = {"model": model}
     else:
-        rest = f", got {' '.join(settings)}" if settings else ""
-        raise UsageError(f"Give one ENV_ID, or --config FILE{rest}. `gym-llm list` names the environments.")
+        surplus = f", got {' '.join(settings)}" if settings else ""
+        raise UsageError(f"Give one ENV_ID, or --config FILE{surplus}. `gym-llm list` names the environments.")
     if seed is not None:  # without it vLLM samples without one, too
         parts = [
             replace(part, engine_options={"seed": seed, **part.engine_options}) if part.capabilities.seed else part

@@ -101,16 +101,7 @@ class Suspended(Generic[T]):
 
 
 def begin(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T | Suspended[T]:
-    """Call a synchronous function until it returns or first has to `wait`.
-
-    Args:
-        function: Any function, for example `env.step`.
-        *args: Its positional arguments.
-        **kwargs: Its keyword arguments.
-
-    Returns:
-        What it returned, or the suspended call.
-    """
+    """Call a synchronous function, for example `env.step`, until it returns or first has to `wait`."""
     current = getcurrent()
     child = _idle.greenlets.pop() if _idle.greenlets else _Driven()
     child.parent = current
@@ -202,9 +193,9 @@ async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
     task, now = asyncio.create_task(bounded()), asyncio.get_running_loop().time
     deadline = now() + seconds + _GRACE
     cancellation: asyncio.CancelledError | None = None
-    while not task.done() and (left := deadline - now()) > 0:
+    while not task.done() and (remaining := deadline - now()) > 0:
         try:
-            await asyncio.wait({task}, timeout=left)
+            await asyncio.wait({task}, timeout=remaining)
         except asyncio.CancelledError as error:
             cancellation = error
     if task.cancelled():

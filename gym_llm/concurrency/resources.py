@@ -30,20 +30,20 @@ class SharedResources:
     """The resources that one environment uses."""
 
     def __init__(self) -> None:
-        self._held: dict[_Key, _Resource] = {}
+        self._resources: dict[_Key, _Resource] = {}
 
     async def get(self, name: Any, make: Callable[[], Any]) -> Any:
         """See `VerifierEnv.shared`."""
         key = asyncio.get_running_loop(), name if isinstance(name, str) else json.dumps(name, sort_keys=True)
         resource = _current.get(key) or _Resource(key, make)
         resource.users.add(self)
-        self._held[key] = resource
+        self._resources[key] = resource
         return resource.ready.result() if resource.ready.done() else await asyncio.shield(resource.ready)
 
     def release(self) -> None:
         """Use none of them any more."""
-        held, self._held = self._held, {}
-        for resource in held.values():
+        resources, self._resources = self._resources, {}
+        for resource in resources.values():
             resource.users.discard(self)
             if not resource.users:
                 resource.close()
@@ -81,13 +81,13 @@ class _Resource:
             return None
         if _current.get(self._key) is self:
             del _current[self._key]  # whoever asks from now on gets another one
-        here = asyncio._get_running_loop()
+        running_loop = asyncio._get_running_loop()
         if self.loop.is_closed():
             self._forget()
             logger.warning("A shared resource, %s, was not closed: its event loop is.", self._label)
-        elif here is self.loop and driven():
+        elif running_loop is self.loop and driven():
             wait(self._end())
-        elif here is not None or self.loop.is_running():
+        elif running_loop is not None or self.loop.is_running():
             return asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         else:
             self.loop.run_until_complete(self._end())
@@ -124,21 +124,21 @@ def open_resources() -> list[str]:
 
 
 async def _enter(stack: AsyncExitStack, make: Callable[[], Any]) -> Any:
-    made = make()
-    if hasattr(made, "__aenter__"):
-        return await stack.enter_async_context(made)
-    if inspect.isawaitable(made):
-        made = await made
-    close = getattr(made, "aclose", None) or getattr(made, "close", None)
+    value = make()
+    if hasattr(value, "__aenter__"):
+        return await stack.enter_async_context(value)
+    if inspect.isawaitable(value):
+        value = await value
+    close = getattr(value, "aclose", None) or getattr(value, "close", None)
     if close is not None:
         stack.push_async_callback(_call, close)
-    return made
+    return value
 
 
 async def _call(close: Callable[[], Any]) -> None:
-    rest = close()
-    if inspect.isawaitable(rest):
-        await rest
+    result = close()
+    if inspect.isawaitable(result):
+        await result
 
 
 @atexit.register

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,26 +32,23 @@ _NOT_FOUND = re.compile(r"Interpolation key '(.+)' not found")
 
 @dataclass(frozen=True)
 class Composed:
-    """What the files and settings come to.
-
-    Attributes:
-        values: The values, interpolations resolved.
-        places: Where each value is from: dotted key -> file or `the command line`.
-        secrets: Strings that are not to be shown.
-    """
+    """What the files and settings come to."""
 
     values: dict[str, Any]
+    """Interpolations are resolved."""
     places: dict[str, str]
+    """Where each value is from: dotted key -> file or `the command line`."""
     secrets: frozenset[str]
+    """Strings that are not to be shown."""
 
     def place(self, key: str) -> str:
-        """`key (file)`, for messages; the file is that of the nearest key above where the key itself is in none."""
-        above = key
-        while above:
-            for known, place in reversed(self.places.items()):
-                if known == above or known.startswith(f"{above}."):
+        """`key (file)`, for messages; if no file has the key, the file of the nearest key above it."""
+        parent = key
+        while parent:
+            for known_key, place in reversed(self.places.items()):
+                if _is_within(known_key, parent):
                     return f"{key} ({place})"
-            above = above.rpartition(".")[0]
+            parent = parent.rpartition(".")[0]
         return key
 
 
@@ -74,17 +71,19 @@ def compose(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder
     places: dict[str, str] = {}
     merged = OmegaConf.create({})
     env_file = Path(folder, ENV_FILE)
-    last = {str(env_file): read_layer(env_file)} if env_file.exists() else {}
-    named = [setting for setting in settings if names_files(setting)]
-    files = [*map(str, paths), *(path for setting in named for path in _named_files(setting, last.get(str(env_file))))]
-    for path, layer in [*((path, read_layer(path)) for path in files), *last.items()]:
+    env_layer = read_layer(env_file) if env_file.exists() else OmegaConf.create({})
+    more_files = [path for setting in settings if names_files(setting) for path in _config_paths(setting, env_layer)]
+    layers = [(str(path), read_layer(path)) for path in [*paths, *more_files]]
+    if env_layer:
+        layers.append((str(env_file), env_layer))
+    for path, layer in layers:
         _note_places(OmegaConf.to_container(layer), path, places)
         try:
             merged.merge_with(layer)
         except OmegaConfBaseException as error:
             raise ConfigError(f"{path} does not fit the files before it: {_first_line(error)}.") from None
     for setting in settings:
-        if setting not in named:
+        if not names_files(setting):
             _set(merged, setting, places)
     return _resolve(merged, places)
 
@@ -120,11 +119,10 @@ def read_layer(path: str | Path) -> DictConfig:
     return layer
 
 
-def _named_files(setting: str, env_layer: DictConfig | None) -> list[str]:
-    text = setting.partition("=")[2]
+def _config_paths(setting: str, env_layer: DictConfig) -> list[str]:
     try:
-        known = OmegaConf.merge(env_layer or {}, OmegaConf.from_dotlist([f"config_paths={text}"]))
-        paths = OmegaConf.to_container(OmegaConf.create([known["config_paths"]]), resolve=True)[0]  # type: ignore[call-overload,index]
+        merged = OmegaConf.merge(env_layer, OmegaConf.from_dotlist([setting.lstrip("+")]))
+        paths = OmegaConf.to_container(OmegaConf.create([merged["config_paths"]]), resolve=True)[0]  # type: ignore[call-overload,index]
     except (OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(f"{setting}: {_first_line(error)}.") from None
     if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
@@ -139,12 +137,16 @@ def _note_places(value: Any, place: str, places: dict[str, str], key: str = "") 
         return
     if value == "???" and key in places:
         return  # it asks for a value, and there is one
-    for known in [known for known in places if known == key or known.startswith(f"{key}.")]:
-        del places[known]
+    for replaced_key in [known_key for known_key in places if _is_within(known_key, key)]:
+        del places[replaced_key]
     places[key] = place
     if isinstance(value, list):
         for index, item in enumerate(value):
             _note_places(item, place, places, f"{key}.{index}")
+
+
+def _is_within(key: str, parent: str) -> bool:
+    return key == parent or key.startswith(f"{parent}.")
 
 
 def _set(merged: DictConfig, setting: str, places: dict[str, str]) -> None:
@@ -178,60 +180,58 @@ def _mentioned(value: Any) -> Iterator[str]:
         yield from (name.partition(".")[0] for name in _REFERENCE.findall(value))
 
 
-@dataclass
-class _Findings:
-    missing: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
-    secrets: set[str] = field(default_factory=set)
-
-
 def _resolve(merged: DictConfig, places: dict[str, str]) -> Composed:
-    findings = _Findings()
-    _examine(OmegaConf.to_container(merged), merged, "", places, findings)
-    if findings.missing or findings.broken:
-        lines = [f"  {line}" for line in [*findings.missing, *findings.broken]]
-        if findings.missing:
-            lines.append(f"Give them in a --config, in {ENV_FILE}, or as key=value.")
-        raise ConfigError("\n".join(["The configuration is not complete:", *lines]))
+    examination = _Examination(places)
+    examination.run(OmegaConf.to_container(merged), merged)
+    missing, broken = examination.missing, examination.broken
+    if missing or broken:
+        hint = [f"Give them in a --config, in {ENV_FILE}, or as key=value."] if missing else []
+        lines = ["The configuration is not complete:", *(f"  {line}" for line in [*missing, *broken]), *hint]
+        raise ConfigError("\n".join(lines))
     values = OmegaConf.to_container(merged, resolve=True)
-    return Composed(values, places, frozenset(findings.secrets))  # type: ignore[arg-type]
+    return Composed(values, places, frozenset(examination.secrets))  # type: ignore[arg-type]
 
 
-def _examine(raw: Any, node: Any, key: str, places: dict[str, str], findings: _Findings) -> None:
-    """Look at every value below a node: is it there, can it be resolved, is it secret?"""
-    for name, text in list(raw.items() if isinstance(raw, dict) else enumerate(raw)):
-        path = f"{key}.{name}" if key else str(name)
-        place = places.get(path, "")
-        if isinstance(text, (dict, list)):
-            if isinstance(name, str) and is_secret_key(name):
-                findings.secrets |= secret_values(text)
-            _examine(text, node._get_node(name), path, places, findings)
-            continue
-        if text == "???":
-            findings.missing.append(f"{path} is required ({place})")
-            continue
-        if not (isinstance(text, str) and "${" in text):
-            if isinstance(name, str) and is_secret_key(name):
-                findings.secrets |= secret_values(text)
-            continue
-        try:
-            value = node[name]
-        except (OmegaConfBaseException, RecursionError) as error:
-            _note_broken(f"{path}: {text} ({place})", error, places, findings)
-            continue
-        if OmegaConf.is_config(value):
-            continue  # its own values are examined where they are
-        if (isinstance(name, str) and is_secret_key(name)) or any(map(is_secret_key, _REFERENCE.findall(text))):
-            findings.secrets |= secret_values(value)
+class _Examination:
+    """Looks at every value: is it there, can it be resolved, is it secret?"""
 
+    def __init__(self, places: dict[str, str]) -> None:
+        self._places = places
+        self.missing: list[str] = []
+        self.broken: list[str] = []
+        self.secrets: set[str] = set()
 
-def _note_broken(where: str, error: Exception, places: dict[str, str], findings: _Findings) -> None:
-    sentence = _first_line(error)
-    if absent := _NOT_FOUND.search(sentence):
-        findings.missing.append(f"{absent[1]} is not given, and needed by {where}.{did_you_mean(absent[1], places)}")
-    elif "Missing mandatory value" not in sentence:  # that one is reported where it is missing
-        reason = _RAISED.sub(r"\1", sentence)
-        findings.broken.append(f"{where}: {reason}")
+    def run(self, raw: Any, node: Any, key: str = "") -> None:
+        """Look at everything below a node; `raw` is the same with nothing resolved."""
+        for name, value in list(raw.items() if isinstance(raw, dict) else enumerate(raw)):
+            path = f"{key}.{name}" if key else str(name)
+            place = self._places.get(path, "")
+            is_secret = isinstance(name, str) and is_secret_key(name)
+            if isinstance(value, (dict, list)):
+                self.run(value, node._get_node(name), path)
+            elif value == "???":
+                self.missing.append(f"{path} is required ({place})")
+                continue
+            elif isinstance(value, str) and "${" in value:
+                is_secret = is_secret or any(map(is_secret_key, _REFERENCE.findall(value)))
+                try:
+                    value = node[name]
+                except (OmegaConfBaseException, RecursionError) as error:
+                    self._note_unresolved(f"{path}: {value} ({place})", error)
+                    continue
+                if OmegaConf.is_config(value):
+                    continue  # its own values are examined where they are
+            if is_secret:
+                self.secrets |= secret_values(value)
+
+    def _note_unresolved(self, where: str, error: Exception) -> None:
+        sentence = _first_line(error)
+        if match := _NOT_FOUND.search(sentence):
+            hint = did_you_mean(match[1], self._places)
+            self.missing.append(f"{match[1]} is not given, and needed by {where}.{hint}")
+        elif "Missing mandatory value" not in sentence:  # that one is reported where it is missing
+            reason = _RAISED.sub(r"\1", sentence)
+            self.broken.append(f"{where}: {reason}")
 
 
 def _first_line(error: Exception) -> str:

@@ -91,8 +91,7 @@ def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, fo
     if problems:
         lines = ["The configuration cannot be used:", *(f"  {problem}" for problem in problems)]
         raise ConfigError(mask("\n".join(lines), composed.secrets))
-    used = {environment.engine for environment in environments.values()}
-    if POLICY not in declared and POLICY not in used:
+    if POLICY not in declared and all(environment.engine != POLICY for environment in environments.values()):
         engines.pop(POLICY, None)
     return Config(variables, environments, engines, mapped.unmapped, composed.secrets)
 
@@ -100,8 +99,8 @@ def load_config(paths: Sequence[str | Path], settings: Sequence[str] = (), *, fo
 def _in_order(sections: dict[str, dict[str, Any]], mapped: MappedSections) -> list[tuple[str, dict[str, Any]]]:
     """Our sections and the mapped ones, where the files have them."""
     ours = {name: value for name, value in sections.items() if not SERVER_TYPES & value.keys()}
-    known = {**ours, **mapped.sections}
-    return [(name, known[name]) for name in sections if name in known and name not in mapped.ignored]
+    merged = {**ours, **mapped.sections}
+    return [(name, merged[name]) for name in sections if name in merged and name not in mapped.ignored]
 
 
 def _add(
@@ -145,9 +144,9 @@ def _policy(variables: dict[str, Any]) -> EngineSection | None:
     url = variables.get("policy_base_url")
     if not url:
         return None
-    named = {"model": variables.get("policy_model_name"), "api_key": variables.get("policy_api_key")}
+    options = {"model": variables.get("policy_model_name"), "api_key": variables.get("policy_api_key")}
     spec = ",".join(map(str, url)) if isinstance(url, list) else str(url)
-    return EngineSection(engine=spec, kwargs={name: str(value) for name, value in named.items() if value})
+    return EngineSection(engine=spec, kwargs={name: str(value) for name, value in options.items() if value})
 
 
 def _engine_name(

@@ -51,12 +51,12 @@ _MEANINGLESS = {
 }
 """Keys that say where a server runs or what a catalogue shows of it: nothing is lost with them."""
 
-_GLOBALS = {"head_server"}
+_HEAD_SERVER = "head_server"
 
 
 @dataclass
 class MappedSections:
-    """What became of NeMo Gym's sections.
+    """What NeMo Gym's sections are here.
 
     Attributes:
         composed: The whole configuration, which knows where each value is from.
@@ -94,16 +94,11 @@ class _Server:
 
 
 def map_nemo_gym(foreign: dict[str, dict[str, Any]], composed: Composed) -> MappedSections:
-    """Map sections of NeMo Gym.
-
-    Args:
-        foreign: Sections with one of `SERVER_TYPES` as their key.
-        composed: The whole configuration, for messages and its other sections.
-    """
+    """Map sections of NeMo Gym, those with one of `SERVER_TYPES` as their key; `composed` is for messages."""
     mapped = MappedSections(composed)
-    mapped.ignored = {name for name in _GLOBALS if isinstance(composed.values.get(name), dict)}
-    for name in sorted(mapped.ignored):
-        mapped.leave_out(name, "there is no such server here")
+    if isinstance(composed.values.get(_HEAD_SERVER), dict):
+        mapped.ignored.add(_HEAD_SERVER)
+        mapped.leave_out(_HEAD_SERVER, "there is no such server here")
     servers = [server for name, value in foreign.items() for server in _servers(name, value, mapped)]
     for server in servers:
         if server.kind == MODELS:
@@ -133,11 +128,9 @@ def _map_model(server: _Server, mapped: MappedSections) -> None:
         playable = f"a vllm_model's URL and a {_LOCAL} can be played"
         mapped.leave_out(server.key, f"there is no engine for a {server.implementation}; {playable}")
         return
-    options: dict[str, Any] = {}
+    options = {_MODEL_KEYS[key]: value for key, value in server.values.items() if key in _MODEL_KEYS}
     for key, value in server.values.items():
-        if key in _MODEL_KEYS:
-            options[_MODEL_KEYS[key]] = value
-        elif key not in _ALWAYS and value:
+        if key not in {*_MODEL_KEYS, *_ALWAYS} and value:
             _leave_out(server, key, mapped)
     url = options.pop("url", None)
     if not url:
@@ -154,8 +147,7 @@ def _map_local_model(server: _Server, mapped: MappedSections) -> None:
     values = dict(server.values)
     model, served = values.pop("model", None), values.pop("vllm_serve_kwargs", None) or {}
     if not model or not isinstance(served, dict):
-        needed = "`model: NAME`, and `vllm_serve_kwargs` that are keys and values"
-        mapped.refuse(server.key, f"a {_LOCAL} has {needed}.")
+        mapped.refuse(server.key, f"a {_LOCAL} has `model: NAME`, and `vllm_serve_kwargs` that are keys and values.")
         return
 
     def leave_out(key: str, why: str) -> None:
@@ -220,8 +212,8 @@ def nemo_gym_names(env_id: str) -> tuple[str, ...]:
 
 def _map_agent(agent: _Server, servers: list[_Server], mapped: MappedSections) -> str | None:
     """Add the environment that an agent plays; returns its resources server's name."""
-    resources = _referred(agent, "resources_server", RESOURCES, servers, mapped)
-    model = _referred(agent, "model_server", MODELS, servers, mapped)
+    resources = _reference(agent, "resources_server", RESOURCES, servers, mapped)
+    model = _reference(agent, "model_server", MODELS, servers, mapped)
     if agent.implementation != "simple_agent":
         mapped.leave_out(agent.key, f"there is no {agent.implementation}; the environment is played turn by turn")
     if resources is None:
@@ -242,18 +234,18 @@ def _map_agent(agent: _Server, servers: list[_Server], mapped: MappedSections) -
     return resources.name
 
 
-def _referred(agent: _Server, key: str, kind: str, servers: list[_Server], mapped: MappedSections) -> _Server | None:
-    reference = agent.values.get(key)
-    if reference is None:
+def _reference(agent: _Server, key: str, kind: str, servers: list[_Server], mapped: MappedSections) -> _Server | None:
+    value = agent.values.get(key)
+    if value is None:
         if kind == RESOURCES:
             mapped.leave_out(agent.key, f"it has no {key}, so there is no environment to play")
         return None
-    name = str(reference.get("name") if isinstance(reference, dict) else reference)
-    known = {server.name: server for server in servers if server.kind == kind}
-    if name not in known:
-        problem = f"there is no section of {kind} called {name}.{did_you_mean(name, known)}"
-        mapped.refuse(f"{agent.key}.{key}.name", problem)
-    return known.get(name)
+    name = str(value.get("name") if isinstance(value, dict) else value)
+    by_name = {server.name: server for server in servers if server.kind == kind}
+    if name not in by_name:
+        hint = did_you_mean(name, by_name)
+        mapped.refuse(f"{agent.key}.{key}.name", f"there is no section of {kind} called {name}.{hint}")
+    return by_name.get(name)
 
 
 def _map_dataset(agent: _Server, number: int, value: Any, mapped: MappedSections) -> Any:

@@ -27,14 +27,7 @@ class EngineSection(BaseModel):
     kwargs: dict[str, Any] = {}
 
     def make(self, **more: Any) -> Engine:
-        """Build the engine, not started.
-
-        Args:
-            **more: Arguments that go over the section's.
-
-        Raises:
-            Exception: As `make_engine`.
-        """
+        """Build the engine, not started; `more` goes over the section's arguments. Errors: as `make_engine`."""
         return make_engine(self.engine, **{**self.kwargs, **more})
 
 
@@ -62,9 +55,8 @@ class EnvironmentSection(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         names = [dataset.name for dataset in self.datasets]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two datasets are called {name}: give each its own name")
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two datasets are called {repeated[0]}: give each its own name")
         if self.datasets and "tasks" in self.kwargs:
             raise ValueError("`kwargs.tasks` and `datasets` both say which tasks are played: give one of them")
         return self

@@ -15,11 +15,7 @@ CHECK_SECONDS = 5.0
 
 
 class HealthChecks:
-    """Lets servers that failed rest until they answer.
-
-    Args:
-        answers: Asks a server for something small; whether it answered. Does not raise.
-    """
+    """Lets servers that failed rest until they answer: `answers` asks one for something small, and does not raise."""
 
     def __init__(self, answers: Callable[[Server], Awaitable[bool]]) -> None:
         self._answers = answers
@@ -42,11 +38,9 @@ class HealthChecks:
     async def aclose(self) -> None:
         """Stop asking, for good: whoever uses the servers next asks them first."""
         self._closed = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks.values():
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for server in self._tasks:
             server.resting = False
 

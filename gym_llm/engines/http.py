@@ -19,9 +19,8 @@ from yarl import URL
 from gym_llm.chat.completions import chat_to_response
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.completions import completion_body, completion_to_response
 from gym_llm.engines.health import HealthChecks
-from gym_llm.engines.http_bodies import chat_body, responses_body
+from gym_llm.engines.http_bodies import chat_body, completion_body, completion_to_response, responses_body
 from gym_llm.engines.http_failures import describe, is_overflow, loads, retry_after, server_message
 from gym_llm.engines.prompts import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
@@ -59,14 +58,12 @@ class HTTPEngine(Engine):
     (`gym_llm.engines.health`). A prompt that no longer fits the model is not an error but the end of the episode: the
     response is `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
-    With `"completions"` prompts are made here, as token ids: later turns go on from the ids of the turns before
-    (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers come back as token ids. The other two send the
-    conversation, and the server tokenises it anew for every turn. In a chat, calls whose arguments are no JSON object
-    are shown to the model with `{}` instead: newer vLLM does so itself, others refuse the whole conversation for them
-    from then on (https://github.com/vllm-project/vllm/pull/48922).
+    With `"completions"` prompts are made here, as token ids (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers
+    come back as token ids. The other two send the conversation, and the server tokenises it anew for every turn. In a
+    chat, calls whose arguments are no JSON object are shown to the model with `{}` instead: newer vLLM does so itself,
+    others refuse the whole conversation for them from then on (https://github.com/vllm-project/vllm/pull/48922).
 
-    Retries are logged by `gym_llm.engines.http`: a warning when a server begins to fail, each retry at level INFO; as
-    is by `gym_llm.engines.health` that it answers again.
+    A warning is logged when a server begins to fail; each retry, and that it answers again, at level INFO.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -120,8 +117,7 @@ class HTTPEngine(Engine):
                 raise ValueError(f"{name} is a text, got {type(text).__name__}.")  # the value may be a secret
         if not isinstance(token_ids, bool) or not isinstance(extra_body, Mapping | None):
             raise ValueError("token_ids is true or false, and extra_body a mapping of fields to their values.")
-        urls = base_urls.split(",") if isinstance(base_urls, str) else base_urls
-        bases = [base_url(url) for url in urls]
+        bases = [base_url(url) for url in (base_urls.split(",") if isinstance(base_urls, str) else base_urls)]
         if not bases:
             raise ValueError("HTTPEngine needs at least one base URL, e.g. http://localhost:8000/v1.")
         self.model = model or ""
@@ -224,10 +220,9 @@ class HTTPEngine(Engine):
     async def _ask(
         self, body: bytes, episode_id: str, failures: list[str], deadline: asyncio.Timeout
     ) -> tuple[bytes | None, Server]:
-        """Send a request until it is answered or the deadline ends it; what went wrong is appended to `failures`.
+        """The answer, None if the prompt is too long, and who gave it.
 
-        Returns:
-            The answer, None if the prompt is too long, and who gave it.
+        A request is sent until it is answered or the deadline ends it; what went wrong is appended to `failures`.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -278,11 +273,10 @@ class HTTPEngine(Engine):
 
     async def _answers(self, server: Server) -> bool:
         """Whether a server lists its models."""
-        session = self._session
-        if session is None:
+        if self._session is None:
             return False
         try:
-            status, _ = await _list_models(session, server.base_url)
+            status, _ = await _list_models(self._session, server.base_url)
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
         return status < 500
@@ -329,7 +323,7 @@ class HTTPEngine(Engine):
         return cast(ResponseDict, answer)
 
     async def _first_model(self, session: aiohttp.ClientSession, url: URL) -> str:
-        """The model to ask a server for: the given one, else the first it lists; raises if it does not serve us."""
+        """The model to ask a server for: `model`, else the first that it lists; raises as `start` does."""
         try:
             status, payload = await _list_models(session, url)
         except TimeoutError:
@@ -343,17 +337,16 @@ class HTTPEngine(Engine):
             message = self._censored(server_message(payload))
             raise EngineUnavailable(f"{url} answered GET /models with {status}: {message[:300]}")
         try:
-            listed = loads(payload)["data"]
+            models = [entry for entry in loads(payload)["data"] if isinstance(entry, dict) and "id" in entry]
         except (ValueError, LookupError, TypeError):
-            listed = []
-        self._context = self._context or _context_of(listed, self.model)
-        if self.model:
-            return self.model  # a server that lists nothing, or not under this name, may still serve it
-        try:
-            return str(listed[0]["id"])
-        except (ValueError, LookupError, TypeError):
-            hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
-            raise EngineUnavailable(f"{url} lists no models ({status}): {hint}.") from None
+            models = []
+        model = next((entry for entry in models if self.model in ("", entry["id"])), {})
+        if isinstance(length := model.get("max_model_len"), int):  # vLLM's; other servers do not say
+            self._context = self._context or length
+        if self.model or model:
+            return self.model or str(model["id"])  # a server that does not list the model may still serve it
+        hint = "give model=" if url.path.endswith("/v1") else f"did you mean {url / 'v1'}? If not, give model="
+        raise EngineUnavailable(f"{url} lists no models ({status}): {hint}.")
 
     def _censored(self, text: str) -> str:
         """The text without our key, which some servers and proxies repeat in their errors."""
@@ -362,16 +355,5 @@ class HTTPEngine(Engine):
 
 async def _list_models(session: aiohttp.ClientSession, url: URL) -> tuple[int, bytes]:
     """Status and body of a server's list of models."""
-    async with asyncio.timeout(START_SECONDS):
-        async with session.get(url.joinpath("models"), allow_redirects=False) as reply:
-            return reply.status, await reply.read()
-
-
-def _context_of(listed: Any, model: str) -> int | None:
-    """The context of a model as vLLM lists it, in tokens; None where servers do not say."""
-    if isinstance(listed, list):
-        for entry in listed:
-            if isinstance(entry, dict) and (entry.get("id") == model or not model):
-                length = entry.get("max_model_len")
-                return length if isinstance(length, int) else None
-    return None
+    async with asyncio.timeout(START_SECONDS), session.get(url.joinpath("models"), allow_redirects=False) as reply:
+        return reply.status, await reply.read()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from gym_llm.chat.prompt_tokens import History, PromptTokens
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Request
 
 
-def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
-    """What makes a model's prompts.
+def check_model(model: str, history: History) -> None:
+    """Raise a ValueError for what is no model's name or folder, or no `History`."""
+    if not isinstance(model, str) or not model:
+        raise ValueError(f"model is a Hugging Face model name or a folder, e.g. 'Qwen/Qwen3-4B'; got {model!r}.")
+    if history not in get_args(History):
+        raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
 
-    Args:
-        tokenizer: The model's.
-        ends: `eos_token_id` of its generation config; the tokenizer's own ends turns, too.
-        history: See `PromptTokens`.
-        what: Names it in errors, e.g. `model Qwen/Qwen3-4B`.
+
+def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
+    """What makes a model's prompts, from its tokenizer and its generation config's `eos_token_id`, `ends`.
+
+    The tokenizer's own end token ends turns, too. Errors name the model as `what` does, e.g. `model Qwen/Qwen3-4B`.
 
     Raises:
         EngineUnavailable: If the tokenizer has no chat template.

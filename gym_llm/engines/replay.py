@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -76,16 +77,16 @@ class ReplayEngine(Engine):
             raise EngineError(
                 f"{self.path.name} has {len(turns)} turns of episode {episode_id}, but turn {turn + 1} was asked for."
             )
-        last = turn == len(turns) - 1
+        ending = response if turn == len(turns) - 1 else {}
         return {
             "id": f"resp_{episode_id}-{turn}",
             "object": "response",
             "created_at": response.get("created_at") or time.time(),
             "model": response.get("model") or self.model,
-            "status": (response.get("status") or "completed") if last else "completed",
-            "incomplete_details": response.get("incomplete_details") if last else None,
+            "status": ending.get("status") or "completed",
+            "incomplete_details": ending.get("incomplete_details"),
             "output": turns[turn],
-            "usage": response.get("usage") if last else None,
+            "usage": ending.get("usage"),
         }
 
     def _index(self, file: BinaryIO) -> dict[str, tuple[int, int]]:
@@ -130,17 +131,7 @@ def model_turns(items: list[Item]) -> list[list[Item]]:
     >>> model_turns([{"type": "reasoning"}, {"type": "function_call"}, output, output, {"type": "message"}])
     [[{'type': 'reasoning'}, {'type': 'function_call'}], [{'type': 'message'}]]
     """
-    turns: list[list[Item]] = []
-    new_turn = True
-    for item in items:
-        if _is_environments(item):
-            new_turn = True
-        elif new_turn:
-            turns.append([item])
-            new_turn = False
-        else:
-            turns[-1].append(item)
-    return turns
+    return [list(turn) for environments, turn in groupby(items, _is_environments) if not environments]
 
 
 def _is_environments(item: Item) -> bool:
@@ -153,5 +144,4 @@ def _answers_of_environment(items: Any) -> int:
     """How many times the environment spoke, counting what it said in a row once."""
     if isinstance(items, str):
         return 1
-    spoken = [_is_environments(item) for item in items]
-    return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
+    return sum(environments for environments, _ in groupby(items, _is_environments))

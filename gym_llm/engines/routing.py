@@ -16,8 +16,7 @@ class Server:
     """One base URL and what is going on there.
 
     Attributes:
-        base_url: The base URL, e.g. `http://host:8000/v1`.
-        endpoint: Where requests are posted.
+        endpoint: Where requests are posted, below `base_url`.
         in_flight: Requests being answered.
         failures: Requests that it did not answer, or with an error of its own.
         resting: It failed of late, and new episodes go elsewhere (`gym_llm.engines.health`): one that fails at once
@@ -36,9 +35,6 @@ class Server:
 
 class Router:
     """Least-loaded routing with episode stickiness (the turns of an episode share a prefix, which the server cached).
-
-    Args:
-        servers: At least one.
 
     >>> a, b = (Server(URL(f"http://{name}"), URL(f"http://{name}/chat")) for name in "ab")
     >>> router = Router([a, b])
@@ -80,7 +76,7 @@ def base_url(text: str) -> URL:
     """The base URL that a text is.
 
     Raises:
-        ValueError: If it is none; does not repeat a URL that may hold a password.
+        ValueError: If it is no base URL. The message does not repeat one that may hold a password.
     """
     text = text.strip()
     try:

@@ -1,7 +1,8 @@
-"""What a Responses request may say about sampling: the fields, and what is wrong with their values."""
+"""What a Responses request may say about sampling, what is wrong with it, and the seeds of single turns."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -65,12 +66,47 @@ def check_sampling(request: Request) -> dict[str, Any]:
     return fields
 
 
-def text_format(request: Request) -> dict[str, Any] | None:
-    """The request's `text.format`; None if any text will do.
+def sampling_arguments(request: Request, *, max_new_tokens: int | None = None) -> dict[str, Any]:
+    """The arguments of vLLM's `SamplingParams` that a request asks for; `max_new_tokens` if it has no limit itself.
+
+    Fields that say nothing about sampling, and those of other servers, are left out. `structured_outputs` holds the
+    arguments of `StructuredOutputsParams`.
 
     Raises:
-        EngineError: If it is no object.
+        EngineError: See `check_sampling`; or `text.format` is not known.
+
+    >>> sampling_arguments({"input": [], "temperature": 0.5, "max_output_tokens": 9, "stop": ["!"], "metadata": {}})
+    {'stop': ['!'], 'max_tokens': 9, 'temperature': 0.5, 'logprobs': 0}
     """
+    fields = check_sampling(request)
+    arguments = {name: value for name, value in fields.items() if name in PASSED_ON}
+    arguments["max_tokens"] = fields.get("max_output_tokens", max_new_tokens)
+    arguments.update((name, fields[name]) for name in ("temperature", "top_p") if name in fields)
+    arguments["logprobs"] = fields.get("top_logprobs", 0)  # 0: the sampled tokens' own
+    match text_format(request):
+        case None:
+            pass
+        case {"type": "json_object"}:
+            arguments["structured_outputs"] = {"json_object": True}
+        case {"type": "json_schema", "schema": dict(schema)}:
+            arguments["structured_outputs"] = {"json": schema}
+        case form:
+            raise EngineError(f"text.format is text, json_object or json_schema with a schema, got {form!r:.80}.")
+    return arguments
+
+
+def turn_seed(seed: int, episode_id: str, turn: int) -> int:
+    """The seed of one turn, in [0, 2**128): the same in every process, whatever else is sampled meanwhile.
+
+    >>> turn_seed(0, "7-0", 1) == turn_seed(0, "7-0", 1), turn_seed(0, "7-0", 1) == turn_seed(0, "7-0", 2)
+    (True, False)
+    """
+    name = f"{seed}\n{turn}\n{episode_id}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=16).digest())
+
+
+def text_format(request: Request) -> dict[str, Any] | None:
+    """The request's `text.format`, None if any text will do; an EngineError if it is no object."""
     text = request.get("text") or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None and not isinstance(form, dict):

@@ -19,15 +19,10 @@ def token_response(
     log_probs: list[float],
     incomplete: str | None = None,
 ) -> ResponseDict:
-    """One message with the text as it was sampled, and the turn's tokens on it; the lists are not copied.
+    """One message with a text, as it was sampled but without the token that ended the turn, and the turn's tokens.
 
-    Args:
-        model: The name to record.
-        text: What was sampled, without the token that ended the turn.
-        prompt: All ids that the model was given.
-        sampled: All ids that it sampled.
-        log_probs: Natural log of each sampled id's probability.
-        incomplete: Why the turn was cut short, e.g. `"max_output_tokens"`; None if it was not.
+    The token lists (see `gym_llm.types.Item`) are not copied. `incomplete` is why the turn was cut short, e.g.
+    `"max_output_tokens"`; None if it was not. `model` is the name to record.
     """
     name, status = uuid.uuid4().hex, "completed" if incomplete is None else "incomplete"
     message: dict[str, Any] = {

@@ -6,15 +6,14 @@ import asyncio
 import queue
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gym_llm.chat.prompt_tokens import History, PromptTokens
 from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.prompts import objection, prompt_tokens
-from gym_llm.engines.sampling import check_sampling, text_format, wants_log_probs
-from gym_llm.engines.seeding import turn_seed
+from gym_llm.engines.prompts import check_model, objection, prompt_tokens
+from gym_llm.engines.sampling import check_sampling, text_format, turn_seed, wants_log_probs
 from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Request, ResponseDict
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from gym_llm.engines.decoding import Decoder, TokenSequence
-
-INSTALL = "pip install 'gym-llm[local]'"
 
 
 @dataclass(slots=True, eq=False)
@@ -42,16 +39,14 @@ class TransformersEngine(Engine):
 
     A worker thread generates; requests join the running batch between two tokens and are answered as soon as they are
     finished. The output is one message with the text as it was sampled (`<think>`, `<tool_call>` and the like included,
-    the end-of-turn token left out): `ReasoningParser` and `ToolCallParser` make items of it. It carries
-    `prompt_token_ids`, `generation_token_ids` (the end-of-turn token included, if it was sampled) and
-    `generation_log_probs`: those of the model itself, at temperature 1 and before `top_p`, which is what a trainer
-    recomputes and what vLLM calls raw log probabilities. The prompt of a later turn begins with the ids of the turn
-    before, as `gym_llm.chat.prompt_tokens.PromptTokens` describes.
+    the end-of-turn token left out), for parsers to make items of. It carries the turn's `gym_llm.types.TOKEN_FIELDS`:
+    sampled ids with the end-of-turn token, if it was sampled, and log probabilities of the model itself, at temperature
+    1 and before `top_p`, as a trainer recomputes them. Prompts are made by `gym_llm.chat.prompt_tokens.PromptTokens`.
 
-    The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and its
-    `reasoning.effort` and `chat_template_kwargs` as the chat template's variables; `tool_choice` "none" shows the model
-    no tools. Nothing here constrains what is sampled: a `text.format` other than text and a `tool_choice` that forces
-    calls are errors. So is `top_logprobs`; `include` gives the sampled tokens' own.
+    The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and the chat
+    template's variables; `tool_choice` "none" shows the model no tools. A `text.format` other than text, a
+    `tool_choice` that forces calls and `top_logprobs` are errors; `include` gives the sampled tokens' log
+    probabilities.
 
     A response that reaches `max_output_tokens` or the end of the context is `incomplete` with the reason
     `max_output_tokens`; a prompt that fills the context gets an empty one. Sampling draws from a generator seeded by
@@ -67,8 +62,7 @@ class TransformersEngine(Engine):
         threads: CPU threads that torch uses in this process; None leaves torch's setting as it is. Small models are as
             fast with one, and many times faster where the processor is shared: OpenMP's threads wait for one another.
         seed: Of all sampling.
-        history: What a later turn is shown of earlier ones: `"template"`, what the chat template makes of them (new
-            token ids where it shows something else than what was said), or `"append"`, always the ids themselves.
+        history: See `PromptTokens`.
 
     Raises:
         ValueError: If an argument makes no sense.
@@ -88,21 +82,18 @@ class TransformersEngine(Engine):
         seed: int = 0,
         history: History = "template",
     ) -> None:
-        if not isinstance(model, str) or not model:
-            raise ValueError(f"model is a Hugging Face model name or a folder, e.g. 'Qwen/Qwen3-0.6B'; got {model!r}.")
+        check_model(model, history)
         counts = {"max_batch_size": max_batch_size, "max_new_tokens": max_new_tokens, "threads": threads}
         for name, value in counts.items():
             if (value is not None or name != "threads") and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} is a whole number, 1 or more; got {value!r}.")
-        if history not in get_args(History):
-            raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
         self.model = model
         self.max_batch_size = max_batch_size
         self.max_new_tokens = max_new_tokens
         self.seed = seed
         self.history = history
         self._path = model
-        self._given: tuple[Any, Any] | None = None
+        self._loaded: tuple[Any, Any] | None = None  # model and tokenizer, where they are the caller's
         self._threads = threads
         self._device = device
         self._dtype = dtype
@@ -135,7 +126,7 @@ class TransformersEngine(Engine):
             if name in options:
                 raise ValueError(f"{name} is for a model that is to be loaded, but this one is loaded: leave it out.")
         engine = cls(model.config.name_or_path or type(model).__name__, **options)
-        engine._given = (model, tokenizer)
+        engine._loaded = (model, tokenizer)
         return engine
 
     async def start(self) -> None:
@@ -156,7 +147,15 @@ class TransformersEngine(Engine):
         if self._failure is not None:
             raise self._failure
         check_sampling(request)
-        _refuse(request)
+        if (form := text_format(request)) is not None:
+            raise EngineError(
+                f"text.format is {form.get('type')!r:.80}, but this engine cannot constrain its output: use "
+                "vllm:MODEL, or a server's URL."
+            )
+        if request.get("top_logprobs"):
+            raise EngineError(
+                "This engine has no top_logprobs, only the sampled tokens' own: use vllm:MODEL, or a server."
+            )
         conversation = episode_id
         if not episode_id:
             self._anonymous += 1
@@ -192,11 +191,10 @@ class TransformersEngine(Engine):
 
             from gym_llm.engines.decoding import Decoder
         except ImportError as error:
-            raise EngineUnavailable(f"The {self.model} engine needs {error.name}: run `{INSTALL}`.") from None
-        if self._given is None:
-            model, self._tokenizer = self._read(torch, transformers)
-        else:
-            model, self._tokenizer = self._given
+            raise EngineUnavailable(
+                f"The {self.model} engine needs {error.name}: run `pip install 'gym-llm[local]'`."
+            ) from None
+        model, self._tokenizer = self._loaded or self._read(torch, transformers)
         ends = model.generation_config.eos_token_id
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
         config = model.config.get_text_config()
@@ -258,13 +256,13 @@ class TransformersEngine(Engine):
         except Exception as error:
             failure = EngineError(f"The engine for {self.model} stopped: {type(error).__name__}: {error}")
             failure.__cause__ = error
-        # First the sign, then the queue: whoever puts a job afterwards sees the sign.
+        # First `_failure`, then the queue: whoever puts a job afterwards sees it and does not wait for an answer.
         self._failure = failure
-        left = [sequence.owner for sequence in (*decoder.sequences, *waiting)]
+        futures = [sequence.owner for sequence in (*decoder.sequences, *waiting)]
         while not self._jobs.empty():
             if (job := self._jobs.get()) is not None:
-                left.append(job.future)
-        self._deliver([(future, failure) for future in left])
+                futures.append(job.future)
+        self._deliver([(future, failure) for future in futures])
 
     def _take(self, waiting: list[TokenSequence], block: bool) -> bool:
         """Move jobs from the queue to `waiting`, no more than one batch; False when the engine is to stop."""
@@ -279,11 +277,9 @@ class TransformersEngine(Engine):
                 continue
             try:
                 sequence = self._sequence(job)
-            except EngineError as error:
-                self._deliver([(job.future, error)])
-                continue
             except Exception as error:
-                self._deliver([(job.future, objection(self.model, error))])
+                failure = error if isinstance(error, EngineError) else objection(self.model, error)
+                self._deliver([(job.future, failure)])
                 continue
             if sequence.max_new_tokens < 1:
                 self._deliver([(job.future, self._answer(sequence))])
@@ -304,16 +300,14 @@ class TransformersEngine(Engine):
         )
 
     def _answer(self, sequence: TokenSequence) -> ResponseDict | EngineError:
+        ids = sequence.sampled
         try:
-            return self._response(sequence)
+            text = self._prompts.decode(ids[:-1] if sequence.stopped else ids)
         except Exception as error:  # a tokenizer's objection to an id that only the model has
             return EngineError(f"{self.model} sampled what cannot be decoded: {type(error).__name__}: {error}")
-
-    def _response(self, sequence: TokenSequence) -> ResponseDict:
-        ids = sequence.sampled
         return token_response(
             self.model,
-            self._prompts.decode(ids[:-1] if sequence.stopped else ids),
+            text,
             prompt=sequence.prompt,
             sampled=ids,
             log_probs=sequence.log_probs,
@@ -323,18 +317,6 @@ class TransformersEngine(Engine):
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, results)
-
-
-def _refuse(request: Request) -> None:
-    """Refuse what nothing here can do."""
-    form = text_format(request)
-    if form is not None:
-        raise EngineError(
-            f"text.format is {form.get('type')!r:.80}, but this engine cannot constrain its output: use "
-            "vllm:MODEL, or a server's URL."
-        )
-    if request.get("top_logprobs"):
-        raise EngineError("This engine has no top_logprobs, only the sampled tokens' own: use vllm:MODEL, or a server.")
 
 
 def _resolve(results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:

@@ -14,17 +14,15 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from importlib import resources
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from gym_llm.chat.completions import FINISH_REASONS
 from gym_llm.chat.prompt_tokens import History, PromptTokens
 from gym_llm.did_you_mean import nearest
 from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.prompts import build_prompt, prompt_tokens
-from gym_llm.engines.sampling import INT64, wants_log_probs
-from gym_llm.engines.seeding import turn_seed
+from gym_llm.engines.prompts import build_prompt, check_model, prompt_tokens
+from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
 from gym_llm.engines.token_response import log_prob_entry, overflow_response, token_response
-from gym_llm.engines.vllm_sampling import sampling_arguments
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.extras import INSTALL_VLLM as INSTALL
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
-POCKET_MAX_NEW_TOKENS = 512
 
 _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 _NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
@@ -45,17 +42,13 @@ _NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
 class VLLMEngine(Engine):
     """Answers requests with vLLM's `AsyncLLM`, which batches them itself.
 
-    The prompt is made here, as token ids (`gym_llm.chat.prompt_tokens.PromptTokens`: later turns go on from the ids of
-    the turns before; tools are shown by the chat template), and the answer comes back as token ids. The output is one
-    message with the text as it was sampled: `ReasoningParser` and `ToolCallParser` make items of it. It carries
-    `prompt_token_ids`, `generation_token_ids` (with the token that ended the turn) and `generation_log_probs`: the
-    model's own, before temperature and `top_p` (the engine argument `logprobs_mode` changes that).
+    Prompts, the message with the text as it was sampled, and the tokens on it are like `TransformersEngine`'s (the
+    engine argument `logprobs_mode` changes which log probabilities they are).
 
-    Of a request count `temperature` (1.0 if it has none), `top_p`, `max_output_tokens`, `top_logprobs`, `text.format`,
-    `reasoning.effort` and `chat_template_kwargs` (the chat template's variables), `tool_choice` ("none" shows the model
-    no tools; one that forces calls is an error), and the further names that `vllm serve` knows
-    (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that thinks before it
-    writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes after the thinking.
+    Of a request count the fields that count there, `top_logprobs`, `text.format`, and the further names that
+    `vllm serve` knows (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that
+    thinks before it writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes
+    after the thinking.
 
     A response is `incomplete` with the reason `max_output_tokens` (that limit or the end of the context was reached),
     `context_length_exceeded` (the prompt does not fit: no output), or `abort` (the engine was put to sleep).
@@ -63,8 +56,6 @@ class VLLMEngine(Engine):
     vLLM computes in processes of its own, which it starts by importing the main script again: a script that uses this
     engine does so under `if __name__ == "__main__":`. Its log is silent but for errors, unless VLLM_LOGGING_LEVEL is
     set.
-
-    On a CPU `gpu_memory_utilization` is half of the memory that is free, unless it is given.
 
     Args:
         model: A Hugging Face model name or a folder, with a chat template; `"pocket"` for the packaged one.
@@ -74,7 +65,8 @@ class VLLMEngine(Engine):
             None leaves it to vLLM, which is faster: sampling with a generator for each sequence takes a quarter more
             time on a CPU with the pocket model.
         **engine_args: Any of vLLM's engine arguments, as `vllm serve` has them: `tensor_parallel_size`,
-            `data_parallel_size`, `distributed_executor_backend="ray"`, `max_model_len`, `gpu_memory_utilization`, ….
+            `data_parallel_size`, `distributed_executor_backend="ray"`, `max_model_len`, `gpu_memory_utilization` (on a
+            CPU half of the free memory, unless set), ….
 
     Attributes:
         llm: The `AsyncLLM`, while the engine is started; for whatever of vLLM has no name here.
@@ -104,10 +96,7 @@ class VLLMEngine(Engine):
         seed: int | None = None,
         **engine_args: Any,
     ) -> None:
-        if not isinstance(model, str) or not model:
-            raise ValueError(f"model is a Hugging Face model name or a folder, e.g. 'Qwen/Qwen3-4B'; got {model!r}.")
-        if history not in get_args(History):
-            raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
+        check_model(model, history)
         if max_new_tokens is not None and (not isinstance(max_new_tokens, int) or max_new_tokens < 1):
             raise ValueError(f"max_new_tokens is a whole number, 1 or more, or None; got {max_new_tokens!r}.")
         if importlib.util.find_spec("vllm") is None:
@@ -121,7 +110,7 @@ class VLLMEngine(Engine):
         if model == "pocket":
             folder = str(resources.files("gym_llm.engines.pocket") / "model")
             self._engine_args = {**POCKET, **engine_args, "model": folder}
-            self.max_new_tokens = max_new_tokens or POCKET_MAX_NEW_TOKENS
+            self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()
         self._prompts: PromptTokens
         self._context = 0
@@ -199,7 +188,7 @@ class VLLMEngine(Engine):
             text,
             prompt=prompt,
             sampled=sampled,
-            log_probs=_own(output.logprobs, sampled),
+            log_probs=[output.logprobs.logprobs[start] for start in output.logprobs.start_indices],
             incomplete=FINISH_REASONS.get(output.finish_reason),
         )
         if wants_log_probs(request):
@@ -255,11 +244,11 @@ class VLLMEngine(Engine):
                 from vllm.v1.engine.async_llm import AsyncLLM
             except ImportError as error:
                 raise EngineUnavailable(f"vLLM is installed but cannot be imported ({error}): {INSTALL}.") from error
-            known = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
+            names = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
             for name in self._engine_args:
-                if name not in known:
-                    near = nearest(name, known)
-                    hint = f"did you mean {near}?" if near else "`vllm serve --help` names all."
+                if name not in names:
+                    similar = nearest(name, names)
+                    hint = f"did you mean {similar}?" if similar else "`vllm serve --help` names all."
                     raise EngineUnavailable(f"vLLM has no engine argument {name!r}: {hint}")
             defaults: dict[str, Any] = {"disable_log_stats": True, "use_tqdm_on_load": False}
             if current_platform.is_cpu():
@@ -271,7 +260,7 @@ class VLLMEngine(Engine):
                     self._reload = "reload_weights_and_head"
             try:
                 self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**defaults, **self._engine_args}))
-                _started.add(self)
+                _engines.add(self)
                 # Registered last, this runs first: before multiprocessing ends vLLM's processes.
                 atexit.unregister(_shut_down_forgotten)
                 atexit.register(_shut_down_forgotten)
@@ -292,7 +281,7 @@ class VLLMEngine(Engine):
         return log_prob_entry(*entries[0], entries[1:])
 
 
-_started: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
+_engines: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
 
 
 def _shut_down_forgotten() -> None:
@@ -300,7 +289,7 @@ def _shut_down_forgotten() -> None:
 
     Without an event loop or a thread, because the interpreter is ending.
     """
-    for engine in list(_started):
+    for engine in list(_engines):
         _shut_down(engine)
     gc.collect()
 
@@ -322,13 +311,6 @@ def _free_memory() -> float:
 
     memory = psutil.virtual_memory()
     return max(0.01, round(0.5 * memory.available / memory.total, 2))
-
-
-def _own(log_probs: Any, sampled: list[int]) -> list[float]:
-    """The sampled tokens' own log probabilities: the first of each position."""
-    if len(log_probs.logprobs) == len(sampled):
-        return list(log_probs.logprobs)
-    return [log_probs.logprobs[start] for start in log_probs.start_indices]
 
 
 def _first_line(error: Exception) -> str:

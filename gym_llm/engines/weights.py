@@ -56,13 +56,11 @@ async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
     while not task.done():
         try:
             await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
+        except asyncio.CancelledError as cancellation:
+            cancelled = cancellation
     failure = task.exception()
-    if cancelled is not None:
-        raise cancelled
-    if failure is not None:
-        raise failure
+    if error := cancelled or failure:
+        raise error
 
 
 @contextmanager
@@ -85,15 +83,15 @@ def weights_folder(weights: Weights) -> Iterator[str]:
     tensors: dict[str, torch.Tensor] = {}
     # An address says something only as long as what had it lives: another tensor may get it afterwards.
     sources: dict[tuple[int, tuple[int, ...]], weakref.ref[torch.Tensor]] = {}
-    kept: set[tuple[int, tuple[int, ...]]] = set()
+    copies: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in weights:
-        here = tensor.detach().contiguous().cpu()  # the same memory, if it was there
-        identity, copied = _place(tensor), _place(here)
-        if copied in kept or (identity in sources and sources[identity]() is not None):
+        copy = tensor.detach().contiguous().cpu()  # the same memory, if it was there
+        source_place, copy_place = _place(tensor), _place(copy)
+        if copy_place in copies or (source_place in sources and sources[source_place]() is not None):
             continue
-        sources[identity] = weakref.ref(tensor)
-        kept.add(copied)
-        tensors[name] = here
+        sources[source_place] = weakref.ref(tensor)
+        copies.add(copy_place)
+        tensors[name] = copy
     size = sum(tensor.nbytes for tensor in tensors.values())
     with tempfile.TemporaryDirectory(prefix="gym_llm_weights_", dir=_roomy(size)) as name:
         save_file(tensors, str(Path(name) / "model.safetensors"), metadata={"format": "pt"})

@@ -89,7 +89,9 @@ class MessageParser(ABC):
             else:
                 parsed += turn.replacement(item, index, pieces)
                 changed = True
-        return turn.without_parallel_calls(parsed) if changed else turn.items
+        if turn.calls and turn.request.get("parallel_tool_calls") is False:
+            return _without_later_calls(parsed)
+        return parsed if changed else turn.items
 
 
 class Turn:
@@ -100,16 +102,19 @@ class Turn:
         may_think: Whether thinking is looked for: not in a turn that has reasoning items, nor after its beginning.
         may_call: Whether the request lets the model call tools.
         tools: Those that it may call.
+        calls: The number of the last call that was made, 0 for none.
     """
+
+    __slots__ = ("_taken", "calls", "items", "kinds", "may_call", "may_think", "request", "tools")
 
     def __init__(self, items: list[Item], request: Request) -> None:
         self.items = items
         self.request = request
-        self.kinds = {item.get("type") for item in items}
+        self.kinds = [item.get("type") for item in items]
         self.may_think = "reasoning" not in self.kinds
         self.may_call = request.get("tool_choice") != "none"
         self.tools: list[dict[str, Any]] = (self.may_call and request.get("tools")) or []
-        self._number = 0
+        self.calls = 0
         self._taken: set[Any] = set()
 
     def replacement(self, message: Item, index: int, pieces: list[Piece]) -> list[Item]:
@@ -118,43 +123,35 @@ class Turn:
         thoughts = texts = 0
         for piece in pieces:
             if isinstance(piece, Thought):
-                items.append(_reasoning_item(message.get("id") or index, thoughts, piece))
+                name = f"rs_{message.get('id') or index}" + (f"_{thoughts}" if thoughts else "")
+                summary = [{"type": "summary_text", "text": piece.text}]
+                status = "completed" if piece.closed else "incomplete"
+                items.append({"type": "reasoning", "id": name, "summary": summary, "status": status})
                 thoughts += 1
             elif isinstance(piece, WrittenCall):
                 items.append(self._function_call(piece))
             elif isinstance(piece, dict):
                 items.append(piece)
             elif piece:
-                items.append(with_text(message, piece, number=texts))
+                items.append(with_text(message, piece, texts))
                 texts += 1
         content = [] if pieces and isinstance(pieces[-1], dict) else message["content"]
         if not isinstance(content, str) and (others := [part for part in content if not is_text(part)]):
-            items.append({**with_text(message, "", number=texts), "content": others})
+            items.append(with_content(message, others, texts))
         if not items:
             items.append(with_text(message, ""))
         _hand_over_tokens(message, items[-1])
         return items
 
     def _function_call(self, call: WrittenCall) -> Item:
-        if not self._number:
+        if not self.calls:
             conversation = [*self.request.get("input", ()), *self.items]
             self._taken = {item.get("call_id") for item in conversation if item.get("type") == "function_call"}
-        self._number += 1
-        while f"call_{self._number}" in self._taken:
-            self._number += 1
-        ids = {"id": f"fc_{self._number}", "call_id": f"call_{self._number}"}
+        self.calls += 1
+        while f"call_{self.calls}" in self._taken:
+            self.calls += 1
+        ids = {"id": f"fc_{self.calls}", "call_id": f"call_{self.calls}"}
         return {"type": "function_call", **ids, "name": call.name, "arguments": call.arguments, "status": "completed"}
-
-    def without_parallel_calls(self, items: list[Item]) -> list[Item]:
-        """The turn's new items; of the calls only the first, where the request has it so."""
-        if not self._number or self.request.get("parallel_tool_calls") is not False:
-            return items
-        first = next(item for item in items if item.get("type") == "function_call")
-        kept = [item for item in items if item.get("type") != "function_call" or item is first]
-        if kept[-1] is not items[-1]:
-            kept[-1] = {**kept[-1]}
-            _hand_over_tokens(items[-1], kept[-1])
-        return kept
 
 
 def is_message(item: Item) -> bool:
@@ -167,10 +164,9 @@ def is_text(part: dict[str, Any]) -> bool:
     return isinstance(part.get("text"), str)
 
 
-def with_text(message: Item, text: str, *, number: int = 0) -> Item:
-    """A message like this one that says only `text`, without the turn's tokens; its id ends in the number, if any."""
-    parts = [{"type": "output_text", "text": text, "annotations": []}]
-    piece = {**message, "content": text if isinstance(message["content"], str) else parts}
+def with_content(message: Item, content: str | list[dict[str, Any]], number: int = 0) -> Item:
+    """A message like this one with other content and without the turn's tokens; its id ends in the number, if any."""
+    piece = {**message, "content": content}
     if number and piece.get("id") is not None:
         piece["id"] = f"{piece['id']}_{number}"
     for field in TOKEN_FIELDS:
@@ -178,18 +174,26 @@ def with_text(message: Item, text: str, *, number: int = 0) -> Item:
     return piece
 
 
+def with_text(message: Item, text: str, number: int = 0) -> Item:
+    """The same with a text for content."""
+    in_parts = [{"type": "output_text", "text": text, "annotations": []}]
+    return with_content(message, text if isinstance(message["content"], str) else in_parts, number)
+
+
 def _joined_text(content: str | list[dict[str, Any]]) -> str:
     return content if isinstance(content, str) else "".join([part["text"] for part in content if is_text(part)])
 
 
-def _reasoning_item(name: str | int, number: int, thought: Thought) -> Item:
-    return {
-        "type": "reasoning",
-        "id": f"rs_{name}_{number}" if number else f"rs_{name}",
-        "summary": [{"type": "summary_text", "text": thought.text}],
-        "status": "completed" if thought.closed else "incomplete",
-    }
+def _without_later_calls(items: list[Item]) -> list[Item]:
+    first = next(item for item in items if item.get("type") == "function_call")
+    kept = [item for item in items if item.get("type") != "function_call" or item is first]
+    if kept[-1] is not items[-1]:
+        kept[-1] = {**kept[-1]}
+        _hand_over_tokens(items[-1], kept[-1])
+    return kept
 
 
 def _hand_over_tokens(message: Item, item: Item) -> None:
-    item.update((field, message[field]) for field in TOKEN_FIELDS if field in message)
+    for field in TOKEN_FIELDS:
+        if field in message:
+            item[field] = message[field]

@@ -53,7 +53,7 @@ class Harmony(MessageParser):
         """What a message says in the format; see `MessageParser.read`."""
         from openai_harmony import HarmonyError
 
-        if turn.kinds & {"reasoning", "function_call"}:
+        if "reasoning" in turn.kinds or "function_call" in turn.kinds:
             return None
         ids = message.get("generation_token_ids")
         if ids and _token(_MARK) in ids and sum(map(is_message, turn.items)) == 1:
@@ -70,8 +70,8 @@ def _parse(ids: Sequence[int]) -> list[Piece] | None:
 
     encoding = load_encoding()
     mark, ends = _token(_MARK), set(encoding.stop_tokens())
-    begun = ids[0] != _token("<|start|>")  # a prompt ends with `<|start|>assistant`
-    parser = StreamableParser(encoding, Role.ASSISTANT if begun else None, strict=True)
+    role = None if ids[0] == _token("<|start|>") else Role.ASSISTANT  # a prompt ends with `<|start|>assistant`
+    parser = StreamableParser(encoding, role, strict=True)
     headers: list[str] = []
     start, inside = 0, False  # where the message that is being read begins, and whether its header is over
     rest = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.parsers.base import MessageParser, Piece, Thought, Turn, is_text, with_text
+from gym_llm.parsers.base import MessageParser, Piece, Thought, Turn, with_content, with_text
 from gym_llm.types import Item
 
 
@@ -56,11 +56,12 @@ class Reasoning(MessageParser):
         pieces: list[Piece] = []
         for number, (gap, thought, closed) in enumerate(blocks, 1):
             if gap:
-                pieces.append(with_text(message, gap, number=number))
+                pieces.append(with_text(message, gap, number))
             pieces.append(Thought(thought, closed))
         content = message["content"]
-        rest = content[position:] if isinstance(content, str) else _parts_from(content, position)
-        return [*pieces, {**with_text(message, ""), "content": rest}] if rest else pieces
+        if rest := content[position:] if isinstance(content, str) else _parts_from(content, position):
+            pieces.append(with_content(message, rest))
+        return pieces
 
 
 def split_reasoning(text: str, start: str, end: str) -> tuple[list[tuple[str, str, bool]], int]:
@@ -96,11 +97,12 @@ def _parts_from(content: list[dict[str, Any]], position: int) -> list[dict[str, 
     """The content after `position` characters of text: parts as they are, the one in which that lies cut."""
     parts: list[dict[str, Any]] = []
     for part in content:
-        if is_text(part):
-            cut = min(position, len(part["text"]))
+        text = part.get("text")
+        if isinstance(text, str):
+            cut = min(position, len(text))
             position -= cut
-            if cut == len(part["text"]):
+            if cut == len(text):
                 continue
-            part = {**part, "text": part["text"][cut:]} if cut else part
+            part = {**part, "text": text[cut:]} if cut else part
         parts.append(part)
     return parts

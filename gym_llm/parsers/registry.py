@@ -11,7 +11,6 @@ from gym_llm.did_you_mean import did_you_mean
 from gym_llm.parsers.base import Parser
 
 ENTRY_POINT_GROUP = "gym_llm.parsers"
-
 _BUILT_IN = {
     "harmony": "gym_llm.parsers.harmony:Harmony",
     "reasoning": "gym_llm.parsers.reasoning:Reasoning",
@@ -50,8 +49,8 @@ def make_parser(name: str, **options: Any) -> Parser:
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
         for option in options.keys() - parameters.keys():
             hint = did_you_mean(option, parameters)
-            known = ", ".join(parameters) or "none"
-            raise TypeError(f"The parser {name} has no option {option!r}.{hint} Its options: {known}.")
+            names = ", ".join(parameters) or "none"
+            raise TypeError(f"The parser {name} has no option {option!r}.{hint} Its options: {names}.")
     parser: Parser = make(**options)
     return parser
 

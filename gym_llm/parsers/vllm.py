@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import logging
 import os
+import re
 import warnings
+from collections import Counter
+from collections.abc import Iterable, Set
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +20,6 @@ from gym_llm.chat.requests import request_to_chat
 from gym_llm.did_you_mean import nearest
 from gym_llm.extras import INSTALL_VLLM
 from gym_llm.parsers.base import MessageParser, Piece, Thought, Turn, WrittenCall
-from gym_llm.parsers.written_words import lost_words, markup_words
 from gym_llm.types import Item
 
 if TYPE_CHECKING:
@@ -26,12 +29,17 @@ if TYPE_CHECKING:
 HARMONY = ("openai_gptoss", "openai")
 """vLLM's names for what gpt-oss writes, reasoning and tool calls; its parsers of these names parse nothing."""
 _LOGGERS = ("vllm.reasoning", "vllm.parser", "vllm.tool_parsers")
+_WORD = re.compile(r"[^\W\d]\w*")
+_TAG = re.compile(r"<[^<>\n]{1,80}>|\[/?[A-Z_]+\]")
+_CALL_WORDS = {"name", "arguments", "parameters", "function", "functions", "type", "json", "python"}
+_VALUES = {"True", "False", "None", "true", "false", "null"}
+"""What calls are written with, in one format or another: their keys, and values that come back in other words."""
 
 
 class VLLM(MessageParser):
-    """Has vLLM's parsers make reasoning, message and `function_call` items of the text in a model's messages.
+    """Has vLLM's parsers make items of what is written in a model's messages.
 
-    The parsers are vLLM's own (`--reasoning-parser` and `--tool-call-parser` of `vllm serve`), so an episode sees the
+    They are vLLM's own (`--reasoning-parser` and `--tool-call-parser` of `vllm serve`), so an episode sees the
     items that `vllm serve` would have sent: for engines in this process, and for servers that run without parsers.
     The text has to have the model's special tokens in it. As there, calls are looked for only where the request
     offered tools. A turn keeps what is structured already: with a reasoning item in it no reasoning is looked for,
@@ -83,29 +91,29 @@ class VLLM(MessageParser):
             return None
         turn.may_think = False
         try:
-            thought, rest, made = self._parse(message, text, reasoning, calls, tools)
-            if calls and not made:  # vLLM drops what only looked like a call
-                thought, rest = self._parse(message, text, reasoning, None, [])[:2] if reasoning else (None, text)
-            kept = [thought or "", rest or "", *(part for call in made for part in call)]
-            if lost_words(text, kept, _markup(self.model)):
-                rest = text.replace(thought, "", 1) if thought else text
+            thought, answer, written_calls = self._parse(message, text, reasoning, calls, tools)
+            if calls and not written_calls:  # vLLM drops what only looked like a call
+                thought, answer = self._parse(message, text, reasoning, None, [])[:2] if reasoning else (None, text)
+            parts = [thought or "", answer or "", *(part for call in written_calls for part in call)]
+            if lost_words(text, parts, _markup(self.model)):
+                answer = text.replace(thought, "", 1) if thought else text
         except Exception as error:  # of any kind: vLLM's parsers are many, and a model's text is not theirs to refuse
             names = " and ".join(filter(None, (reasoning, calls)))
             warnings.warn(f"vLLM's {names} failed on a model's text ({type(error).__name__}); it is left as it is.")  # noqa: B028 - here, so that it is shown once
             return None
-        if thought is None and not made and rest == text:
+        if thought is None and not written_calls and answer == text:
             return None
         pieces: list[Piece] = []
         if thought is not None:
             pieces.append(Thought(thought, closed=not text.rstrip().endswith(thought.rstrip())))
-        if rest and not (made and rest.isspace()):
-            pieces.append(rest)
-        return [*pieces, *made]
+        if answer and not (written_calls and answer.isspace()):
+            pieces.append(answer)
+        return [*pieces, *written_calls]
 
     def _parse(
         self, message: Item, text: str, reasoning: str | None, calls: str | None, tools: list[dict[str, Any]]
     ) -> tuple[str | None, str | None, list[WrittenCall]]:
-        """Reasoning, the rest, and the calls."""
+        """Reasoning, answer, and calls."""
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         chat = request_to_chat({"input": [], "tools": tools if calls else []})
@@ -116,8 +124,9 @@ class VLLM(MessageParser):
         )
         parser.set_prompt_token_ids(message.get("prompt_token_ids") or [])
         ids = message.get("generation_token_ids") or []
-        thought, rest, made = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
-        return thought or None, rest or None, [WrittenCall(call.name, call.arguments or "{}") for call in made or ()]
+        thought, answer, tool_calls = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)
+        written_calls = [WrittenCall(call.name, call.arguments or "{}") for call in tool_calls or ()]
+        return thought or None, answer or None, written_calls
 
 
 @functools.lru_cache
@@ -136,7 +145,7 @@ def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[P
     _check_name("tool call", calls, ToolParserManager.list_registered())
     tokenizer = _tokenizer(model)
     try:
-        made = ParserManager.get_parser(
+        parser = ParserManager.get_parser(
             tool_parser_name=calls,
             reasoning_parser_name=reasoning,
             enable_auto_tools=True,
@@ -145,15 +154,15 @@ def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[P
         )
     except (TypeError, ImportError) as error:  # a token that the tokenizer has not, a package that the parser needs
         raise ValueError(f"vLLM: {error}") from error
-    return cast("type[Parser]", made)  # it is None only where both names are
+    return cast("type[Parser]", parser)  # it is None only where both names are
 
 
-def _check_name(kind: str, name: str | None, known: list[str]) -> None:
+def _check_name(kind: str, name: str | None, names: list[str]) -> None:
     if name in HARMONY:
         raise ValueError(f"vLLM's parser {name!r} only marks gpt-oss models: use HarmonyParser for them.")
-    if name is not None and name not in known:
-        near = nearest(name, known)
-        hint = f"did you mean {near!r}?" if near else f"it has {', '.join(known)}."
+    if name is not None and name not in names:
+        similar = nearest(name, names)
+        hint = f"did you mean {similar!r}?" if similar else f"it has {', '.join(names)}."
         raise ValueError(f"vLLM has no {kind} parser {name!r}: {hint}")
 
 
@@ -172,3 +181,48 @@ def _markup(model: str) -> frozenset[str]:
     template = getattr(tokenizer, "chat_template", None)  # Mistral's own tokenizers have none; some models have several
     templates = template.values() if isinstance(template, dict) else [template or ""]
     return markup_words([*tokenizer.all_special_tokens, *tokenizer.get_added_vocab(), *templates])
+
+
+def markup_words(texts: Iterable[str]) -> frozenset[str]:
+    """The words of a model's markup, from the texts that have it in them: its special tokens, its chat template."""
+    return frozenset(_CALL_WORDS | _VALUES).union(*map(_WORD.findall, texts))
+
+
+def lost_words(text: str, pieces: Iterable[str], markup: Set[str]) -> list[str]:
+    """The words of a model's text that are not in the pieces a parser made of it: texts, names, arguments as JSON.
+
+    Only words count (a number may come back as `3.5` for `3.50`), each as often as it was written. Words of the
+    format itself do not count: those in tags (`<function=f>`, `[TOOL_CALLS]`), and those in `markup` (`markup_words`).
+
+    >>> lost_words('<tool_call>{"name": "f", "arguments": {}}</tool_call> bye', ["f", "{}"], markup_words([]))
+    ['bye']
+    """
+    counts = Counter(_WORD.findall(_TAG.sub(" ", text)))
+    if not counts:
+        return []
+    for piece in pieces:
+        counts.subtract(_WORD.findall(piece))
+    lost = [word for word, count in counts.items() if count > 0 and word not in markup]
+    if lost:  # a call's arguments may have been written with other escapes, or not as JSON
+        for piece in pieces:
+            counts.subtract(_WORD.findall(" ".join(_strings(piece))))
+        lost = [word for word in lost if counts[word] > 0]
+    return lost
+
+
+def _strings(piece: str) -> Iterable[str]:
+    """All strings in a JSON object, keys too, which are written with escapes there."""
+    if not piece.startswith("{") or "\\" not in piece:
+        return
+    try:
+        waiting: list[Any] = [json.loads(piece)]
+    except (ValueError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value

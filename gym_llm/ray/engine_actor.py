@@ -39,7 +39,7 @@ class EngineActor:
         self._options = options
         self._engine: Engine | None = None
         self._clients: dict[str, _Client] = {}
-        self._left: set[str] = set()
+        self._departed: set[str] = set()
 
     async def start(self) -> None:
         """Make and start the engine. Not in the constructor: what that raises Ray turns into a text."""
@@ -62,7 +62,7 @@ class EngineActor:
             Pickled list of pairs: a request's number, and its response, or why there is none.
         """
         requests = pickle.loads(batch)
-        if client in self._left:  # a small call may overtake a large one
+        if client in self._departed:  # a small call may overtake a large one
             return pickle.dumps([])
         asker = self._clients.setdefault(client, _Client())
         for number, request, episode_id in requests:
@@ -79,7 +79,7 @@ class EngineActor:
 
     async def leave(self, client: str) -> None:
         """Forget a client and cancel its requests."""
-        self._left.add(client)
+        self._departed.add(client)
         if asker := self._clients.pop(client, None):
             for task in asker.tasks.values():
                 task.cancel()

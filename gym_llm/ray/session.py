@@ -73,13 +73,8 @@ def connect(address: str | None = None) -> Any:
 def nodes(ray: Any) -> list[Any]:
     """The cluster's machines, for spreading processes evenly: one entry per CPU, all machines in turn.
 
-    Ray's own SPREAD strategy is not even for actors that reserve next to nothing.
-
-    Args:
-        ray: The module, connected.
-
-    Returns:
-        Scheduling strategies; should a machine be gone when an actor is made, Ray takes another.
+    Ray's own SPREAD strategy is not even for actors that reserve next to nothing. Should a machine be gone when an
+    actor is made, Ray takes another.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

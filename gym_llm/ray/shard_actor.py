@@ -46,7 +46,7 @@ _PackedOutcome: TypeAlias = tuple[Any, ...]
 class ShardRecipe:
     """What a shard is made of; see `RayVectorEnv`."""
 
-    spec: EnvSpec
+    spec: EnvSpec  # not the id: other processes do not know what this one registered
     num_envs: int
     tasks: str | list[Row] | None = None
     env_kwargs: dict[str, Any] | None = None
@@ -60,16 +60,6 @@ class ShardRecipe:
         spec = env_id if isinstance(env_id, EnvSpec) else gym.spec(env_id)
         # The shards run in folders of Ray's.
         return cls(spec, num_envs, absolute_source(tasks) if isinstance(tasks, str) else tasks, **more)
-
-    def shard(self) -> Shard:
-        """Make it. The spec goes along because other processes do not know what this one registered."""
-        return Shard(
-            EnvFactory(self.spec, tasks=self.tasks, env_kwargs=self.env_kwargs),
-            self.num_envs,
-            self.env_wrappers,
-            same_step_reset=self.same_step_reset,
-            step_timeout=self.step_timeout,
-        )
 
 
 class ShardActor:
@@ -87,9 +77,16 @@ class ShardActor:
     @cached_property
     def _shard(self) -> Shard:
         # Not made by the constructor: what that raises Ray turns into a text.
-        shard = self._recipe.shard()
-        if self._recipe.step_timeout is not None:
-            self._watchdog = Watchdog(self._recipe.step_timeout, StepTimeout, Shard.perform)
+        recipe = self._recipe
+        shard = Shard(
+            EnvFactory(recipe.spec, tasks=recipe.tasks, env_kwargs=recipe.env_kwargs),
+            recipe.num_envs,
+            recipe.env_wrappers,
+            same_step_reset=recipe.same_step_reset,
+            step_timeout=recipe.step_timeout,
+        )
+        if recipe.step_timeout is not None:
+            self._watchdog = Watchdog(recipe.step_timeout, StepTimeout, Shard.perform)
             self._watchdog.start()
         return shard
 

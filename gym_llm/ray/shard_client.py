@@ -136,11 +136,6 @@ class RemoteShard:
         self.actor = self._start()
         return under_way
 
-    def end(self) -> None:
-        """End the process, whatever it is doing."""
-        if self.ray.is_initialized():
-            self.ray.kill(self.actor)
-
 
 class RemoteWorker:
     """A shard's `Worker` in its process, started with these arguments of `ShardActor.start_rollout`."""
@@ -240,7 +235,8 @@ def close_shards(shards: Sequence[RemoteShard]) -> None:
 def end_shards(shards: Sequence[RemoteShard]) -> None:
     """End the processes, whatever they are doing."""
     for shard in shards:
-        shard.end()
+        if shard.ray.is_initialized():
+            shard.ray.kill(shard.actor)
 
 
 def pack(slots: list[int], orders: list[Any]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gym_llm.engines import capabilities, engine_class
+from gym_llm.engines import engine_class
 from gym_llm.errors import EngineUnavailable
 from gym_llm.ray.engine_actor import EngineActor
 from gym_llm.ray.session import connect
@@ -48,19 +48,3 @@ async def shared_engine(
         ray.wait([actor.aclose.remote()], timeout=_CLOSING_SECONDS)
     finally:
         ray.kill(actor)
-
-
-@asynccontextmanager
-async def engine_for_shards(
-    spec: str, options: dict[str, Any] | None
-) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-    """The spec and options that shards make their engine from: the given ones, or those of a shared one.
-
-    An engine that takes a GPU whole, and batches better the more it gets, says that it is to be shared; others are
-    cheap clients, or small models of which every process runs its own.
-    """
-    if not capabilities(spec).shared:
-        yield spec, options or {}
-        return
-    async with shared_engine(spec, options) as shared:
-        yield shared, {}

@@ -18,7 +18,7 @@ def pickle_each(values: Sequence[T], instead: Callable[[T, Exception], T | None]
     try:
         return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
     except Exception:  # whatever one value's object raises; the others are fine
-        return pickle.dumps([kept for value in values if (kept := _picklable(value, instead)) is not None])
+        return pickle.dumps([part for value in values if (part := _picklable(value, instead)) is not None])
 
 
 def _picklable(value: T, instead: Callable[[T, Exception], T | None]) -> T | None:

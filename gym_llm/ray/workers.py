@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
-from gym_llm.engines.base import Engine
+from gym_llm.engines import Engine, capabilities
 from gym_llm.ray.shard_actor import ShardRecipe
 from gym_llm.ray.shard_client import RemoteShard, RemoteWorker, close_shards, end_shards, start_shards
-from gym_llm.ray.shared_engine import engine_for_shards
+from gym_llm.ray.shared_engine import shared_engine
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.settings import RolloutSettings
 
@@ -47,15 +47,14 @@ async def open_workers(
 async def workers_in(
     shards: Sequence[RemoteShard], engine: str, engine_options: dict[str, Any], settings: RolloutSettings
 ) -> AsyncGenerator[list[RemoteWorker], None]:
-    """Have running shards play, each with an engine client of its own, or with one that they share.
+    """Have running shards play, which nothing else uses meanwhile, each with an engine client of its own.
 
-    Args:
-        shards: Nothing else uses them meanwhile.
-        engine: A spec.
-        engine_options: Its options.
-        settings: How the episodes are played.
+    An engine that takes a GPU whole, and batches better the more it gets, says that it is to be shared: of it there is
+    one. Others are cheap clients, or small models of which every process runs its own.
     """
-    async with engine_for_shards(engine, engine_options) as (spec, options):
+    shared = capabilities(engine).shared
+    options = {} if shared else engine_options
+    async with shared_engine(engine, engine_options) if shared else nullcontext(engine) as spec:
         workers = [RemoteWorker(shard, (spec, options, settings.for_workers())) for shard in shards]
         try:
             await asyncio.gather(*(worker.start() for worker in workers))

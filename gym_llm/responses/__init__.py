@@ -6,6 +6,16 @@ training fields `prompt_token_ids`, `generation_token_ids` and `generation_log_p
 not known here are kept as they are. Hot paths use the plain dicts of `gym_llm.types` instead.
 """
 
+from gym_llm.responses.bodies import (
+    FunctionTool,
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    ResponseCreateParams,
+    ResponseUsage,
+    explain,
+)
 from gym_llm.responses.items import (
     EasyInputMessage,
     FunctionCallOutput,
@@ -22,14 +32,6 @@ from gym_llm.responses.parts import (
     ResponseOutputText,
     ResponsesModel,
     UnknownItem,
-)
-from gym_llm.responses.request import FunctionTool, ResponseCreateParams, explain
-from gym_llm.responses.response import (
-    IncompleteDetails,
-    InputTokensDetails,
-    OutputTokensDetails,
-    Response,
-    ResponseUsage,
 )
 
 __all__ = [

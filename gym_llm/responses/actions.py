@@ -1,7 +1,7 @@
 """Reading an action: a Responses answer in any of the forms people have it in.
 
-An action is a `Response` (ours or the `openai` package's), its dict, or the list of its output items. Whether its
-*shape* is right is the caller's business and raises `InvalidAction`; what a model *wrote* in it never raises.
+An action is a response object with `to_dict` (ours, the `openai` package's), its dict, or the list of its output
+items. A wrong *shape* is the caller's fault and raises `InvalidAction`; what a model *wrote* in it never raises.
 """
 
 from __future__ import annotations
@@ -18,16 +18,12 @@ _EXPECTED = "an action is a Response, its dict ({'output': [...]}), or the list 
 
 
 def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
-    """Split an action into its output items and the response they came in.
+    """An action's output items, plain dicts (not copied where they were dicts), and its response's dict.
 
-    Args:
-        action: A response object with `to_dict` (ours, the `openai` package's), a response dict, or a list of items.
-
-    Returns:
-        The items as plain dicts (not copied where they were dicts) and the response's dict, `{}` for a bare list.
+    The latter is `{}` for a bare list.
 
     Raises:
-        InvalidAction: If it is anything else, or an item is not shaped like a model's output item.
+        InvalidAction: If it is no action, or an item is not shaped like a model's output item.
     """
     response: dict[str, Any]
     if action.__class__ is dict:
@@ -72,30 +68,26 @@ def with_output(action: Any, items: list[Item]) -> dict[str, Any] | list[Item]:
     """The same action with other output items: a dict for a response, a list for a bare list; a copy in any case."""
     if isinstance(action, (list, tuple)):
         return items
-    return {**(action if isinstance(action, dict) else _plain(action)), "output": items}
+    return {**_plain(action), "output": items}
 
 
 def _plain(action: Any) -> dict[str, Any]:
-    if isinstance(action, dict):
-        return action
     if isinstance(action, tuple):
         return {"output": list(action)}
-    plain = _to_dict(action)
-    if plain is None:
+    if (response := _to_dict(action)) is None:
         raise InvalidAction(_complaint(action, None))
-    return plain
+    return response
 
 
-def _plain_item(item: Any) -> Item:
-    if isinstance(item, dict):
-        return item
-    plain = _to_dict(item)
-    if plain is None:
-        raise InvalidAction(f"An output item is a dict or a Responses item object, got {type(item).__name__}.")
-    return plain
+def _plain_item(value: Any) -> Item:
+    if (item := _to_dict(value)) is None:
+        raise InvalidAction(f"An output item is a dict or a Responses item object, got {type(value).__name__}.")
+    return item
 
 
 def _to_dict(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, dict):
+        return value
     if not hasattr(value, "to_dict"):
         return None
     try:
@@ -138,10 +130,6 @@ def _check_function_call(item: Item) -> str | None:
     return None
 
 
-def _check_function_call_output(item: Item) -> str | None:
-    return "is a function_call_output, but those are the environment's to write"
-
-
 def _check_untyped(item: Item) -> str | None:
     if item.get("type") is None and "role" in item:
         return _check_message(item)
@@ -151,5 +139,5 @@ def _check_untyped(item: Item) -> str | None:
 _CHECKS: dict[str, Callable[[Item], str | None]] = {
     "message": _check_message,
     "function_call": _check_function_call,
-    "function_call_output": _check_function_call_output,
+    "function_call_output": lambda _: "is a function_call_output, but those are the environment's to write",
 }

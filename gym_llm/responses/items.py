@@ -31,13 +31,7 @@ class FunctionCallOutput(Tagged):
 
 
 class OutputItem(Tagged):
-    """An item that a model produced; the last one of a turn may carry the turn's tokens.
-
-    Attributes:
-        prompt_token_ids: All ids the model was given.
-        generation_token_ids: The ids it sampled.
-        generation_log_probs: Natural log of the probability of each sampled id.
-    """
+    """An item that a model produced; the last one of a turn may carry the turn's tokens (`gym_llm.types.Item`)."""
 
     prompt_token_ids: list[int] | None = None
     generation_token_ids: list[int] | None = None

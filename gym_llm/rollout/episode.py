@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from gym_llm.errors import EngineError
 from gym_llm.record import make_record
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.rollout.step_timeout import StepClock
 from gym_llm.types import Phase, Rollout
 
 
@@ -38,6 +40,7 @@ async def play(
     job: Job,
     settings: RolloutSettings,
     waiting: Waiting | None = None,
+    clock: StepClock | None = None,
 ) -> Rollout:
     """Play an episode to its end.
 
@@ -47,38 +50,43 @@ async def play(
         job: Which task to play.
         settings: Its seed and sampling are the run's.
         waiting: Is told when the engine is asked.
+        clock: Cuts off resets and steps that wait too long.
 
     Returns:
         The episode's record. If the environment or the engine fails it has an `error`; nothing is raised.
     """
-    started = asked = perf_counter()
-    waited = reward_sum = 0.0
+    start = request_start = perf_counter()
+    engine_seconds = reward_sum = 0.0
     terminated = truncated = False
     info: dict[str, Any] = {"task_index": job.task_index}
     error: str | None = None
     error_phase: Phase | None = None
     waiting = waiting or Waiting(env)
+    time_limit = nullcontext if clock is None else clock.step
     sampling = settings.sampling
     verifier: Any = env.unwrapped
     verifier.episode, verifier.phase = None, "env"  # should reset fail, the record must not show the episode before
     try:
-        request, info = await drive(env.reset, seed=job.env_seed(settings.seed), options={"task_index": job.task_index})
+        seed, options = job.env_seed(settings.seed), {"task_index": job.task_index}
+        with time_limit():
+            request, info = await drive(env.reset, seed=seed, options=options)
         while not (terminated or truncated):
             if sampling:
                 request = {**request, **sampling}
-            asked = perf_counter()
+            request_start = perf_counter()
             waiting.on_engine = True
             response = await engine.respond(request, episode_id=job.episode_id)
             waiting.on_engine = False
-            waited += perf_counter() - asked
-            request, reward, terminated, truncated, info = await drive(env.step, response)
+            engine_seconds += perf_counter() - request_start
+            with time_limit():
+                request, reward, terminated, truncated, info = await drive(env.step, response)
             reward_sum += float(reward)
         if verifier.open_episode is not None:  # a wrapper has cut it short
             await drive(verifier.end_episode)
     except (Exception, SystemExit, asyncio.CancelledError) as failure:  # one episode's bug is that episode's record
         if waiting.on_engine:
             waiting.on_engine = False
-            waited += perf_counter() - asked  # a request that failed was waited for, too
+            engine_seconds += perf_counter() - request_start  # a request that failed was waited for, too
             error_phase = "engine"
         elif verifier.phase != "env":
             error_phase = verifier.phase
@@ -97,6 +105,6 @@ async def play(
         error=error,
         error_phase=error_phase,
         info=info,
-        timing={"total": perf_counter() - started, "engine": waited},
+        timing={"total": perf_counter() - start, "engine": engine_seconds},
         sampling=sampling,
     )

@@ -27,6 +27,7 @@ class EnvFactory:
 
     Attributes:
         arguments: The three, to make another one from in another process.
+        tasks: The source that they share; None where tasks come with each reset.
 
     Raises:
         gymnasium.error.Error: If the id is unknown.
@@ -54,11 +55,6 @@ class EnvFactory:
         self._made_spec = verifier.spec
         self._creator = _plain_creator(verifier.spec)
         self._spare: gym.Env[Any, Any] | None = first
-
-    @property
-    def num_tasks(self) -> int | None:
-        """How many tasks there are, None where they are generated without end."""
-        return self.tasks.size if self.tasks is not None else None
 
     def make(self, wrappers: Sequence[Wrap] = ()) -> gym.Env[Any, Any]:
         """Make one environment and wrap it, the first wrapper innermost.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Any
 
 from gym_llm.engines import make_engine
@@ -19,23 +19,9 @@ async def open_workers(
     factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
 ) -> AsyncGenerator[list[Worker], None]:
     """One worker in this process, for as long as the context lasts; see `gym_llm.rollout.play.OpenWorkers`."""
-    shard = Shard(factory, num_envs, settings.env_wrappers)
-    try:
-        async with _started(engine, engine_options) as player:
-            worker = Worker(shard, player, settings)
-            try:
-                yield [worker]
-            finally:
-                await worker.aclose()
-    finally:
-        await shard.aclose()
-
-
-@asynccontextmanager
-async def _started(engine: str | Engine, options: dict[str, Any]) -> AsyncGenerator[Engine, None]:
-    """An engine that the caller started as it is; one made from a spec for as long as it is needed."""
-    if isinstance(engine, Engine):
-        yield engine
-        return
-    async with make_engine(engine, **options) as made:
-        yield made
+    async with aclosing(Shard(factory, num_envs, settings.env_wrappers)) as shard:
+        player: AbstractAsyncContextManager[Engine] = (
+            nullcontext(engine) if isinstance(engine, Engine) else make_engine(engine, **engine_options)
+        )
+        async with player as started_engine, aclosing(Worker(shard, started_engine, settings)) as worker:
+            yield [worker]

@@ -174,7 +174,7 @@ class OpenPart:
     def describe(self) -> dict[str, Any]:
         """What is played, as JSON values without secrets."""
         part = self.spec
-        shown = {
+        arguments = {
             "env_kwargs": part.env_kwargs,
             "engine": part.engine if isinstance(part.engine, str) else type(part.engine).__name__,
             "engine_options": part.engine_options,
@@ -183,7 +183,7 @@ class OpenPart:
             "env_id": self.env_id,
             "tasks": part.tasks if isinstance(part.tasks, str) else None,
             "tasks_sha256": None if part.tasks is None else _digest(part.tasks),
-            **mask(shown, part.secrets),
+            **mask(arguments, part.secrets),
             "repeats": part.repeats,
         }
 

@@ -76,9 +76,9 @@ def open_plan(
 
     Args:
         env: A registered id; or what makes the environments already, instead of `tasks` and `env_kwargs` too.
-        tasks: Overrides the environment's tasks; see `VerifierEnv`.
+        tasks: See `gym_llm.rollout`, as for the others.
         env_kwargs: Further arguments of the environment.
-        episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
+        episodes: Not together with `limit` or `repeats`.
         limit: Play only the first tasks, this many.
         repeats: Play each task so many times.
         seed: Generated tasks begin at index `seed * 2**32`, so that runs with other seeds have other tasks.
@@ -99,7 +99,7 @@ def open_plan(
     if seed < 0:
         raise ValueError(f"seed is 0 or more, got {seed}.")
     factory = EnvFactory(env, tasks=tasks, env_kwargs=env_kwargs) if isinstance(env, str) else env
-    size = factory.num_tasks
+    size = factory.tasks.size if factory.tasks is not None else None
     first_task = seed * _SEED_STRIDE if size is None else 0
     if episodes is not None:
         num_tasks = min(size or episodes, episodes)

@@ -11,7 +11,6 @@ from gym_llm.concurrency import wait
 from gym_llm.engines.base import Engine
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import Plan, open_plan
-from gym_llm.rollout.progress import report_waiting
 from gym_llm.rollout.scheduler import AnyWorker, schedule
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
@@ -71,8 +70,7 @@ async def rollout(
     plan = open_plan(
         env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
     )
-    played = play_plan(plan, engine, settings, skip=skip, engine_options=engine_options)
-    async with aclosing(played) as records:
+    async with aclosing(play_plan(plan, engine, settings, skip=skip, engine_options=engine_options)) as records:
         async for record in records:
             yield record
 
@@ -85,44 +83,20 @@ async def play_plan(
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
-    """`rollout` of a plan that is open already.
-
-    Args:
-        plan: Which episodes, of which environment.
-        engine: See `rollout`, as for all else.
-        settings: How they are played.
-        skip: Pairs (task index, repeat index) that are not to be played.
-        engine_options: Arguments of the engine that the spec names.
-
-    Yields:
-        Records in the order of finishing.
-
-    Raises:
-        Exception: As `rollout`, but for what is wrong with the environment and its tasks.
-    """
+    """`rollout` of a plan that is open already: its environment and tasks are known to work."""
     num_envs = min(settings.concurrency, len(plan))
     jobs = (job for job in plan.jobs() if job not in skip)
     open_workers: OpenWorkers = import_module(_OVER_RAY if settings.workers else _HERE).open_workers
     async with (
         open_workers(plan.factory, num_envs, engine, engine_options or {}, settings) as workers,
-        report_waiting(workers, settings.on_waiting),
-        aclosing(schedule(workers, jobs)) as records,
+        aclosing(schedule(workers, jobs, settings.on_waiting)) as records,
     ):
         async for record in records:
             yield record
 
 
 def collect(env_id: str, engine: str | Engine = "pocket", **kwargs: Any) -> list[Rollout]:
-    """Play episodes and return their records, sorted by task and repeat.
-
-    Args:
-        env_id: A registered id.
-        engine: See `rollout`.
-        **kwargs: As for `rollout`.
-
-    Raises:
-        Exception: As `rollout`.
-    """
+    """Play episodes and return their records, sorted by task and repeat; arguments and errors are `rollout`'s."""
 
     async def gather() -> list[Rollout]:
         return [record async for record in rollout(env_id, engine, **kwargs)]

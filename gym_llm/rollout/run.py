@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, aclosing, nullcontext
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from gym_llm.concurrency import wait
 from gym_llm.data.files.rollout_file import RolloutFile
@@ -28,7 +28,7 @@ _IDENTITY = (
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
 
 
-class Run:
+class Run(AbstractContextManager["Run"]):
     """Episodes that are played into a file, one JSON line each, with `NAME.summary.json` beside it.
 
     A run that was interrupted, killed even, is completed by another one of the same arguments with `resume=True`: it
@@ -177,10 +177,10 @@ class Run:
         }
 
     def _describe(self) -> dict[str, Any]:
-        described = {name: part.describe() for name, part in self.parts.items()}
+        parts = {name: part.describe() for name, part in self.parts.items()}
         settings = self.settings
         return {
-            **described.get("", {"datasets": described}),
+            **parts.get("", {"datasets": parts}),
             "sampling": settings.sampling or {},
             "wrappers": None if settings.wrappers is None else list(map(_name, settings.wrappers)),
             "concurrency": settings.concurrency,
@@ -219,8 +219,8 @@ class Run:
         for record in self._file.records():
             home = self.parts.get(record.get("dataset", ""))
             if home is None or not home.verifier.plays(env_id := record.get("env_id")):
-                played = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
-                raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {played}: name another output.")
+                env_ids = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
+                raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {env_ids}: name another output.")
             self._count(home, record)
 
     def _count(self, part: OpenPart, record: Any) -> None:
@@ -322,10 +322,6 @@ class Run:
     def close(self) -> None:
         """Write the summary file, and let others have the output."""
         self._open.close()
-
-    def __enter__(self) -> Self:
-        """The run itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close it."""

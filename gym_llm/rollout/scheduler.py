@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from gym_llm.types import Rollout
 _DEATHS_BEFORE_SUSPICION = 3
 _DEATHS_ALONE = 2
 _SHRINKING = 4
+_REPORT_SECONDS = 1.0
 
 
 class AnyWorker(Protocol):
@@ -44,7 +45,9 @@ class AnyWorker(Protocol):
         """See `Worker.waiting`."""
 
 
-async def schedule(workers: Sequence[AnyWorker], jobs: Iterable[Job]) -> AsyncGenerator[Rollout, None]:
+async def schedule(
+    workers: Sequence[AnyWorker], jobs: Iterable[Job], on_waiting: Callable[[dict[str, int]], None] | None = None
+) -> AsyncGenerator[Rollout, None]:
     """Play jobs on several workers.
 
     Every worker is given as many jobs as it has slots, so that a short run is spread over all of them, and from then on
@@ -54,12 +57,15 @@ async def schedule(workers: Sequence[AnyWorker], jobs: Iterable[Job]) -> AsyncGe
     Args:
         workers: One or more.
         jobs: Taken as they are needed.
+        on_waiting: See `RolloutSettings`.
 
     Yields:
         Exactly one record for each job, in the order of finishing. While nobody takes them, no further job is started.
     """
     run = _Schedule(workers, jobs)
-    servers = [asyncio.create_task(run.serve(worker)) for worker in workers]
+    tasks = [asyncio.create_task(run.serve(worker)) for worker in workers]
+    if on_waiting is not None:
+        tasks.append(asyncio.create_task(_report_waiting(workers, on_waiting)))
     try:
         with rare_collection():
             while (record := await run.records.get()) is not None:
@@ -68,9 +74,18 @@ async def schedule(workers: Sequence[AnyWorker], jobs: Iterable[Job]) -> AsyncGe
                 run.taken()
                 yield record
     finally:
-        for server in servers:  # one may be waiting for a new process that nobody needs any more
-            server.cancel()
-        await asyncio.gather(*servers, return_exceptions=True)
+        for task in tasks:  # one may be waiting for a new process that nobody needs any more
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _report_waiting(workers: Sequence[AnyWorker], on_waiting: Callable[[dict[str, int]], None]) -> None:
+    while True:
+        await asyncio.sleep(_REPORT_SECONDS)
+        total: Counter[str] = Counter()
+        for count in await asyncio.gather(*(worker.waiting() for worker in workers)):
+            total.update(count)
+        on_waiting(total)
 
 
 class _Schedule:

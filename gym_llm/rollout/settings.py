@@ -55,14 +55,11 @@ class RolloutSettings:
     on_waiting: Callable[[dict[str, int]], None] | None = None
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency is 1 or more, got {self.concurrency}.")
-        if self.seed < 0:
-            raise ValueError(f"seed is 0 or more, got {self.seed}.")
+        for name, least in (("concurrency", 1), ("seed", 0), ("workers", 0)):
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{name} is {least} or more, got {value}.")
         if self.step_timeout is not None and not self.step_timeout > 0:
             raise ValueError(f"step_timeout is a positive number of seconds, or None; got {self.step_timeout}.")
-        if self.workers < 0:
-            raise ValueError(f"workers is 0 or more, got {self.workers}.")
         if self.runtime_env is not None and not self.workers:
             raise ValueError("runtime_env is for other processes: give the number of `workers`, too.")
         if self.sampling:

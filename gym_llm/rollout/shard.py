@@ -94,12 +94,7 @@ class Shard:
     # -- single steps ----------------------------------------------------------------------------------------------
 
     def submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
-        """Give slots an action or a `Reset` each. Those that need not wait for anything are finished on return.
-
-        Args:
-            slots: Numbers of slots that have nothing to do.
-            orders: One for each.
-        """
+        """Give idle slots an action or a `Reset` each. Those that need not wait for anything are finished on return."""
         for slot, order in zip(slots, orders, strict=True):
             outcome = begin(self.perform, slot, order)
             if isinstance(outcome, Suspended):
@@ -166,8 +161,8 @@ class Shard:
 
     def call(self, slots: Iterable[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Call a method of some environments (or of their wrappers), or get the attribute if it is none."""
-        found = [self.env(slot).get_wrapper_attr(name) for slot in slots]
-        return tuple(each(*args, **kwargs) if callable(each) else each for each in found)
+        values = [self.env(slot).get_wrapper_attr(name) for slot in slots]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
 
     def assign(self, slots: Iterable[int], name: str, values: Iterable[Any]) -> None:
         """Set an attribute of some environments, each to its own value."""

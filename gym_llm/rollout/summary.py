@@ -19,10 +19,7 @@ def pass_at_k(samples: int, solved: int, k: int) -> float:
     `1 - C(n - c, k) / C(n, k)`, from Chen et al. 2021, "Evaluating Large Language Models Trained on Code"
     (arXiv 2107.03374), equation 1.
 
-    Args:
-        samples: Answers to the task, `n`.
-        solved: How many of them were right, `c`.
-        k: 1 to `samples`.
+    `n` are the answers to the task (`samples`), `c` those of them that are right (`solved`).
 
     Raises:
         ValueError: If the numbers do not fit together.

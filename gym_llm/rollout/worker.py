@@ -11,7 +11,7 @@ from gym_llm.rollout.episode import Waiting, play
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Shard
-from gym_llm.rollout.step_timeout import StepClock, StepDeadline
+from gym_llm.rollout.step_timeout import StepClock
 from gym_llm.types import Rollout
 
 _STARTED_AT_ONCE = 64
@@ -52,13 +52,13 @@ class Worker:
             All that have finished since the last call, in that order.
         """
         self._jobs.extend(jobs)
-        started = 0
-        while self._free and len(self._jobs) > started % _STARTED_AT_ONCE:
+        count = 0
+        while self._free and len(self._jobs) > count % _STARTED_AT_ONCE:
             task = asyncio.create_task(self._work(self._free.pop()))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
-            started += 1
-            if started % _STARTED_AT_ONCE == 0:
+            count += 1
+            if count % _STARTED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # these send their first requests while the next environments are made
                 if self._finished:
                     break  # the rest is started by the next call, at once
@@ -91,12 +91,10 @@ class Worker:
     async def _work(self, slot: int) -> None:
         try:
             env = self._shard.env(slot)
-            if self._clock is not None:
-                env = StepDeadline(env, self._clock)
             self._waiting[slot] = waiting = Waiting(env)
             while self._jobs:
                 job = self._jobs.popleft()
-                record = await play(env, self._engine, job, self._settings, waiting)
+                record = await play(env, self._engine, job, self._settings, waiting, self._clock)
                 self._finished.append((job, record))
                 self._changed.set()
         except asyncio.CancelledError:

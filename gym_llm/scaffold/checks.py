@@ -32,45 +32,35 @@ _LICENCE = re.compile(r"licen[cs]e|Apache|\bMIT\b|\bGPL|CC[- ]BY|Creative Common
 
 @dataclass(frozen=True)
 class Verifier:
-    """A verifier's folder.
-
-    Attributes:
-        folder: With `env.py`, `config.yaml`, `README.md` and `data/`.
-        root: What its configuration's paths are relative to, and Python imports it from.
-        tests: Its tests; one file or more, or none.
-    """
+    """A verifier's folder."""
 
     folder: Path
+    """With `env.py`, `config.yaml`, `README.md` and `data/`."""
     root: Path
+    """Where Python imports it from; its configuration's paths are relative to it."""
     tests: list[Path]
+    """Files; may be empty."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What came of looking at one thing.
-
-    Attributes:
-        subject: What was looked at.
-        state: `missing` is what a verifier should have and may do without for now.
-        detail: A sentence.
-    """
+    """The result for one thing that a verifier should have."""
 
     subject: str
     state: Literal["ok", "failed", "missing"]
+    """`missing`: it may do without for now."""
     detail: str
+    """A sentence."""
 
 
 def find_verifier(name: str) -> Verifier:
-    """The verifier of a name.
-
-    Args:
-        name: A folder with a `config.yaml`; or an id, or its folder's name, of a registered environment.
+    """The verifier of a name: a folder with a `config.yaml`, a registered id, or the name of a registered id's folder.
 
     Raises:
         DataError: If there is none.
     """
-    if (path := Path(name)).is_dir() and (path / "config.yaml").is_file():
-        folder = path.resolve()
+    if (path := Path(name) / "config.yaml").is_file():
+        folder = path.parent.resolve()
     else:
         folders = {env_id: verifier_folder(env_id) for env_id in env_ids()}
         place = folders.get(name) or next((place for place in folders.values() if place and place.name == name), None)
@@ -86,11 +76,7 @@ def find_verifier(name: str) -> Verifier:
 
 
 def check_verifier(verifier: Verifier) -> Iterator[Check]:
-    """Look at everything, the tests last.
-
-    Yields:
-        What came of each check, as soon as it did.
-    """
+    """Make each check when its result is asked for, the tests last."""
     with _importable(verifier):
         try:
             config = load_config([verifier.folder / "config.yaml"], folder=verifier.root)
@@ -99,12 +85,8 @@ def check_verifier(verifier: Verifier) -> Iterator[Check]:
         except ConfigError as error:
             yield Check("config.yaml", "failed", str(error))
         else:
-            licences = [
-                f"{dataset.name}: {dataset.license}"
-                for section in config.environments.values()
-                for dataset in section.datasets
-                if dataset.license
-            ]
+            datasets = [dataset for section in config.environments.values() for dataset in section.datasets]
+            licences = [f"{dataset.name}: {dataset.license}" for dataset in datasets if dataset.license]
             yield Check("config.yaml", "ok", "; ".join(["can be read", *licences]))
             _register(verifier, config)
             yield _example_rows(verifier, config)
@@ -193,11 +175,10 @@ def _tests(verifier: Verifier) -> Check:
         return Check("tests", "failed", f"there are none; write {verifier.folder.name}/test_env.py.")
     if importlib.util.find_spec("pytest") is None:
         return Check("tests", "missing", "not run; they need pytest: pip install pytest")
-    ran = run_python(verifier.root, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
-    lines = ran.stdout.strip().splitlines()
-    if ran.returncode:
-        return Check("tests", "failed", (ran.stdout + ran.stderr).strip())
-    return Check("tests", "ok", lines[-1].strip("= ") if lines else "passed")
+    process = run_python(verifier.root, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
+    if process.returncode:
+        return Check("tests", "failed", (process.stdout + process.stderr).strip())
+    return Check("tests", "ok", process.stdout.strip().rpartition("\n")[2].strip("= ") or "passed")
 
 
 def run_python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

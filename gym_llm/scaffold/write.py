@@ -42,8 +42,8 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
     root = _repository(directory)
     folder = Path(root / "envs" if root else directory or ".", folder_name)
     test = root / "tests" / "envs" / f"test_{folder_name}.py" if root else folder / "test_env.py"
-    if taken := [path for path in (folder, test) if path.exists()]:
-        raise DataError(f"{taken[0]} is there already: take another name, or another --dir.")
+    if existing := [path for path in (folder, test) if path.exists()]:
+        raise DataError(f"{existing[0]} is there already: take another name, or another --dir.")
     if not root and importlib.util.find_spec(folder_name) is not None:
         raise DataError(f"Python already has a module {folder_name}, which would be shadowed: take another name.")
     module = f"gym_llm.envs.{folder_name}" if root else folder_name
@@ -76,9 +76,9 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
         if unfinished is not None:
             shutil.rmtree(unfinished, ignore_errors=True)
     if root:
-        refreshed = run_python(root, "-m", "gym_llm.cli", "list", "--into", "README.md")
-        if refreshed.returncode:
-            raise DataError(f"{folder} is written, its line in README.md is not: {refreshed.stderr.strip()}")
+        process = run_python(root, "-m", "gym_llm.cli", "list", "--into", "README.md")
+        if process.returncode:
+            raise DataError(f"{folder} is written, its line in README.md is not: {process.stderr.strip()}")
     return folder
 
 

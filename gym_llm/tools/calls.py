@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from gym_llm.concurrency import driven, run_blocking, wait
 from gym_llm.errors import ToolCallError
 from gym_llm.tools.tool import Tool, error_output, tool_output
 from gym_llm.types import Item
+
+Outcome: TypeAlias = tuple[str, bool]
+"""The output's text, and whether it reports an error."""
 
 
 def run(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any) -> tuple[list[Item], int]:
@@ -25,77 +28,60 @@ def run(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any) -> t
     Returns:
         One `function_call_output` item per call, in the calls' order, and how many of them report an error.
     """
+    outcomes = [_start(env, tools, call, state) for call in calls]
+    waiting = [outcome for outcome in outcomes if not isinstance(outcome, tuple)]
+    results = iter(wait(_gather(waiting)) if waiting else ())
+    outputs: list[Item] = []
     errors = 0
-    texts: list[str | None] = []
-    waiting: list[tuple[int, Awaitable[Any]]] = []
-    for index, call in enumerate(calls):
-        text, failed = None, False
-        try:
-            result = _call(env, tools, call, state)
-            if isinstance(result, _Waiting):
-                waiting.append((index, result.awaitable))
-            else:
-                text = tool_output(result)
-        except (Exception, SystemExit) as error:  # a tool's failure is the model's to read
-            text, failed = error_output(_describe(error)), True
-        texts.append(text)
-        errors += failed
-    if waiting:
-        results = wait(_gather([awaitable for _, awaitable in waiting]))
-        for (index, _), result in zip(waiting, results, strict=True):
-            texts[index], failed = _finish(result)
-            errors += failed
-    outputs: list[Item] = [
-        {"type": "function_call_output", "call_id": call["call_id"], "output": text}
-        for call, text in zip(calls, texts, strict=True)
-    ]
+    for call, outcome in zip(calls, outcomes, strict=True):
+        text, is_error = outcome if isinstance(outcome, tuple) else _finish(next(results))
+        outputs.append({"type": "function_call_output", "call_id": call["call_id"], "output": text})
+        errors += is_error
     return outputs, errors
 
 
-class _Waiting:
-    __slots__ = ("awaitable",)
-
-    def __init__(self, awaitable: Awaitable[Any]) -> None:
-        self.awaitable = awaitable
-
-
-def _call(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> Any:
-    name = call["name"]
-    tool = tools.get(name)
-    if tool is None:
-        raise ToolCallError(f"There is no tool named {name[:100]!r}; the tools are: {', '.join(tools) or 'none'}.")
-    arguments = tool.arguments(call["arguments"])
-    if tool.wants_state:
-        arguments["state"] = state
-    if tool.blocking and driven():
-        return _Waiting(run_blocking(tool.function, env, **arguments))
-    result = tool.function(env, **arguments)
-    return _Waiting(result) if inspect.isawaitable(result) else result
+def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> Outcome | Awaitable[Any]:
+    """Make a call; what has to be waited for is returned as it is."""
+    try:
+        name = call["name"]
+        tool = tools.get(name)
+        if tool is None:
+            raise ToolCallError(f"There is no tool named {name[:100]!r}; the tools are: {', '.join(tools) or 'none'}.")
+        arguments = tool.arguments(call["arguments"])
+        if tool.wants_state:
+            arguments["state"] = state
+        if tool.blocking and driven():
+            return run_blocking(tool.function, env, **arguments)
+        result = tool.function(env, **arguments)
+        return result if inspect.isawaitable(result) else (tool_output(result), False)
+    except (Exception, SystemExit) as error:  # a tool's failure is the model's to read
+        return _failure(error)
 
 
 async def _gather(awaitables: list[Awaitable[Any]]) -> list[Any]:
-    return await asyncio.gather(*map(_staying, awaitables), return_exceptions=True)
+    return await asyncio.gather(*map(_without_exit, awaitables), return_exceptions=True)
 
 
-async def _staying(awaitable: Awaitable[Any]) -> Any:
-    """What a task raises `gather` catches, but for `SystemExit`, which ends the event loop."""
+async def _without_exit(awaitable: Awaitable[Any]) -> Any:
+    """`gather` catches whatever a task raises, except `SystemExit`, which would end the event loop."""
     try:
         return await awaitable
     except SystemExit as error:
         return error
 
 
-def _finish(result: Any) -> tuple[str, bool]:
+def _finish(result: Any) -> Outcome:
     if isinstance(result, BaseException):
         # A cancelled episode never gets here: a CancelledError among the results is of the tool's own making.
         if not isinstance(result, (Exception, SystemExit, asyncio.CancelledError)):
             raise result
-        return error_output(_describe(result)), True
+        return _failure(result)
     try:
         return tool_output(result), False
-    except Exception as error:  # what the tool returned cannot be said in JSON
-        return error_output(_describe(error)), True
+    except Exception as error:  # JSON cannot say what the tool returned
+        return _failure(error)
 
 
-def _describe(error: BaseException) -> str:
-    return str(error) if isinstance(error, ToolCallError) else f"{type(error).__name__}: {error}"
+def _failure(error: BaseException) -> Outcome:
+    message = str(error) if isinstance(error, ToolCallError) else f"{type(error).__name__}: {error}"
+    return error_output(message), True

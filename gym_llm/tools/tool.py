@@ -44,14 +44,10 @@ def tool(function: Any = None, /, *, blocking: bool = False) -> Any:
         TypeError: If a parameter has no type or cannot be passed by name.
     """
     if function is None:
-        return functools.partial(_mark, blocking=blocking)
-    return _mark(function, blocking)
-
-
-def _mark(function: F, blocking: bool) -> F:
+        return functools.partial(tool, blocking=blocking)
     if blocking and inspect.iscoroutinefunction(function):
         raise TypeError(f"Tool {function.__name__!r} is async, so it cannot be blocking=True; choose one.")
-    function.__gym_llm_tool__ = Tool(function, blocking)  # type: ignore[attr-defined]
+    function.__gym_llm_tool__ = Tool(function, blocking)
     return function
 
 
@@ -60,9 +56,8 @@ def tools_of(cls: type) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
     for base in reversed(cls.__mro__):
         for name, member in vars(base).items():
-            marked = getattr(member, "__gym_llm_tool__", None)
-            if isinstance(marked, Tool):
-                tools[name] = marked
+            if isinstance(own := getattr(member, "__gym_llm_tool__", None), Tool):
+                tools[name] = own
             else:
                 tools.pop(name, None)  # a subclass took the tool back
     return tools
@@ -80,27 +75,27 @@ class Tool:
         self.function = function
         self.name = function.__name__
         self.blocking = blocking
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        for parameter in parameters:
+        parameters = dict(list(inspect.signature(function).parameters.items())[1:])
+        self.wants_state = "state" in parameters
+        self._parameters = [parameter for name, parameter in parameters.items() if name != "state"]
+        for parameter in parameters.values():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise TypeError(f"Parameter {parameter.name!r} of tool {self.name!r} cannot be passed by name.")
             if parameter.name != "state" and parameter.annotation is parameter.empty:
                 raise TypeError(f"Parameter {parameter.name!r} of tool {self.name!r} needs a type annotation.")
-        self.wants_state = any(parameter.name == "state" for parameter in parameters)
-        self._parameters = [parameter for parameter in parameters if parameter.name != "state"]
 
     @functools.cached_property
     def _adapter(self) -> TypeAdapter[dict[str, Any]]:
         # Not at decoration time: annotations may name classes that are defined further down.
         hints = typing.get_type_hints(self.function, include_extras=True)
-        described = _argument_descriptions(inspect.getdoc(self.function) or "")
+        descriptions = _argument_descriptions(inspect.getdoc(self.function) or "")
         fields: dict[str, Any] = {}
         for parameter in self._parameters:
             extra: dict[str, Any] = {}
             required = parameter.default is parameter.empty
             if not required:
                 extra["default"] = to_jsonable_python(parameter.default)
-            field = Field(description=described.get(parameter.name, ""), json_schema_extra=extra)
+            field = Field(description=descriptions.get(parameter.name, ""), json_schema_extra=extra)
             annotated = typing.cast(Any, Annotated)[hints[parameter.name], field]
             fields[parameter.name] = Required[annotated] if required else NotRequired[annotated]
         arguments: Any = typing.cast(Any, TypedDict)("Arguments", fields)
@@ -114,13 +109,11 @@ class Tool:
         `strict` is true where every parameter is required, as OpenAI's strict mode demands
         (https://platform.openai.com/docs/guides/function-calling#strict-mode).
         """
-        generated = self._adapter.json_schema()
-        generated.pop("title", None)
-        properties = generated.get("properties", {})
-        for schema in properties.values():
-            schema.pop("title", None)
-        required = generated.get("required", [])
-        definitions = {"$defs": generated["$defs"]} if "$defs" in generated else {}
+        schema = self._adapter.json_schema()
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        for property_schema in properties.values():
+            property_schema.pop("title", None)
+        definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
         return {
             "type": "function",
             "name": self.name,

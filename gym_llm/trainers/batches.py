@@ -30,11 +30,6 @@ class BatchPlayer:
 
     Everything runs in a thread with an event loop of its own, so that it makes no difference whether the caller's
     thread is running one (a notebook).
-
-    Args:
-        factory: Makes the environments.
-        env_wrappers: What each is wrapped with, the first one innermost.
-        concurrency: Episodes at once, at most.
     """
 
     def __init__(self, factory: EnvFactory, *, env_wrappers: Sequence[Wrap], concurrency: int) -> None:
@@ -67,73 +62,58 @@ class BatchPlayer:
         return tasks[0].result()
 
     def play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings | None = None) -> list[Rollout]:
-        """Play episodes and wait for all of them.
-
-        Args:
-            jobs: All different.
-            engine: Was started by `run(engine.start())`.
-            settings: Their seed, sampling and step timeout.
-
-        Returns:
-            One record per job, in the order of the jobs.
-        """
+        """Play different jobs with a started engine (`run(engine.start())`); one record per job, in their order."""
         return self.run(self._play(jobs, engine, settings or RolloutSettings()))
 
     def close(self) -> None:
         """Close the environments and end the thread. Safe to call twice."""
-        loop = self._loop
-        if loop is None:
+        if self._loop is None:
             return
         try:
             self.run(self._shard.aclose())
         finally:
-            self._loop = None
+            loop, self._loop = self._loop, None
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
 
     async def _play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
-        worker = Worker(self._shard, engine, settings)
-        by_job: dict[tuple[int, ...], Rollout] = {}
-        try:
-            async with aclosing(schedule([worker], jobs)) as records:
-                async for record in records:
-                    by_job[tuple(record["rollout_id"].values())] = record  # type: ignore[arg-type]
-        finally:
-            await worker.aclose()
+        async with (
+            aclosing(Worker(self._shard, engine, settings)) as worker,
+            aclosing(schedule([worker], jobs)) as records,
+        ):
+            by_job: dict[tuple[Any, ...], Rollout] = {
+                tuple(record["rollout_id"].values()): record async for record in records
+            }
         return [by_job[job] for job in jobs]
 
 
 class Failures:
-    """What failed episodes mean for a training: one broken task is none of its business, a broken set-up ends it.
+    """What failed episodes mean for a training: a broken task does not end it, a broken set-up does.
 
     Args:
-        what: What a batch consists of, for the messages.
+        noun: What a batch consists of, for the messages.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._worked = False
-        self._lost = 0
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._has_worked = False
+        self._lost_batches = 0
 
     def check(self, errors: Sequence[str | None]) -> None:
-        """Look at a batch; says in the log how the first one failed.
-
-        Args:
-            errors: Of each episode, None for those that did not fail.
+        """Look at each episode's error, `None` if it did not fail; the log says how the first one failed.
 
         Raises:
-            RuntimeError: If all of it failed, and nothing ever worked or the batches before were lost, too.
+            RuntimeError: If all failed, and nothing ever worked or `LOST_BATCHES` batches in a row have failed.
         """
         failures = [error for error in errors if error is not None]
         if len(failures) < len(errors):
-            self._worked, self._lost = True, 0
+            self._has_worked, self._lost_batches = True, 0
         elif failures:
-            self._lost += 1
-            if not self._worked or self._lost == LOST_BATCHES:
-                self._lost = 0
-                raise RuntimeError(f"Every {self._what} of this batch failed, the first one so: {failures[0]}")
+            self._lost_batches += 1
+            if not self._has_worked or self._lost_batches == LOST_BATCHES:
+                self._lost_batches = 0
+                raise RuntimeError(f"Every {self._noun} of this batch failed, the first one so: {failures[0]}")
         if failures:
-            logger.warning(
-                "%d of %d %ss failed, the first one so: %s", len(failures), len(errors), self._what, failures[0]
-            )
+            counts = f"{len(failures)} of {len(errors)} {self._noun}s"
+            logger.warning("%s failed, the first one so: %s", counts, failures[0])

@@ -19,8 +19,8 @@ def merged_weights(model: Any) -> dict[str, torch.Tensor]:
         model: A `peft.PeftModel`.
 
     Returns:
-        What `model.merge_and_unload().state_dict()` would hold; without adapters that are switched off. Tensors that no
-        adapter changes are the model's own.
+        As `model.merge_and_unload().state_dict()`, but without adapters that are switched off. Tensors that no adapter
+        changes are the model's own.
 
     Raises:
         ValueError: If the adapters change no weights (prompt tuning), are merged already or cannot be merged, if the
@@ -58,8 +58,8 @@ def _weights(module: Any, prefix: str) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(module, AuxiliaryTrainingWrapper):  # of single tokens' embeddings
         yield from _weights(module.token_adapter, prefix)
     else:
-        passing = module._non_persistent_buffers_set
-        buffers = ((name, buffer) for name, buffer in module._buffers.items() if name not in passing)
+        not_saved = module._non_persistent_buffers_set
+        buffers = ((name, buffer) for name, buffer in module._buffers.items() if name not in not_saved)
         for name, tensor in (*module._parameters.items(), *buffers):
             if tensor is not None:
                 yield prefix + name, tensor

@@ -19,15 +19,14 @@ from gym_llm.env import VerifierEnv
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.tools import error_output
 from gym_llm.trainers.batches import Failures
-from gym_llm.trainers.trl_messages import turn_items
-from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv
+from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
 from gym_llm.types import Row
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_TAKEN = ("reset", "get_reward")
-"""Methods of an environment that TRL takes for no tools, nor any whose name begins with an underscore."""
+_RESERVED = ("reset", "get_reward")
+"""Methods that TRL does not take for tools; nor does it those whose names begin with an underscore."""
 _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": list}
 
 
@@ -43,13 +42,11 @@ class EnvironmentFactory(TrainedEnv):
 
     Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL tells an environment of
     calls alone, so the verifier does not see what the model wrote before its answer, and every call counts as a turn.
-    The answer reaches it with `reward`, which has to be among `reward_funcs`. The reward of an episode that fails is
-    None, which TRL leaves out.
+    The answer reaches it with `reward`, which has to be among `reward_funcs`. A failed episode's reward is None, which
+    TRL leaves out.
 
     Args:
-        env_id: A registered id whose environment has tools.
-        tasks: See `VerifierEnv`; None for the environment's own.
-        env_kwargs: Further arguments of the environment.
+        env_id: A registered id whose environment has tools; `tasks` and `env_kwargs` are `TrainedEnv`'s.
 
     Attributes:
         reward: The reward function that shows the verifiers the answers.
@@ -63,15 +60,15 @@ class EnvironmentFactory(TrainedEnv):
         self, env_id: str, *, tasks: str | list[Row] | None = None, env_kwargs: dict[str, Any] | None = None
     ) -> None:
         super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
-        self._schemas = self.verifier.tool_schemas()
-        if not self._schemas:
+        schemas = self.verifier.tool_schemas()
+        if not schemas:
             raise ValueError(f"{env_id} has no tools for TRL to call: use RewardFunc or RolloutFunc.")
         if self.verifier.respond is not VerifierEnv.respond:
             raise ValueError(f"{env_id} answers as the user, which TRL's own loop cannot do: use RolloutFunc.")
-        for schema in self._schemas:
-            if schema["name"] in _TAKEN or schema["name"].startswith("_"):
+        for schema in schemas:
+            if schema["name"] in _RESERVED or schema["name"].startswith("_"):
                 raise ValueError(f"{env_id} has a tool {schema['name']}, a name that is TRL's own: use RolloutFunc.")
-        methods = {schema["name"]: _method(schema) for schema in self._schemas}
+        methods = {schema["name"]: _method(schema) for schema in schemas}
         self._class: type[_Environment] = type(self.name, (_Environment,), methods)
         self.reward = _reward_function(self.name)
 
@@ -82,13 +79,14 @@ class EnvironmentFactory(TrainedEnv):
     def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
         """The tasks; see `TrainedEnv.dataset`."""
         tasks = super().dataset(limit, seed=seed)
-        names = {schema["name"] for schema in self._schemas}
+        names = {schema["name"] for schema in self.verifier.tool_schemas()}
         for index in tasks[TASK_INDEX]:
-            own = {tool.get("name") for tool in self.factory.tasks[index].request.get("tools", ())}  # type: ignore[index]
-            if own != names:
+            row_names = {tool.get("name") for tool in self.factory.tasks[index].request.get("tools", ())}  # type: ignore[index]
+            if row_names != names:
+                tools = sorted(map(str, row_names))
                 raise ValueError(
-                    f"Task {index} of {self.env_id} has the tools {sorted(map(str, own))}, but TRL can only show every "
-                    f"task the class's: {sorted(names)}. Use RolloutFunc."
+                    f"Task {index} of {self.env_id} has the tools {tools}, but TRL can only show every task the "
+                    f"class's: {sorted(names)}. Use RolloutFunc."
                 )
         return tasks
 
@@ -101,7 +99,6 @@ class _Environment:
         weakref.finalize(self, env.close)  # TRL closes nothing
         self._reward: float | None = None
         self._error: str | None = None
-        self._numbers = itertools.count(1)
 
     def reset(self, **columns: Any) -> None:
         """Begin the episode of a dataset's row."""
@@ -145,15 +142,18 @@ class _Environment:
 
     async def _finish(self, messages: Sequence[dict[str, Any]]) -> float:
         last = messages[-1] if messages else {}
-        finished = last.get("role") == "assistant" and not last.get("tool_calls")
-        said = {name: value for name, value in last.items() if name != "tool_calls"}
-        items = turn_items(said) if last.get("role") == "assistant" else []
-        answer = {"output": items, "status": "completed" if finished else "incomplete"}
-        _, reward, terminated, truncated, _ = await drive(self._env.step, answer)
-        # A call that only our parsers could read is a turn more, for which TRL has sampled nothing.
-        while not (terminated or truncated):
-            nothing = {"output": [], "status": "incomplete"}
-            _, reward, terminated, truncated, _ = await drive(self._env.step, nothing)
+        by_model, calls = last.get("role") == "assistant", last.get("tool_calls")
+        message = {name: value for name, value in last.items() if name != "tool_calls"}
+        answer = {
+            "output": turn_items(message) if by_model else [],
+            "status": "completed" if by_model and not calls else "incomplete",
+        }
+        is_over = False
+        while not is_over:
+            _, reward, terminated, truncated, _ = await drive(self._env.step, answer)
+            is_over = terminated or truncated
+            # A call that only our parsers could read is a turn more, for which TRL has sampled nothing.
+            answer = {"output": [], "status": "incomplete"}
         return float(reward)
 
 
@@ -186,21 +186,16 @@ def _method(schema: dict[str, Any]) -> Callable[..., str]:
 
     required = schema["parameters"].get("required", ())
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for argument, described in properties.items():
-        default = inspect.Parameter.empty if argument in required else described.get("default")
-        parameters.append(
-            inspect.Parameter(argument, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_hint(described))
-        )
-    call.__name__ = name
-    call.__qualname__ = name
+    descriptions = []
+    for argument, property_schema in properties.items():
+        default = inspect.Parameter.empty if argument in required else property_schema.get("default")
+        hint = _hint(property_schema)
+        parameters.append(inspect.Parameter(argument, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+        descriptions.append(f"\n    {argument}: {property_schema.get('description') or argument}")
+    call.__name__ = call.__qualname__ = name
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters[1:]}
-    call.__doc__ = schema["description"] or name
-    if properties:
-        lines = [
-            f"    {argument}: {described.get('description') or argument}" for argument, described in properties.items()
-        ]
-        call.__doc__ += "\n\nArgs:\n" + "\n".join(lines)
+    call.__doc__ = (schema["description"] or name) + ("\n\nArgs:" + "".join(descriptions) if properties else "")
     return call
 
 
@@ -209,7 +204,7 @@ def _hint(schema: dict[str, Any]) -> Any:
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
     if "anyOf" in schema:
-        return functools.reduce(operator.or_, (_hint(one) for one in schema["anyOf"]))
+        return functools.reduce(operator.or_, map(_hint, schema["anyOf"]))
     kind = schema.get("type", "object")
     if kind == "null":
         return type(None)

@@ -10,8 +10,7 @@ from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.batches import BatchPlayer, Failures
-from gym_llm.trainers.trl_messages import turn_items
-from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv
+from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
 
 _NOT_THE_ROWS = {TASK_INDEX, "trainer_state", "log_extra", "log_metric", "environments", "completion_ids"}
@@ -86,16 +85,16 @@ class RewardFunc(TrainedEnv):
 
 
 class _Completions(Engine):
-    """Says what was said: the turns of completion n to the episode whose repeat index is n."""
+    """Answers with the turns of completion n in the episode whose repeat index is n."""
 
     model = "completions"
 
     def __init__(self, completions: list[list[list[Item]]]) -> None:
-        self._left = [iter(turns) for turns in completions]
+        self._turns = [iter(turns) for turns in completions]
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """The episode's next turn; a cut-off one after the last."""
-        items = next(self._left[int(episode_id.rpartition("-")[2])], None)
+        items = next(self._turns[int(episode_id.rpartition("-")[2])], None)
         return {
             "id": f"resp_{episode_id}",
             "object": "response",
@@ -109,7 +108,7 @@ class _Completions(Engine):
 def _turns(completion: Any) -> list[list[Item]]:
     """The items of each assistant message."""
     if isinstance(completion, str):
-        return [[{"type": "message", "role": "assistant", "content": completion}]]
+        completion = [{"role": "assistant", "content": completion}]
     return [turn_items(message) for message in completion if message["role"] == "assistant"]
 
 

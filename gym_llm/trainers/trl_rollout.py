@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REWARD, INFO = "env_reward", "env_info"
 """Names under which an episode's reward and numbers reach the reward functions."""
-_ONLY_VLLM = {"top_k": (None, 0, -1), "min_p": (None, 0, 0.0), "repetition_penalty": (None, 1, 1.0)}
+_ONLY_VLLM = {"top_k": (None, 0, -1), "min_p": (None, 0), "repetition_penalty": (None, 1)}
 """Sampling arguments that the trainer's own model is not sampled with here, and the values that ask for nothing."""
 
 
@@ -44,15 +44,13 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     first sampled token, then `completion_ids` with everything after, `env_mask` (1 for sampled tokens, 0 for tool
     results and what users and templates say) and `logprobs` (0.0 where the mask is 0).
 
-    Of the trainer's arguments count `temperature`, `top_p` and `max_completion_length`, which is the length of a whole
-    episode: it ends, truncated, when no more may be sampled; None leaves the length of each turn to the engine.
-    `logprobs` is None at another temperature than 1, because engines report the model's own and TRL compares them with
-    those at its temperature. TRL compares them for `off_policy_mask_threshold` alone: its correction of what a sampler
-    and a trainer compute differently is for `use_vllm`.
+    The trainer's `temperature`, `top_p` and `max_completion_length` count. The last is the length of a whole episode,
+    which ends, truncated, when no more may be sampled; None leaves the length of each turn to the engine. `logprobs` is
+    None at another temperature than 1: engines report the model's own, and TRL compares them (for
+    `off_policy_mask_threshold` alone) with those at its temperature.
 
     An episode that fails (or samples nothing) is a row without trained tokens whose reward is None, which TRL leaves
-    out of its group's mean. The log says how the first one of a batch failed; a training ends if everything fails, in
-    its first batch or in several one after the other.
+    out of its group's mean; see `Failures` for when the training ends.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -73,7 +71,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     Raises:
         ValueError: If an argument makes no sense; when it is called, if the trainer's arguments cannot be followed.
         EngineUnavailable: If vLLM is not installed.
-        RuntimeError: When it is called, if nothing but failed episodes came of the first batch or of several.
+        RuntimeError: When it is called, if every episode failed in the first batch or in several in a row.
     """
 
     def __init__(
@@ -110,11 +108,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         self._failures = Failures("episode")
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
-        """Play an episode for each prompt; see the class, and TRL's `RolloutFunc`.
-
-        Args:
-            prompts: Rows' prompts of `dataset`.
-            trainer: The trainer that asks.
+        """Play an episode for each prompt of rows of `dataset`; see the class, and TRL's `RolloutFunc`.
 
         Returns:
             `prompt_ids`, `completion_ids`, `env_mask` (lists of lists of int), `logprobs` (list of lists of float, or
@@ -158,17 +152,16 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
                 "its tools."
             )
         sampling: dict[str, Any] = {"temperature": trainer.temperature, "top_p": trainer.top_p}
-        for name, nothing in _ONLY_VLLM.items():
+        for name, neutral_values in _ONLY_VLLM.items():
             value = getattr(trainer, name)
-            if value not in nothing:
+            if value not in neutral_values:
                 if self._spec is None:
                     raise ValueError(
                         f"GRPOConfig has {name}={value!r}, which the trainer's own model cannot be sampled with here: "
                         "leave it out, or use engine='vllm:MODEL'."
                     )
                 sampling[name] = value
-        arguments: Any = trainer.args
-        if arguments.generation_kwargs:
+        if trainer.args.generation_kwargs:  # type: ignore[attr-defined]
             raise ValueError("GRPOConfig.generation_kwargs is for TRL's own generation: leave it out.")
         if trainer.chat_template_kwargs:
             sampling["chat_template_kwargs"] = trainer.chat_template_kwargs
@@ -236,30 +229,33 @@ class _WithinBudget(Engine):
         self._tokenizer = tokenizer
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """Answer with what is left; see `Engine.respond`."""
-        before = _sampled_turns(request["input"])
-        left = self._budget - (_length(before[-1]) - len(before[0]["prompt_token_ids"]) if before else 0)
-        if left < 1:
+        """Answer within what is left of the budget; see `Engine.respond`."""
+        earlier_turns = _sampled_turns(request["input"])
+        budget = self._budget
+        if earlier_turns:
+            first, last = earlier_turns[0], earlier_turns[-1]
+            budget += len(first["prompt_token_ids"]) - len(last["prompt_token_ids"]) - len(last["generation_token_ids"])
+        if budget < 1:
             return overflow_response(self.model)
         limit = request.get("max_output_tokens")
-        most = left if limit is None else min(limit, left)
-        response = await self._engine.respond({**request, "max_output_tokens": most}, episode_id=episode_id)
+        limited: Request = {**request, "max_output_tokens": budget if limit is None else min(limit, budget)}
+        response = await self._engine.respond(limited, episode_id=episode_id)
         turns = _sampled_turns(response["output"])
-        if not (before and turns):
+        if not (earlier_turns and turns):
             return response
         # How many tokens a tool's output or a user has is known only now that the engine has put them in its prompt.
         prompt, sampled = turns[0]["prompt_token_ids"], turns[0]["generation_token_ids"]
-        left = self._budget - (len(prompt) - len(before[0]["prompt_token_ids"]))
-        if left < 1:
+        budget = self._budget + len(first["prompt_token_ids"]) - len(prompt)
+        if budget < 1:
             return overflow_response(self.model, len(prompt))
-        if len(sampled) <= left:
+        if len(sampled) <= budget:
             return response
         return token_response(
             self.model,
-            self._tokenizer.decode(sampled[:left], skip_special_tokens=False, clean_up_tokenization_spaces=False),
+            self._tokenizer.decode(sampled[:budget], skip_special_tokens=False, clean_up_tokenization_spaces=False),
             prompt=prompt,
-            sampled=sampled[:left],
-            log_probs=turns[0]["generation_log_probs"][:left],
+            sampled=sampled[:budget],
+            log_probs=turns[0]["generation_log_probs"][:budget],
             incomplete="max_output_tokens",
         )
 
@@ -269,15 +265,10 @@ def _sampled_turns(items: list[Item]) -> list[Item]:
     return [item for item in items if item.get("generation_token_ids") is not None]
 
 
-def _length(turn: Item) -> int:
-    return len(turn["prompt_token_ids"]) + len(turn["generation_token_ids"])
-
-
 def _weights(model: Any) -> dict[str, torch.Tensor]:
-    """What a `WeightSync` is given: the model's weights, with PEFT's adapters merged into them."""
+    """The weights for a `WeightSync`: the model's, with PEFT's adapters merged into them."""
     if not hasattr(model, "peft_config"):
-        weights: dict[str, torch.Tensor] = model.state_dict()
-        return weights
+        return cast("dict[str, torch.Tensor]", model.state_dict())
     if not hasattr(model, "get_base_model"):
         raise ValueError(
             "vLLM can be given the weights of adapters from peft.get_peft_model or peft_config=, not others."
@@ -333,9 +324,8 @@ def _reward_function(name: str) -> Any:
 
 
 def _seed(trainer: GRPOTrainer) -> int:
-    """A seed of each process's own."""
-    seed: int = trainer.args.seed + trainer.accelerator.process_index
-    return seed
+    """Each process has its own seed."""
+    return cast(int, trainer.args.seed + trainer.accelerator.process_index)
 
 
 def _tokenizer(trainer: GRPOTrainer) -> Any:

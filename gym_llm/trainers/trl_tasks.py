@@ -1,15 +1,16 @@
-"""An environment's tasks as the dataset that TRL trains on."""
+"""An environment's tasks as the dataset that TRL trains on, and what TRL's messages say as items."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from gym_llm.chat.messages import items_of
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.env import VerifierEnv
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import open_plan
-from gym_llm.types import Row
+from gym_llm.types import Item, Row
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,9 +43,7 @@ class TrainedEnv:
     ) -> None:
         self.env_id = env_id
         self.factory = EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
-        first = self.factory.make()
-        assert isinstance(first.unwrapped, VerifierEnv)  # EnvFactory refuses anything else
-        self.verifier: type[VerifierEnv] = type(first.unwrapped)
+        self.verifier = cast(type[VerifierEnv], type(self.factory.make().unwrapped))  # EnvFactory makes nothing else
         self.name = self.verifier.__name__
 
     def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
@@ -67,10 +66,10 @@ class TrainedEnv:
             raise ImportError(f"Training with TRL needs datasets: run `{INSTALL}`.") from None
 
         plan = open_plan(self.factory, limit=limit, seed=seed)
-        source = self.factory.tasks
         rows = []
         for index in range(plan.first_task, plan.first_task + plan.num_tasks):
-            messages = [_plain(message) for message in request_to_chat(source[index].request)["messages"]]  # type: ignore[index]
+            request = self.factory.tasks[index].request  # type: ignore[index]
+            messages = [_plain(message) for message in request_to_chat(request)["messages"]]
             if not messages:
                 raise ValueError(f"Task {index} of {self.env_id} has an empty input: there is nothing to ask a model.")
             messages[0][TASK_INDEX] = index
@@ -79,11 +78,7 @@ class TrainedEnv:
 
 
 def task_indices(prompts: Sequence[Any]) -> list[int]:
-    """Which tasks these prompts of a `dataset` are.
-
-    Raises:
-        ValueError: If they come from another dataset.
-    """
+    """Which tasks these prompts of a `dataset` are; a ValueError if they come from another dataset."""
     try:
         return [int(prompt[0][TASK_INDEX]) for prompt in prompts]
     except (LookupError, TypeError):
@@ -93,11 +88,26 @@ def task_indices(prompts: Sequence[Any]) -> list[int]:
         ) from None
 
 
+def turn_items(message: dict[str, Any]) -> list[Item]:
+    """The items of an assistant message that TRL made of what was sampled.
+
+    TRL's calls have no ids. Where the model wrote something that no chat message may hold, it is the message's text.
+    """
+    try:
+        calls = [
+            {**call, "id": call.get("id") or f"call_{number}"}
+            for number, call in enumerate(message.get("tool_calls") or (), 1)
+        ]
+        return items_of([{**message, "tool_calls": calls}])
+    except (ValueError, TypeError, AttributeError):
+        return [{"type": "message", "role": "assistant", "content": str(message.get("content", ""))}]
+
+
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """A chat message whose content is a string."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return dict(message)
-    if any(part.get("type") != "text" for part in content or ()):
-        raise ValueError("A task's input has images or files, which cannot be trained on with TRL from here.")
-    return {**message, "content": "".join(part["text"] for part in content or ())}
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        if any(part.get("type") != "text" for part in content):
+            raise ValueError("A task's input has images or files, which cannot be trained on with TRL from here.")
+        content = "".join(part["text"] for part in content)
+    return {**message, "content": content}

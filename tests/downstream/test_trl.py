@@ -19,8 +19,10 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from trl import GRPOConfig, GRPOTrainer
 
 from gym_llm import BaseTask, VerifierEnv
-from gym_llm.rollout.play import DEFAULT_WRAPPERS
+from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
+
+pytestmark = pytest.mark.slow
 
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 GROUP, PROMPTS = 4, 3

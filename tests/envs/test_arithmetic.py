@@ -5,7 +5,7 @@ import gymnasium as gym
 import pytest
 from testing import ROOT, message, row
 
-from gym_llm.envs.arithmetic import Arithmetic
+from gym_llm.envs.arithmetic.env import Arithmetic
 from gym_llm.errors import DataError
 
 

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 from testing import function_call, message, outputs, replay, row, vectors
 
-from gym_llm.envs.counter import Counter
+from gym_llm.envs.counter.env import Counter
 from gym_llm.errors import DataError
 
 

@@ -183,6 +183,7 @@ def test_observations_are_fresh_and_items_are_left_alone(env_id: str) -> None:
     assert env.reset(options={"task_index": task})[0]["input"]
 
 
+@pytest.mark.slow
 @every_verifier
 def test_ten_thousand_hostile_actions_raise_nothing_and_call_no_method(
     env_id: str, monkeypatch: pytest.MonkeyPatch
@@ -270,6 +271,7 @@ _actions = (
 )
 
 
+@pytest.mark.slow
 @every_verifier
 def test_any_json_value_is_played_or_refused(env_id: str) -> None:
     env = make(env_id, max_turns=3)

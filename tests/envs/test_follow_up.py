@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from testing import function_call, message, replay, response, row, vectors
 
-from gym_llm.envs.follow_up import FollowUp
+from gym_llm.envs.follow_up.env import FollowUp
 
 
 @pytest.mark.parametrize("vector", vectors("follow_up"))

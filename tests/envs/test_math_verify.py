@@ -63,6 +63,7 @@ def test_details_say_what_was_found() -> None:
     assert play("12", "Who knows?")[1]["extracted_answer"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", [r"\boxed{9^{9^{9^{9}}}}", r"\boxed{(10^{10})!}", "10**10**10", "1 " * 500_000])
 def test_what_hangs_sympy_costs_the_deadline_and_no_more(hang: str) -> None:
     play("12", r"\boxed{12}", deadline=1.0, workers=1)  # the worker is up

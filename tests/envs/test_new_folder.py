@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from testing import copy_repository, python_in, row
 
+pytestmark = pytest.mark.slow
+
 ENV_ID = "gym_llm/Echo-v12"
 FILES = {
     "__init__.py": '"""Echo: see README.md in this folder."""\n',

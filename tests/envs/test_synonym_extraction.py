@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from testing import function_call, message, outputs, replay, row, vectors
 
-from gym_llm.envs.synonym_extraction import SynonymExtraction
+from gym_llm.envs.synonym_extraction.env import SynonymExtraction
 
 
 @pytest.mark.parametrize("vector", vectors("synonym_extraction"))

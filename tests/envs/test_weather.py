@@ -2,7 +2,7 @@ import gymnasium as gym
 import pytest
 from testing import ROOT, function_call, message, outputs, replay, row, vectors
 
-from gym_llm.envs.weather import Weather
+from gym_llm.envs.weather.env import Weather
 
 
 def ask(*calls, expected="New York"):

@@ -13,6 +13,8 @@ from transformers import AutoTokenizer
 
 import gym_llm
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = ROOT / "examples" / "pocket"
 MODEL = ROOT / "gym_llm" / "engines" / "pocket" / "model"
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 import time
 
+import pytest
 from testing import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def start(*arguments, **options):

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from testing import ROOT
 
+pytestmark = pytest.mark.slow
+
 ENV_FOLDERS = sorted(path.parent.name for path in (ROOT / "envs").glob("*/env.py"))
 LINKS = {path.name: path.readlink() for path in (ROOT / "gym_llm").iterdir() if path.is_symlink()}
 FOLDERS = {"gym_llm": ROOT / "gym_llm", **{f"gym_llm/{name}": ROOT / name for name in LINKS}}

@@ -13,7 +13,7 @@ import pytest
 from hostile import HostileActions
 from transformers import AutoTokenizer
 
-from gym_llm.envs.weather import Weather
+from gym_llm.envs.weather.env import Weather
 from gym_llm.types import Item, message_text
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser
 

@@ -6,7 +6,7 @@ import gymnasium as gym
 import pytest
 from gymnasium.error import InvalidAction
 from testing import function_call, message_item, response, row
-from token_conversations import SHAPES, play_all
+from token_conversations import SHAPES, of_all_conversations, play_all
 
 from gym_llm.rollout.play import collect
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
@@ -46,6 +46,7 @@ def play(*actions, env=None):
 # A thousand conversations for each template -------------------------------------------------------------------------
 
 
+@of_all_conversations
 @EVERY
 def test_masks_cover_exactly_what_was_sampled_and_log_probs_align(template, history):
     counts, wrong = play_all(template, history)
@@ -54,6 +55,7 @@ def test_masks_cover_exactly_what_was_sampled_and_log_probs_align(template, hist
     assert counts["segments"] > 900
 
 
+@of_all_conversations
 @pytest.mark.parametrize("template", SHAPES)
 def test_text_would_have_given_other_ids(template):
     counts, _ = play_all(template, "append")

@@ -11,13 +11,8 @@ from gym_llm.engines.transformers import TransformersEngine
 class PocketEngine(TransformersEngine):
     """The pocket model, a Qwen3 of about a million parameters trained by `examples/pocket/`.
 
-    It adds and subtracts in `<think>`, calls the tools it was taught, and makes mistakes; see README.md.
-
-    Args:
-        max_batch_size: Requests generated at the same time.
-        max_new_tokens: For requests that have no `max_output_tokens`.
-        seed: Of all sampling.
-        history: As for `TransformersEngine`.
+    It adds and subtracts in `<think>`, calls the tools it was taught, and makes mistakes; see README.md. The arguments
+    are `TransformersEngine`'s.
     """
 
     def __init__(

@@ -19,6 +19,8 @@ from testing import ROOT
 from gym_llm.data.hubs.gitlab import ModelRegistry
 from gym_llm.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "glpat-atokenofgitlabs"
 ROWS = b"".join(b'{"responses_create_params":  {"input": "%d"}, "n": 1.0}\n' % n for n in range(20_000))
 VERSION = ("--name", "needle", "--version", "0.0.1")

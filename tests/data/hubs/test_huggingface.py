@@ -9,6 +9,8 @@ from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.data.hubs.publishing import check_training_rows, collection_id, name_in_repo, repo_name
 from gym_llm.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 REPO = "acme/Nemotron-RL-math-sums"
 SUMS = ("--domain", "math", "--name", "sums")
 TO, FROM = ("--to", "huggingface"), ("--from", "huggingface")

@@ -23,6 +23,8 @@ from gym_llm.data.prepare import EnvDataset, Preparation, prepare_data
 from gym_llm.errors import DataError, PreparationFailed
 from gym_llm.registration import env_ids
 
+pytestmark = pytest.mark.slow
+
 ENV_ID = "gym_llm/MultipleChoice-v0"
 CODE = "import sys; from gym_llm.cli import main; sys.exit(main(sys.argv[1:]))"
 

@@ -10,6 +10,8 @@ import pytest
 from gym_llm.data.prepare.workers import ChunkWorkers
 from gym_llm.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 
 def test_results_come_in_order_and_chunks_are_taken_as_needed() -> None:
     taken = 0

@@ -1,5 +1,5 @@
 import pytest
-from token_conversations import SHAPES, play_all, tokenizer_for
+from token_conversations import SHAPES, of_all_conversations, play_all, tokenizer_for
 
 from gym_llm.chat import prompt_tokens
 from gym_llm.chat.prompt_tokens import PromptTokens
@@ -43,6 +43,7 @@ def prompts_for(tokenizer, history="template"):
 # A thousand conversations for each template -------------------------------------------------------------------------
 
 
+@of_all_conversations
 @EVERY
 def test_prompts_are_what_was_recorded_and_exactly_the_templates_suffix(template, history):
     counts, wrong = play_all(template, history)
@@ -52,12 +53,14 @@ def test_prompts_are_what_was_recorded_and_exactly_the_templates_suffix(template
     assert bool(counts["rewritten prompts"]) == (history == "template")
 
 
+@of_all_conversations
 @EVERY
 def test_prompts_decode_to_what_the_template_would_have_shown(template, history):
     counts, wrong = play_all(template, history)
     assert counts["wrong text"] == 0, wrong
 
 
+@of_all_conversations
 @pytest.mark.parametrize("template", [name for name in SHAPES if name != "strips_thinking"])
 def test_tokenising_the_text_again_would_have_given_other_ids(template):
     counts, _ = play_all(template, "template")

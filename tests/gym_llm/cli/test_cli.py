@@ -30,6 +30,8 @@ from gym_llm.cli import main
 from gym_llm.errors import EngineUnavailable
 from gym_llm.rollout import part
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "gym_llm.cli"]
 ENV = "gym_llm/FollowUp-v0"
 
@@ -787,7 +789,7 @@ def test_an_interrupt_before_the_first_record_leaves_nothing(server):
 SLEEPY = """
 import time
 import gymnasium
-from gym_llm.envs.follow_up import FollowUp
+from gym_llm.envs.follow_up.env import FollowUp
 
 class Sleepy(FollowUp):
     def verify(self, task, episode):

@@ -12,7 +12,14 @@ from gym_llm.cli import main
 from gym_llm.errors import UsageError
 from gym_llm.parsers import vllm as vllm_parser
 from gym_llm.rollout.part import Part
-from gym_llm.wrappers import HarmonyParser, ReasoningParser, TokenIdTracking, ToolCallParser, VLLMParser
+from gym_llm.wrappers import (
+    HarmonyParser,
+    ParseActions,
+    ReasoningParser,
+    TokenIdTracking,
+    ToolCallParser,
+    VLLMParser,
+)
 
 ENV = "gym_llm/Arithmetic-v0"
 
@@ -60,8 +67,36 @@ def test_without_names_all_is_as_usual() -> None:
 
 def test_gpt_oss_has_a_parser_of_its_own() -> None:
     pytest.importorskip("openai_harmony")
-    for names in (("openai_gptoss", "openai"), ("openai_gptoss", None), (None, "openai")):
+    for names in (("openai_gptoss", "openai"), ("openai_gptoss", None), (None, "openai"), ("harmony", None)):
         assert wrappers(*names, engine="http://host/v1") == [HarmonyParser, TokenIdTracking]
+
+
+def test_registered_parsers_are_named_like_vllms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_parser, "parser_class", lambda *names: None)
+    reasoning, calls = (ParseActions, {"name": "reasoning"}), (ParseActions, {"name": "tool_calls"})
+
+    def layers(*names: str | None) -> list[Any]:
+        return list(map(named, wrappers(*names) or ()))
+
+    assert layers("reasoning", None) == [ToolCallParser, reasoning, TokenIdTracking]
+    assert layers(None, "tool_calls") == [calls, ReasoningParser, TokenIdTracking]
+    assert layers("reasoning", "tool_calls") == [calls, reasoning, TokenIdTracking]
+    assert layers("reasoning", "reasoning") == [reasoning, TokenIdTracking]  # a parser that finds both
+    keywords = {"model": "org/name", "reasoning_parser": "qwen3", "tool_call_parser": None}
+    assert layers("qwen3", "tool_calls") == [calls, (VLLMParser, keywords), TokenIdTracking]
+    keywords = {"model": "org/name", "reasoning_parser": None, "tool_call_parser": "hermes"}
+    assert layers("reasoning", "hermes") == [(VLLMParser, keywords), reasoning, TokenIdTracking]
+
+
+def test_a_parser_that_needs_options_cannot_be_named() -> None:
+    with pytest.raises(UsageError, match=r"has to be given options cannot be named here: .*'model'"):
+        wrappers("vllm", None)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_a_misspelt_name_without_vllm_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"VLLMParser needs vLLM: .* Did you mean tool_calls\?"):
+        wrappers(None, "tool_cals")
 
 
 def test_the_model_has_to_be_known() -> None:

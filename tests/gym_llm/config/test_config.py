@@ -317,6 +317,7 @@ def test_what_is_kept_of_a_dataset_does_not_depend_on_where_the_command_ran(tmp_
         assert config.as_written().items() >= written.items()
 
 
+@pytest.mark.slow
 def test_example_configurations_that_are_installed_run_from_any_directory(tmp_path, monkeypatch):
     installed = tmp_path / "site"
     for path in ENV_CONFIGS:

@@ -1,6 +1,6 @@
 import pytest
 
-from gym_llm.engines.completions import completion_body, completion_to_response
+from gym_llm.engines.http_bodies import completion_body, completion_to_response
 from gym_llm.errors import EngineError
 
 CHOICE = {"text": "4", "finish_reason": "stop", "token_ids": [7, 9], "logprobs": {"token_logprobs": [-0.5, -0.1]}}

@@ -199,6 +199,7 @@ refused("broken:x")
     ]
 
 
+@pytest.mark.slow
 def test_another_packages_engine_plays_from_the_command_line_and_is_shared_by_workers_if_it_says_so(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,8 @@ from transformers import AutoConfig, AutoTokenizer
 import gym_llm
 from gym_llm.engines.pocket import PocketEngine
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(str(resources.files("gym_llm.engines.pocket") / "model"))
 
 

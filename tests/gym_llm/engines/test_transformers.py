@@ -16,6 +16,8 @@ from transformers import (
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.errors import EngineError, EngineUnavailable
 
+pytestmark = pytest.mark.slow
+
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 QUESTIONS = [f"What is {'1 + ' * n}2? Put the answer in \\boxed{{}}." for n in (1, 9, 3, 30, 0, 5, 17)]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gym_llm.engines.vllm_sampling import sampling_arguments
+from gym_llm.engines.sampling import sampling_arguments
 from gym_llm.errors import EngineError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hostile import HostileActions
 
-from gym_llm.envs.weather import Weather
+from gym_llm.envs.weather.env import Weather
 from gym_llm.parsers import MessageParser, Parser, make_parser
 from gym_llm.parsers.base import Piece, Thought, Turn, WrittenCall
 from gym_llm.responses.actions import output_items

@@ -14,6 +14,8 @@ from gym_llm.cli import main
 from gym_llm.errors import DataError
 from gym_llm.scaffold import Check, check_verifier, checks, find_verifier, write_verifier
 
+pytestmark = pytest.mark.slow
+
 
 def results(folder: Path) -> dict[str, Check]:
     return {check.subject: check for check in check_verifier(find_verifier(str(folder)))}

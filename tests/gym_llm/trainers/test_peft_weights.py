@@ -21,6 +21,8 @@ from transformers import AutoModelForCausalLM
 
 from gym_llm.trainers.peft_weights import merged_weights
 
+pytestmark = pytest.mark.slow
+
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 IDS = torch.arange(40, 80)[None]
 ALL = {"target_modules": "all-linear"}
