@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gym_llm.env import VerifierEnv
 
 SCHEMA_VERSION = 1
-"""Of the records made here. Records without one are version 0, from before there were versions: the same otherwise."""
+"""Of the records made here. Records without one are version 0, which had no `error_phase`."""
 
 _KINDS: dict[str, Any] = {
     "rollout_id": dict,
@@ -21,6 +21,7 @@ _KINDS: dict[str, Any] = {
     "responses_create_params": dict,
     "response": dict,
     "error": (str, NoneType),
+    "error_phase": (str, NoneType),
     "info": dict,
     "trajectory": (list, NoneType),
 }

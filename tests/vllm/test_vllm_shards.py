@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from safetensors.torch import load_file
 
 import gym_llm
 from gym_llm.engines import make_engine
@@ -40,6 +41,7 @@ def test_shards_share_one_vllm_over_several_rollouts_and_weights():
                 runs.append([record async for record in rollouts])
                 async with make_engine(spec) as client:
                     await client.update_weights(POCKET)
+                    await client.update_weights(load_file(f"{POCKET}/model.safetensors").items())
             started = vllm_processes() - before
         return started, runs
 
