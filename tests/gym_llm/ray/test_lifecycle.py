@@ -122,6 +122,7 @@ def test_of_ten_thousand_episodes_in_processes_that_are_killed_each_is_torn_down
     alive = [description["pid"] for description in ray.get([shard.actor.describe.remote() for shard in envs._shards])]
     envs.close()
     logs = happened(folder)
-    assert [unbalanced(logs[number]) for number in alive] == [[], []]
-    assert sum(event == "setup" for number in alive for event, _ in logs[number]) > 4_000
+    alive_logs = [logs.get(number, []) for number in alive]  # one that started late may have played nothing
+    assert [unbalanced(events) for events in alive_logs] == [[], []]
+    assert sum(event == "setup" for events in alive_logs for event, _ in events) > 4_000
     assert sum(event == "setup" for events in logs.values() for event, _ in events) > 9_000
