@@ -33,6 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
     """Tests with Ray are slow. With several processes (`-n`) they are one's, and so are the others of a file."""
     for item in items:
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items):
         if over_ray:
             item.add_marker("slow")
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("ray" if over_ray else str(item.path)))
+            item.add_marker(pytest.mark.xdist_group("ray" if over_ray else item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_llm.data.prepare.metrics import DatasetStatistics, Numbers, RowStatistics, count_words
+from gym_llm.data.prepare.metrics import WORDS, DatasetStatistics, Numbers, RowStatistics
 from gym_llm.data.prepare.uniques import UniqueCounter, hash_values
 
 TEXT = st.text(st.sampled_from(["a", " ", "\n", "\u00a0", "\x1f", '"', ":", ",", "é", "😀"]), max_size=12)
@@ -25,7 +25,10 @@ JSON = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(TEXT, JSON, max_size=4))
 def test_words_are_those_of_json_dumps(params: dict[str, Any]) -> None:
-    assert count_words(params) == len(json.dumps(params).split())
+    params = {"input": [], **params}
+    rows = RowStatistics()
+    rows.add({"responses_create_params": params})
+    assert rows.summary().numbers[WORDS].mean == len(json.dumps(params).split())
 
 
 @settings(max_examples=100, deadline=None)
