@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm check test test-vllm lint types browser chaos readme docs clean help
+.PHONY: rollout rollout-vllm check test test-vllm lint types browser chaos environments docs clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
@@ -14,7 +14,7 @@ help:
 	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
 	@echo "make chaos         faults on purpose in every environment, and what became of each"
-	@echo "make readme        write docs/environments.md, from their folders"
+	@echo "make environments  write docs/environments.md, from their folders"
 	@echo "make docs          build the documentation's site into site/"
 	@echo "make clean         remove the environments and everything that was built"
 
@@ -62,20 +62,28 @@ browser:
 		timeout 300 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1; } \
 		|| echo "There is no chromium here: the viewer's tests in a browser are skipped."
 
-# One after the other: some take all cores themselves.
+# What every verifier has to pass, in a process for each core; the rest one after the other: some take all cores
+# themselves. Both are run, whichever fails.
+EVERY := tests/envs tests/gym_llm/test_growth.py
+REST := $(EVERY:%=--ignore=%)
 test: lint types browser
-	$(BIN)/python -m pytest || $(call AGAIN,$(BIN)/python -m pytest -v)
+	failed=0; \
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup $(EVERY) \
+		|| { $(call AGAIN,$(BIN)/python -m pytest -v $(EVERY)); } || failed=1; \
+	$(BIN)/python -m pytest $(REST) || { $(call AGAIN,$(BIN)/python -m pytest -v $(REST)); } || failed=1; \
+	exit $$failed
 
 # Needs neither torch nor Ray: `gym-llm chaos ID --workers 2` has what is over Ray.
 $(VENV)/.chaos: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e ".[math]"
+	$(BIN)/python -m pip install -q -e ".[math,instructions,reasoning,schema,translation]"
 	touch $@
 
 chaos: $(VENV)/.chaos
-	$(BIN)/gym-llm chaos --all --episodes 300
+	$(BIN)/gym-llm chaos --all --episodes 100
 
-readme: $(VENV)/.local
+environments: $(VENV)/.local
 	$(BIN)/gym-llm list --format markdown --into docs/environments.md
+	$(BIN)/gym-llm list --format markdown --into README.md
 
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

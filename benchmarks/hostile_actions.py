@@ -28,6 +28,7 @@ from gymnasium.error import DependencyNotInstalled, InvalidAction
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.data.files.records import parse_record
+from gym_llm.env_files import dry_run_kwargs
 from gym_llm.record import make_record
 from gym_llm.registration import env_ids
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS
@@ -135,12 +136,13 @@ def environments() -> list[gym.Env[Any, Any]]:
     for env_id in env_ids():
         arguments: dict[str, Any] = {"max_turns": 6, "deadline": 0.5}
         try:
-            cls = type(gym.make(env_id, disable_env_checker=True).unwrapped)
+            dry_run = dry_run_kwargs(env_id)
+            cls = type(gym.make(env_id, disable_env_checker=True, **dry_run).unwrapped)
         except DependencyNotInstalled:
             continue
         known = {name: value for name, value in arguments.items() if takes(cls, name)}
         for name, wrappers in stacks().items():
-            env = gym.make(env_id, disable_env_checker=True, **known)
+            env = gym.make(env_id, disable_env_checker=True, **dry_run, **known)
             for wrap in wrappers:
                 env = wrap(env)
             env.stack = name  # type: ignore[attr-defined]

@@ -33,6 +33,7 @@ from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.engines.base import Engine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.http_bodies import chat_body, responses_body
+from gym_llm.env_files import dry_run_kwargs
 from gym_llm.errors import EngineError
 from gym_llm.limits import ITEMS, LIMITS
 from gym_llm.registration import env_ids
@@ -268,14 +269,15 @@ def environments(only: str | None, stack: str | None) -> Iterator[Any]:
             continue
         wanted = {"max_turns": 2, "deadline": 0.2}
         try:
-            cls = type(gym.make(env_id, disable_env_checker=True).unwrapped)
+            dry_run = dry_run_kwargs(env_id)
+            cls = type(gym.make(env_id, disable_env_checker=True, **dry_run).unwrapped)
         except DependencyNotInstalled:
             continue
         known: dict[str, Any] = {name: value for name, value in wanted.items() if takes(cls, name)}
         for name, wrappers in stacks().items():
             if name in ("text", "both", "named") or (stack or name) != name:  # what those add is in the others
                 continue
-            env = gym.make(env_id, disable_env_checker=True, **known)
+            env = gym.make(env_id, disable_env_checker=True, **dry_run, **known)
             for wrap in wrappers:
                 env = wrap(env)
             env.stack = name  # type: ignore[attr-defined]

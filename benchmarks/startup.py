@@ -1,4 +1,4 @@
-"""Seconds until `gym-llm --help` has answered and until `import gym_llm` is done, each in a fresh process.
+"""Seconds until `gym-llm --help` and `list` have answered and `import gym_llm` is done, each in a fresh process.
 
     python benchmarks/startup.py
 
@@ -21,8 +21,9 @@ COMMANDS = {
     "import gym_llm": ["-c", "import gym_llm"],
     "import gym_llm, gymnasium": ["-c", "import gym_llm, gymnasium"],
     "gym-llm --help": ["-m", "gym_llm.cli", "--help"],
+    "gym-llm list": ["-m", "gym_llm.cli", "list"],
 }
-PROMISED = {"import gym_llm": 0.25, "gym-llm --help": 0.35}
+PROMISED = {"import gym_llm": 0.25, "gym-llm --help": 0.35, "gym-llm list": 1.5}
 
 
 def measure(arguments: list[str]) -> float:

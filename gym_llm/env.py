@@ -18,6 +18,8 @@ from gym_llm.metric import Metric
 from gym_llm.outcomes import note_failure
 from gym_llm.responses.actions import read_action
 from gym_llm.responses.transcript import transcript
+from gym_llm.responses.user_items import user_items
+from gym_llm.row_prompts import RowPrompt, read_row_prompt
 from gym_llm.seeding import LazilySeeded
 from gym_llm.spaces import RequestSpace, ResponseSpace
 from gym_llm.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_source
@@ -40,14 +42,15 @@ class VerifierEnv(LazilySeeded[Request, Any]):
     terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns, truncate the episode;
     `verify` scores what there is.
 
-    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `respond`, `verify` and `teardown`, each of
-    which may be async. They may override `generate` to make tasks instead of reading them.
+    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `respond`, `verify` and
+    `teardown`, each of which may be async. They may override `generate` to make tasks instead of reading them.
 
     Args:
         tasks: Rows (each with `responses_create_params`), or the name of a source: a JSON Lines path, or another
             form of `gym_llm.data.files.reading`; None for the class's own: its generator, or `data/example.jsonl`
             beside its module.
         max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
+        prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.row_prompts`.
         render_mode: None, or `"ansi"`: `render` returns a readable transcript.
 
     Raises:
@@ -55,6 +58,9 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         ValueError: If another argument makes no sense.
 
     Attributes:
+        executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
+            nothing is run.
+        dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
         reverify_mode: Whether `verify` can score a stored episode, whose tools are not run again (`gym-llm reverify`).
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` is still to come; None also where the class has none.
@@ -66,11 +72,15 @@ class VerifierEnv(LazilySeeded[Request, Any]):
     Task: ClassVar[type[BaseTask]] = BaseTask
     reverify_mode: ClassVar[ReverifyMode] = "unknown"
     default_max_turns: ClassVar[int] = 32
+    executes_tools: bool = True
+    dry_run_kwargs: ClassVar[dict[str, Any]] = {}
     metrics: ClassVar[dict[str, Metric]] = {}
     _tools: ClassVar[dict[str, Tool]] = {}
     _tool_schemas: ClassVar[list[dict[str, Any]] | None] = None
     _tears_down: ClassVar[bool] = False
+    _opens: ClassVar[bool] = False
     open_episode: Episode | None = None
+    row_prompt: RowPrompt | None = None
     _resources: SharedResources | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -79,9 +89,15 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         cls._tools = tools_of(cls)
         cls._tool_schemas = None
         cls._tears_down = cls.teardown is not VerifierEnv.teardown
+        cls._opens = cls.opening is not VerifierEnv.opening
 
     def __init__(
-        self, tasks: str | list[Row] | None = None, *, max_turns: int | None = None, render_mode: str | None = None
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        max_turns: int | None = None,
+        prompt_config: str | None = None,
+        render_mode: str | None = None,
     ) -> None:
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
             raise ValueError(f"max_turns is the number of model turns, 1 or more, or None; got {max_turns!r}.")
@@ -89,6 +105,7 @@ class VerifierEnv(LazilySeeded[Request, Any]):
             raise ValueError(f"render_mode is None or one of {self.metadata['render_modes']}; got {render_mode!r}.")
         self.max_turns = self.default_max_turns if max_turns is None else max_turns
         self.render_mode = render_mode
+        self.row_prompt = None if prompt_config is None else read_row_prompt(prompt_config)
         self.observation_space = RequestSpace()
         self.action_space = ResponseSpace()
         self.tasks = self._task_source(tasks)
@@ -105,6 +122,12 @@ class VerifierEnv(LazilySeeded[Request, Any]):
 
     def setup(self, task: Any) -> Any:
         """Make a new episode's state; tools get it as `state`, the other hooks as `episode.state`. May be async."""
+
+    def opening(self, task: Any, state: Any) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+        """What the user says first, after the row's own input: a game's board, a simulated user's wish. May be async.
+
+        It is the first of `episode.items`.
+        """
 
     def respond(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
         """Answer a model turn that called no tool, as the user: a message, items, or None to end. May be async."""
@@ -176,6 +199,13 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         if self._tears_down:
             self.open_episode = episode
         episode.state = state
+        if self._opens:
+            try:
+                episode.items.extend(user_items(_awaited(self.opening(prepared.task, state)), "opening"))
+            except BaseException as error:
+                if not isinstance(error, CLOSING):
+                    self.end_episode(error)
+                raise
         self.phase = "env"
         self._over = False
         return self._observation(episode), {"task_index": index, "turn": 0, "tool_errors": 0}
@@ -322,7 +352,7 @@ class VerifierEnv(LazilySeeded[Request, Any]):
 
     def task_kind(self) -> TaskKind:
         """What a row has to be. `options["task"]` may be one that it has prepared."""
-        return TaskKind(self.Task, self.tool_schemas)
+        return TaskKind(self.Task, self.tool_schemas, self.row_prompt)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -358,6 +388,8 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         last_turn = episode.turn >= self.max_turns
         calls = [item for item in items if item.get("type") == "function_call"]
         if calls:
+            if not self.executes_tools:
+                return True, False
             self.phase = "tool"
             outputs, errors = run_calls(self, self._tools, calls, episode.state)
             episode.items.extend(outputs)
@@ -376,11 +408,7 @@ class VerifierEnv(LazilySeeded[Request, Any]):
                 return True, False
         if last_turn:
             return False, True
-        if isinstance(reply, str):
-            reply = [{"type": "message", "role": "user", "content": reply}]
-        elif not isinstance(reply, list) or not all(isinstance(item, dict) for item in reply):
-            raise TypeError(f"respond returns a str, a list of items or None to end; got {type(reply).__name__}.")
-        episode.items.extend(reply)
+        episode.items.extend(user_items(reply, "respond"))
         self.phase = "env"
         return False, False
 
@@ -395,3 +423,7 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         if self.open_episode is not None:
             self.end_episode()
         return reward
+
+
+def _awaited(value: Any) -> Any:
+    return wait(value) if inspect.isawaitable(value) else value

@@ -74,6 +74,19 @@ def env_spec(env: str | EnvSpec) -> EnvSpec:
     return gym.spec(env_id)
 
 
+def dry_run_kwargs(env: str | EnvSpec) -> dict[str, Any]:
+    """Arguments with which an environment plays without any service, as its class says: for checks.
+
+    Raises:
+        gymnasium.error.Error: If there is no such environment.
+        UsageError: If a file has no such environment.
+        ImportError: If its module cannot be imported.
+    """
+    entry = env_spec(env).entry_point
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    return dict(getattr(creator, "dry_run_kwargs", {}))
+
+
 def not_found(name: str) -> UsageError:
     """The error for a name that is no environment's; where a file in the current folder has it, it says so."""
     wanted = name.rpartition(":")[2]

@@ -23,6 +23,7 @@ ITEMS, CALLS, VALUES = "GYM_LLM_MAX_ITEMS", "GYM_LLM_MAX_CALLS", "GYM_LLM_MAX_VA
 RESPONSE_BYTES, HUB_BYTES = "GYM_LLM_MAX_RESPONSE_BYTES", "GYM_LLM_MAX_HUB_BYTES"
 ROW_BYTES, EXPANSION, WINDOW_BYTES = "GYM_LLM_MAX_ROW_BYTES", "GYM_LLM_MAX_EXPANSION", "GYM_LLM_MAX_WINDOW_BYTES"
 REQUEST_BYTES = "GYM_LLM_MAX_REQUEST_BYTES"
+_LONG = 10_000
 FEW = 64
 """Of items and calls there may always be so many: short answers are not even compared with the limits."""
 
@@ -76,9 +77,20 @@ def count_values(text: str, most: int) -> int:
     >>> count_values("[1, 2, [3]]", 9), count_values('["a, b, \\", c", ""]', 9)
     (5, 3)
     """
-    if "\\" in text:
-        text = text.replace("\\\\", "").replace('\\"', "")
-    if text.count('"') > 4 * most:  # each value is one string, or two with its name
+    if len(text) < _LONG:
+        text = text.replace("\\\\", "").replace('\\"', "") if "\\" in text else text
+        if text.count('"') > 4 * most:  # each value is one string, or two with its name
+            return most + 1
+        text = "".join(text.split('"')[::2])
+        return text.count(",") + text.count("[") + text.count("{") + 1
+    # The same with arrays: a text of a hundred thousand quotes is read several times faster.
+    import numpy as np  # not needed by who only asks for a limit, e.g. the command line's help
+
+    data = np.frombuffer(text.replace("\\\\", "").encode("utf-8", "surrogatepass"), np.uint8)
+    quotes = data == ord('"')
+    quotes[1:] &= data[:-1] != ord("\\")
+    if np.count_nonzero(quotes) > 4 * most:
         return most + 1
-    text = "".join(text.split('"')[::2])
-    return text.count(",") + text.count("[") + text.count("{") + 1
+    outside = np.bitwise_xor.accumulate(quotes.view(np.uint8)) == 0
+    separators = (data == ord(",")) | (data == ord("[")) | (data == ord("{"))
+    return int(np.count_nonzero(outside & separators)) + 1

@@ -18,6 +18,7 @@ from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import DataError
 from gym_llm.responses import ResponseCreateParams
 from gym_llm.responses.bodies import CHAT_NAMES, REQUEST_PARAMETERS, WHOLE_NUMBERS
+from gym_llm.row_prompts import RowPrompt
 from gym_llm.types import Request, Row
 
 M = TypeVar("M", bound=BaseModel)
@@ -41,7 +42,7 @@ class PreparedTask:
     """A row made ready to be played any number of times."""
 
     row: Row
-    """As it came."""
+    """As it came, its prompt filled."""
     task: Any
     """Its verifier fields, checked."""
     request: Request
@@ -55,6 +56,8 @@ class TaskKind(NamedTuple):
     """Its `Task`."""
     tools: Callable[[], list[dict[str, Any]]]
     """Gives the schemas of its tools, offered where a row names no `tools` of its own."""
+    prompt: RowPrompt | None = None
+    """Makes the `input` of rows that come without."""
 
     def prepare(self, row: Any) -> PreparedTask:
         """Check one row and make it ready: a dict with `responses_create_params` and the verifier's fields.
@@ -64,9 +67,11 @@ class TaskKind(NamedTuple):
         """
         if not isinstance(row, dict):
             raise DataError(f"a row is a JSON object, got {type(row).__name__}")
+        if self.prompt is not None:
+            row = self.prompt.fill(row)
         params = row.get("responses_create_params")
         if params is None:
-            raise DataError("the row has no `responses_create_params`")
+            raise DataError("the row has no `responses_create_params` (a `prompt_config` can make its `input`)")
         fields = {name: value for name, value in row.items() if name != "responses_create_params"}
         if isinstance(params, dict):
             params = params | {
@@ -201,7 +206,7 @@ Its `size` is the number of tasks, None where they are generated without end.
 
 def task_source(
     tasks: str | list[Row] | TaskSource | None,
-    kind: TaskKind,
+    kind: RowKind,
     generate: Callable[[np.random.Generator], Row] | None,
     module: str,
 ) -> TaskSource | None:
@@ -209,7 +214,7 @@ def task_source(
 
     Args:
         tasks: Its argument of this name: a file's name, rows, or another environment's source, which is shared.
-        kind: Of its tasks.
+        kind: Of its tasks. Its own ones, if they have input, need no prompt.
         generate: Makes one; None if it makes none.
         module: Of its class, beside which its examples lie.
 
@@ -228,6 +233,8 @@ def task_source(
         if not isinstance(tasks, (list, tuple)):
             raise ValueError(f"tasks is a JSON Lines path or a list of rows, got {type(tasks).__name__}.")
         return RowTasks.from_rows(tasks, kind)
+    if isinstance(kind, TaskKind) and kind.prompt is not None:
+        kind = kind._replace(prompt=kind.prompt._replace(only_where_missing=True))
     if generate is not None:
         return GeneratedTasks(generate, kind)
     example = example_file(module)

@@ -123,6 +123,15 @@ class Verdict:
     reward_components: dict[str, float] | None = None
 
 
+def known(**numbers: float | None) -> dict[str, float]:
+    """Those of these details of a verdict that are numbers: one that is sometimes None fits no array of Gymnasium's.
+
+    >>> known(x=1, y=None)
+    {'x': 1}
+    """
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
 @dataclass(slots=True)
 class Episode:
     """One episode as the hooks see it. Items are shared with the observation: read them, never change them.
@@ -156,6 +165,51 @@ class Episode:
         """The last model turn's message text, all parts joined; "" if it said nothing."""
         return message_text(self.items[self.turn_start :])
 
+    @property
+    def text(self) -> str:
+        """All that the model said in messages, in every turn, joined with nothing (OpenAI's `output_text`)."""
+        return message_text(self.items)
+
+    @property
+    def messages_text(self) -> str:
+        r"""All that the model said in messages, every part in a line of its own (joined with "\n"), stripped."""
+        return "\n".join(text for item in self.items for text in _said(item)).strip()
+
+    @property
+    def last_message(self) -> str:
+        r"""What the model said in its last message, parts joined with "\n", stripped; "" if there is none."""
+        for item in reversed(self.items):
+            if is_said(item):
+                return "\n".join(_said(item)).strip()
+        return ""
+
+    @property
+    def last_item_text(self) -> str:
+        """The first part of the very last item, if that has content; else "", e.g. after a call or reasoning."""
+        content = self.items[-1].get("content") if self.items else None
+        if isinstance(content, str):
+            return content
+        part = content[0] if isinstance(content, list) and content else None
+        text = part.get("text") if isinstance(part, dict) else None
+        return text if isinstance(text, str) else ""
+
+    @property
+    def reasoning(self) -> str:
+        r"""What the model reasoned in all turns: the parts of its reasoning items, joined with "\n"."""
+        texts = []
+        for item in self.items:
+            if item.get("type") == "reasoning":
+                texts += [*_texts(item.get("summary")), *_texts(item.get("content"))]
+        return "\n".join(texts)
+
+    @property
+    def question(self) -> str:
+        r"""The last user message of the first request, its text parts joined with "\n", stripped; "" without one."""
+        for item in reversed(self.request["input"]):
+            if item.get("role") == "user" and item.get("type", "message") == "message":
+                return "\n".join(_texts(item.get("content"))).strip()
+        return ""
+
     def add_usage(self, usage: dict[str, Any]) -> None:
         """Add a response's token counts to the sums; those that are no counts are left out."""
         total: Usage = self.usage or {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
@@ -179,15 +233,25 @@ def message_text(items: list[Item]) -> str:
     >>> message_text([{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4"}]}])
     '4'
     """
-    texts = []
-    for item in items:
-        if item.get("type", "message") == "message" and item.get("role") == "assistant":
-            content = item.get("content")
-            if isinstance(content, str):
-                texts.append(content)
-            elif content:
-                texts += [text for part in content if isinstance(text := part.get("text"), str)]
+    texts = [text for item in items if is_said(item) for text in _texts(item.get("content"))]
     return texts[0] if len(texts) == 1 else "".join(texts)
+
+
+def is_said(item: Item) -> bool:
+    """Whether an item is a message of the model's."""
+    return item.get("type", "message") == "message" and item.get("role") == "assistant"
+
+
+def _said(item: Item) -> list[str]:
+    return _texts(item.get("content")) if is_said(item) else []
+
+
+def _texts(content: Any) -> list[str]:
+    """The texts of an item's content: a text, or a list of parts."""
+    if isinstance(content, str):
+        return [content]
+    parts = content if isinstance(content, list) else ()
+    return [text for part in parts if isinstance(part, dict) and isinstance(text := part.get("text"), str)]
 
 
 class RolloutId(TypedDict):

@@ -21,6 +21,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_IMPORTABLE, os.environ
 
 for _name in (
     "testing",
+    "verifier_vectors",
     "hostile",
     "growth",
     "token_conversations",
@@ -28,6 +29,7 @@ for _name in (
     "hub_server",
     "model_server",
     "played",
+    "judging",
 ):
     _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
     assert _spec is not None and _spec.loader is not None
@@ -45,13 +47,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
-    """Tests with Ray are slow. With several processes (`-n`) they are one's, and so are the others of a file."""
+    """Tests with Ray are slow. With several processes (`-n`) they are one's; so are a verifier's, and a file's."""
     for item in items:
         over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
         if over_ray:
             item.add_marker("slow")
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("ray" if over_ray else item.path.stem))
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            group = "ray" if over_ray else parameters.get("env_id", item.path.stem)
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_sessionfinish(exitstatus):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,17 @@ def cpu_seconds(function: Callable[..., Any], *args: Any) -> float:
     start = time.thread_time()
     function(*args)
     return time.thread_time() - start
+
+
+def scored(
+    env_id: str, action: str | list[Item] | dict[str, Any], kwargs: dict[str, Any] | None = None, **fields: Any
+) -> tuple[float, dict[str, Any]]:
+    """(reward, info) of an episode of one turn, in which the model says a text, or acts, on a row of these fields."""
+    with closing(gym.make(env_id, disable_env_checker=True, **(kwargs or {}))) as env:
+        env.reset(options={"task": row(**fields)})
+        _, reward, terminated, truncated, info = env.step(message(action) if isinstance(action, str) else action)
+    assert terminated or truncated
+    return float(reward), info
 
 
 def outputs(observation: Any) -> list[str]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gym_llm.data.files.reading import parse_source, slice_source
 
-DatasetType = Literal["train", "validation", "example"]
+DatasetType = Literal["train", "validation", "benchmark", "example"]
 
 License = Literal[
     "Apache 2.0",
@@ -17,8 +17,11 @@ License = Literal[
     "GNU General Public License v3.0",
     "Creative Commons Attribution 4.0 International",
     "Creative Commons Attribution-ShareAlike 4.0 International",
+    "CC BY-SA 4.0",
+    "CC BY-NC 3.0",
     "TBD",
     "NVIDIA Internal Use Only, Do Not Distribute",
+    "NVIDIA Evaluation Dataset License Agreement",
 ]
 
 Name = Annotated[str, Field(min_length=1)]
@@ -67,7 +70,7 @@ class DatasetConfig(_Frozen):
 
     Attributes:
         name: Names the dataset among those of its environment.
-        type: `train`, `validation`, or `example` (the five rows that show what the data looks like).
+        type: `train`, `validation`, `benchmark`, or `example` (the five rows that show what the data looks like).
         jsonl_fpath: The file, relative to the working directory; see `gym_llm.data.files.reading` for its forms, of
             which `FILE[10:20]` is another way to give `start_idx` and `end_idx`.
         num_repeats: How often each row is in the training set.
@@ -75,7 +78,9 @@ class DatasetConfig(_Frozen):
         end_idx: Row before which reading stops; None for all.
         license: Required of `train` and `validation`.
         huggingface_identifier: Where to download it from.
-        gitlab_identifier: Where to download it from.
+        gitlab_identifier: Where to download it from. Instead of either, `source: {type: huggingface, …}` or `source:
+            {type: gitlab, …}` may be given.
+        prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.row_prompts`).
     """
 
     name: Name
@@ -87,11 +92,28 @@ class DatasetConfig(_Frozen):
     license: License | None = None
     huggingface_identifier: HuggingFaceIdentifier | None = None
     gitlab_identifier: GitLabIdentifier | None = None
-    _written: str | None = PrivateAttr(None)
+    prompt_config: Name | None = None
+    _written: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_source(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "source" not in values:
+            return values
+        values = dict(values)
+        if (source := values.pop("source")) is None:
+            return values
+        kinds = ("huggingface", "gitlab")
+        if not isinstance(source, dict) or source.get("type") not in kinds:
+            raise ValueError("`source` is `{type: huggingface, repo_id: …}` or `{type: gitlab, dataset_name: …}`")
+        if given := [key for kind in kinds if values.get(key := f"{kind}_identifier") is not None]:
+            raise ValueError(f"`source` and `{given[0]}` both say where to download it from: give one of them")
+        identifier = {key: value for key, value in source.items() if key != "type"}
+        return {**values, f"{source['type']}_identifier": identifier}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.type != "example" and self.license is None:
+        if self.type in ("train", "validation") and self.license is None:
             raise ValueError(f"a {self.type} dataset needs a `license`, e.g. Apache 2.0 (TBD if it is not settled)")
         if self.end_idx is not None and self.end_idx <= (self.start_idx or 0):
             raise ValueError(f"end_idx {self.end_idx} leaves no row after start_idx {self.start_idx or 0}")
@@ -117,21 +139,30 @@ class DatasetConfig(_Frozen):
         """
         return slice_source(self.jsonl_fpath, self.start_idx, self.end_idx)
 
-    def found_from(self, folder: str | os.PathLike[str]) -> Self:
-        """The dataset, its file's path relative to the configuration's folder made one from the working directory.
+    def env_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of the environment that plays it: its section's, and the dataset's prompt."""
+        return kwargs if self.prompt_config is None else {**kwargs, "prompt_config": self.prompt_config}
+
+    def found_from(self, key: str, folder: str | os.PathLike[str]) -> Self:
+        """The dataset, one of its paths, relative to the configuration's folder, made one from the working directory.
 
         A file that is not there is in the working directory, or will be downloaded to it: its path stays.
+
+        Args:
+            key: `jsonl_fpath` or `prompt_config`.
+            folder: The configuration's.
         """
-        path = found_from(self.jsonl_fpath, folder)
-        if path == self.jsonl_fpath:
+        written = getattr(self, key)
+        path = found_from(written, folder) if written else written
+        if path == written:
             return self
-        copy = self.model_copy(update={"jsonl_fpath": path})
-        copy._written = self.jsonl_fpath
+        copy = self.model_copy(update={key: path})
+        copy._written = {**self._written, key: written}
         return copy
 
     def as_written(self) -> dict[str, Any]:
         """The dataset as its configuration has it, wherever that is: for files that are kept."""
-        return self.model_dump(mode="json") | {"jsonl_fpath": self._written or self.jsonl_fpath}
+        return self.model_dump(mode="json") | self._written
 
     @property
     def _has_slice(self) -> bool:

@@ -58,10 +58,17 @@ def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
 
 
 def numbered_records(
-    path: str | os.PathLike[str], parse: Callable[[bytes], Rollout] = parse_record
+    path: str | os.PathLike[str],
+    parse: Callable[[bytes], Rollout] = parse_record,
+    where: Callable[[bytes], object] | None = None,
 ) -> Iterator[tuple[int, bytes, Rollout]]:
-    """As `read_records`, with the lines' numbers from 1; read by another function, if one is given."""
+    """As `read_records`, with the lines' numbers from 1; read by another function, if one is given.
+
+    Of the lines only those are parsed of which `where` says so.
+    """
     for number, line in numbered_lines(path):
+        if where is not None and not where(line):
+            continue
         try:
             record = parse(line)
         except DataError as error:

@@ -21,9 +21,10 @@ from gym_llm.data.prepare.collate import RowTagger
 from gym_llm.data.prepare.metrics import DatasetStatistics
 from gym_llm.data.prepare.metrics_files import PreparedFile, store_metrics
 from gym_llm.data.prepare.tokens import DEFAULT_TOKENIZER, NO_TOKENIZER, WORDS_ONLY, try_tokenizer
-from gym_llm.data.prepare.validation import CheckedChunk, Chunk, Faults, env_class, row_kind
+from gym_llm.data.prepare.validation import CheckedChunk, Chunk, Faults, row_kind
 from gym_llm.data.prepare.workers import ChunkWorkers
 from gym_llm.env import VerifierEnv
+from gym_llm.env_class import env_class
 from gym_llm.errors import DataError, PreparationFailed, TokenizerUnavailable
 from gym_llm.limits import ROW_BYTES, limit
 from gym_llm.tasks import TaskKind
@@ -32,7 +33,10 @@ Mode: TypeAlias = Literal["example_validation", "train_preparation"]
 Show: TypeAlias = Callable[[str, int, int, int | None], None]
 """Shows progress: the file, its rows and bytes so far, its bytes in all (None if they are not known)."""
 
-TYPES: dict[Mode, tuple[str, ...]] = {"example_validation": ("example",), "train_preparation": ("train", "validation")}
+TYPES: dict[Mode, tuple[str, ...]] = {
+    "example_validation": ("example",),
+    "train_preparation": ("train", "validation", "benchmark"),
+}
 
 _CHUNK_BYTES = 1 << 19
 _ALONE_BYTES = 1 << 22  # less than this is done before workers have started
@@ -93,7 +97,8 @@ def prepare_data(
     Args:
         datasets: All data sets of a configuration; `mode` says which are prepared.
         output_dir: Where the collated files and their statistics go; made if it is not there.
-        mode: `train_preparation` prepares `train` and `validation`, `example_validation` prepares `example`.
+        mode: `train_preparation` prepares `train`, `validation` and `benchmark`, `example_validation` prepares
+            `example`.
         tokenizer: Counts input tokens, see `load_tokenizer`; `none` for no counting. If tiktoken's vocabulary cannot be
             had, words are counted alone and the notes say so.
         overwrite_metrics: Replace statistics on disk that disagree, instead of failing.
@@ -173,8 +178,9 @@ def _missing(datasets: Iterable[EnvDataset]) -> list[EnvDataset]:
 def _setup(dataset: EnvDataset) -> tuple[type[VerifierEnv], dict[str, Any], RowTagger | None]:
     """What a `RowChecker` needs to know of the environment."""
     verifier = env_class(dataset.env_id)
-    named_by_row = not isinstance(row_kind(verifier, dataset.kwargs), TaskKind)
-    return verifier, dataset.kwargs, None if named_by_row else RowTagger(dataset.section, dataset.env_id)
+    kwargs = dataset.config.env_kwargs(dataset.kwargs)
+    named_by_row = not isinstance(row_kind(verifier, kwargs), TaskKind)
+    return verifier, kwargs, None if named_by_row else RowTagger(dataset.section, dataset.env_id)
 
 
 def _choose_tokenizer(name: str, workers: int, notes: list[str]) -> tuple[str, str | None]:

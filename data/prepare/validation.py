@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import gymnasium as gym
-from gymnasium.envs.registration import load_env_creator
-
+from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.parsing import parse_line
 from gym_llm.data.files.reading import too_long
 from gym_llm.data.prepare.collate import RowTagger
@@ -18,31 +16,19 @@ from gym_llm.errors import BadRow, DataError
 from gym_llm.limits import ROW_BYTES, limit
 from gym_llm.outcomes import reason
 from gym_llm.tasks import RowKind
+from gym_llm.types import Row
 
 _SHOWN_FAULTS = 100
 _SHOWN_RANGES = 20
 
 
-def env_class(env_id: str) -> type[VerifierEnv]:
-    """The class behind a registered id, whose `Task` says what a row must have.
+def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
+    """What an environment demands of its rows: a `TaskKind`, unless each row names a verifier of its own (`Mixed`).
 
-    Raises:
-        DataError: If there is no such environment, or it is not a verifier.
+    Whom it asks when it plays, a judge say, need not be there for that.
     """
     try:
-        entry_point = gym.spec(env_id).entry_point
-        creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    except (gym.error.Error, ImportError, AttributeError) as error:
-        raise DataError(f"The environment {env_id!r} cannot be loaded ({error}); `gym-llm list` names all.") from None
-    if not (isinstance(creator, type) and issubclass(creator, VerifierEnv)):
-        raise DataError(f"The environment {env_id!r} is no subclass of VerifierEnv, so its rows cannot be checked.")
-    return creator
-
-
-def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
-    """What an environment demands of its rows: a `TaskKind`, unless each row names a verifier of its own (`Mixed`)."""
-    try:
-        return verifier(**kwargs).task_kind()
+        return verifier(**{**verifier.dry_run_kwargs, **kwargs}).task_kind()
     except (TypeError, ValueError) as error:
         raise DataError(f"{verifier.__name__} cannot be made with {kwargs}: {error}") from None
 
@@ -87,7 +73,9 @@ class RowChecker:
                 if line is None:
                     raise BadRow(f"the line is {too_long(limit(ROW_BYTES))}")
                 row = parse_line(line)
-                check_row(row, self._kind)
+                filled = check_row(row, self._kind)
+                if filled is not row:  # its prompt was
+                    row, line = filled, dumps(filled)
             except BadRow as problem:
                 problems.append((number, problem.reason, problem.detail))
                 continue
@@ -100,10 +88,14 @@ class RowChecker:
         return CheckedChunk(len(chunk.lines), statistics.summary(), problems, b"" if problems else b"".join(output))
 
 
-def check_row(row: dict[str, Any], kind: RowKind) -> None:
-    """Check a row against the Responses schema and its verifier's; BadRow has every wrong field."""
+def check_row(row: dict[str, Any], kind: RowKind) -> Row:
+    """Check a row against the Responses schema and its verifier's, and return it, its prompt filled.
+
+    Raises:
+        BadRow: With every wrong field.
+    """
     try:
-        kind.prepare(row)
+        return kind.prepare(row).row
     except DataError as error:
         raise BadRow(str(error)) from None
     except Exception as error:  # a validator of another package's Task may fail in any way; the row is at fault

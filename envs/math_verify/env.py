@@ -37,6 +37,7 @@ class MathVerify(VerifierEnv):
         ValueError: If an argument makes no sense.
     """
 
+    grader = "gym_llm.envs.math_verify.grading:grade"
     metrics = {"timed_out": Metric("rate", higher_is_better=False)}
 
     class Task(BaseTask):
@@ -79,7 +80,7 @@ class MathVerify(VerifierEnv):
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have a worker process compare the last message with the expected answer."""
-        pool = shared_pool("gym_llm.envs.math_verify.grading:grade", deadline=self.deadline, workers=self.workers)
+        pool = shared_pool(self.grader, deadline=self.deadline, workers=self.workers)
         correct, answer, timed_out = False, None, False
         try:
             correct, answer = await pool.call((task.gold, episode.answer))

@@ -94,6 +94,21 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
     return correct, answer
 
 
+def grade_as_nemo_gym(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
+    r"""As `grade`, but with the answer that NeMo Gym reports: the first that matches, or the first, as SymPy writes it.
+
+    >>> grade_as_nemo_gym(("0.5", r"\boxed{\frac{2}{4}}"))
+    (True, '1/2')
+    """
+    correct, answer = grade(expected_and_text)
+    predictions = [str(each) for each in parse(expected_and_text[1], _PREDICTION, parsing_timeout=0)]
+    golds = [str(each) for each in _parse_gold(expected_and_text[0])]
+    for each in predictions:
+        if any(verify(gold, each, timeout_seconds=0) for gold in golds):
+            return correct, each
+    return correct, predictions[0] if predictions else answer
+
+
 @functools.lru_cache(maxsize=20_000)
 def _parse_gold(expected: str) -> list[Any]:
     return parse(f"\\boxed{{{expected}}}", _GOLD, parsing_timeout=0)

@@ -11,7 +11,7 @@ from gym_llm import VerifierEnv
 from gym_llm.did_you_mean import nearest
 from gym_llm.errors import DataError
 from gym_llm.registration import env_ids
-from gym_llm.tasks import PreparedTask, RowKind, TaskKind
+from gym_llm.tasks import PreparedTask, RowKind
 from gym_llm.types import Episode, Request, Row
 
 
@@ -57,7 +57,8 @@ class Mixed(VerifierEnv):
                 known = [*self._verifiers, *env_ids()]
                 near = nearest(name, known)
                 hint = f" (did you mean {near!r}?)" if near else ""
-                raise DataError(f"no verifier is named {name!r}{hint}: {error}") from None
+                meant = f'; `verifiers={{"{name}": "gym_llm/NAME-v0"}}` says which environment it is'
+                raise DataError(f"no verifier is named {name!r}{hint}: {str(error).rstrip('.')}{meant}") from None
             if not isinstance(env, VerifierEnv):
                 raise DataError(f"{env_id} is no gym_llm.VerifierEnv")
             self._members[name] = env
@@ -148,7 +149,7 @@ class _MixedKind(NamedTuple):
 
     def prepare(self, row: Any) -> PreparedTask:
         member = self.mixed.member(verifier_name(row))
-        return TaskKind(member.Task, member.tool_schemas).prepare(row)
+        return member.task_kind().prepare(row)
 
 
 def verifier_name(row: Any) -> str:

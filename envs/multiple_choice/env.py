@@ -11,9 +11,9 @@ from pydantic import BaseModel, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import shared_pool
-from gym_llm.did_you_mean import did_you_mean
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
+from gym_llm.grading.options import check_choice, check_conform, check_pattern
 from gym_llm.types import Row
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
@@ -30,10 +30,7 @@ class TemplateMetadata(BaseModel):
     @classmethod
     def _compiles(cls, patterns: str | list[str]) -> str | list[str]:
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            try:
-                re.compile(pattern, re.IGNORECASE)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+            check_pattern(pattern, re.IGNORECASE)
         return patterns
 
 
@@ -90,11 +87,8 @@ class MultipleChoice(VerifierEnv):
         conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
-        if grading_mode not in (None, *(modes := get_args(GradingMode))):
-            hint = did_you_mean(str(grading_mode), modes)
-            raise ValueError(f"grading_mode is one of {', '.join(modes)}; got {grading_mode!r}.{hint}")
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+        check_choice("grading_mode", grading_mode, get_args(GradingMode))
+        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.grading_mode = grading_mode
         self.conform = conform
@@ -107,7 +101,7 @@ class MultipleChoice(VerifierEnv):
 
     def _verdict(self, task: Task, text: str) -> Verdict:
         extract = extract_answer_as_nemo_gym if self.conform else extract_answer
-        return _verdict(task, extract(text, task.choices, self.grading_mode or task.grading_mode))
+        return self._judged(task, extract(text, task.choices, self.grading_mode or task.grading_mode))
 
     async def _verify_with_patterns(self, task: Task, text: str) -> Verdict:
         # In a worker process: some pattern on some text backtracks for hours, and holds the interpreter meanwhile.
@@ -119,9 +113,8 @@ class MultipleChoice(VerifierEnv):
         read = chosen_option_as_nemo_gym if self.conform else chosen_option
         for captured in captures:
             if captured is not None and (choice := read(captured, task.choices)) is not None:
-                return _verdict(task, choice)
+                return self._judged(task, choice)
         return self._verdict(task, text)
 
-
-def _verdict(task: MultipleChoice.Task, choice: str | None) -> Verdict:
-    return Verdict(float(choice == task.expected_answer), {"extracted_answer": choice})
+    def _judged(self, task: Task, choice: str | None) -> Verdict:
+        return Verdict(float(choice == task.expected_answer), {"extracted_answer": choice})

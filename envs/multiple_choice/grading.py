@@ -88,7 +88,7 @@ def extract_answer(text: str, options: Options, mode: GradingMode) -> str | None
         return None
     if boxed in options.letters and "A" <= boxed <= "Z":
         return boxed
-    letter = labelled_letter(_unwrapped(boxed))
+    letter = labelled_letter(unwrapped(boxed))
     if letter in options.letters:
         return letter
     return option_of_text(boxed, options, whole=False) if mode == "lenient_boxed" else None
@@ -131,7 +131,7 @@ def _answer_colon(text: str, options: Options) -> str | None:
     if not options.letters:
         return None
     for payload in _payloads(_ANSWER, text):
-        if (choice := chosen_option(_unwrapped(payload), options)) is not None:
+        if (choice := chosen_option(unwrapped(payload), options)) is not None:
             return choice
     return None
 
@@ -177,7 +177,7 @@ def option_of_text(text: str, options: Options, *, whole: bool = True) -> str | 
     return letters.pop() if len(letters) == 1 else None
 
 
-def _unwrapped(text: str) -> str:
+def unwrapped(text: str) -> str:
     r"""Without the `\text{…}` around it (up to three of them: a bound keeps hostile nesting cheap)."""
     text = text.strip()
     for _ in range(3):

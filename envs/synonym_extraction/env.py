@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pydantic import StrictInt
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
@@ -29,7 +30,8 @@ class SynonymExtraction(VerifierEnv):
         Args:
             synonym: The word to look up.
         """
-        return {"synonym_value": sum(map(ord, synonym))}
+        codes = np.frombuffer(synonym.encode("utf-32-le", "surrogatepass"), "<u4")
+        return {"synonym_value": int(codes.sum(dtype=np.uint64))}
 
     @tool
     def extract_synonym_values(self, state: list[int], synonym_values: list[StrictInt]) -> dict[str, bool]:

@@ -21,6 +21,7 @@ from gym_llm.chaos.server import FaultyServer
 from gym_llm.concurrency import wait
 from gym_llm.data.files.records import read_records
 from gym_llm.data.files.rollout_file import RolloutFile
+from gym_llm.env_files import dry_run_kwargs
 from gym_llm.errors import DataError, RayUnavailable
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.run import Run
@@ -94,7 +95,7 @@ def attack(
         seed: Chooses tasks, answers and faults.
         workers: Processes, over Ray; 0 for this one alone.
         concurrency: Episodes at once.
-        env_kwargs: Further arguments of the environment.
+        env_kwargs: Further arguments of the environment; over those of its class's `dry_run_kwargs`.
         on_record: Told how many episodes are finished, of both runs.
 
     Raises:
@@ -102,6 +103,7 @@ def attack(
     """
     if not 0 < share <= 1:
         raise ValueError(f"share is a share of the episodes, more than 0 and at most 1; got {share}.")
+    arguments = {**dry_run_kwargs(env_id), **(env_kwargs or {})}
     count = 0
 
     def counted() -> None:
@@ -125,7 +127,7 @@ def attack(
             "random",
             engine_options=options,
             episodes=episodes,
-            env_kwargs=env_kwargs,
+            env_kwargs=arguments,
             output=output,
             resume=resume,
             max_failures=None,

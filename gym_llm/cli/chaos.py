@@ -52,6 +52,7 @@ def chaos(
     from gym_llm.chaos import attack
     from gym_llm.cli.bars import show_bars
     from gym_llm.registration import env_ids as registered
+    from gym_llm.scaffold import find_verifier, missing_package
 
     if bool(env_ids) == every:
         raise UsageError("Which environments? Give ids, or --all.")
@@ -61,6 +62,9 @@ def chaos(
         raise UsageError(f"--env-kwargs is not JSON ({error}).") from None
     console, clean = Console(), True
     for env_id in env_ids or registered():
+        if every and (missing := missing_package(find_verifier(env_id))):
+            console.print(f"{env_id}: skipped: {missing}", markup=False, soft_wrap=True)
+            continue
         with show_bars() as draw:
 
             def show(count: int, env_id: str = env_id, draw: Any = draw) -> None:

@@ -74,12 +74,34 @@ def _unmapped(config: Config) -> Iterator[str]:
     return (f"not mapped: {mask(sentence, config.secrets)}" for sentence in config.unmapped)
 
 
+def _check_arguments(config: Config) -> None:
+    """Refuse what the environments' classes do not take, all of it at once; a run says it when it makes them."""
+    from gym_llm.did_you_mean import did_you_mean
+    from gym_llm.env_class import env_arguments, env_class
+    from gym_llm.errors import ConfigError, DataError
+
+    problems = []
+    for name, section in config.environments.items():
+        try:
+            known = env_arguments(env_class(section.env))
+        except DataError:  # it cannot be imported here, or is no verifier
+            continue
+        unknown = section.kwargs.keys() - known if known is not None else ()  # None takes anything
+        problems += [
+            f"{name}.kwargs.{key}: {section.env} has no such argument.{did_you_mean(key, known or ())}"
+            for key in unknown
+        ]
+    if problems:
+        raise ConfigError("\n  ".join(["The configuration cannot be used:", *sorted(problems)]))
+
+
 @app.command("config", cls=Command, epilog=_EXAMPLES)
 def print_config(*, files: ConfigFiles, settings: Settings) -> int:
     """Print what a run with these configuration files would see, as YAML, secrets masked."""
     import yaml
 
     config = read_config(files, settings)
+    _check_arguments(config)
     print(yaml.safe_dump(config.as_dict(), sort_keys=False, allow_unicode=True, width=120), end="")
     for sentence in _unmapped(config):
         print(f"# {sentence}")

@@ -25,6 +25,7 @@ _EMPTY_LINES = re.compile(r"\n(\s*\n)+")
 _BEFORE_RESULT = re.compile(r"\n\n(?=tool: )")
 _OF_EVERY_EPISODE = {"task_index", "turn", "tool_errors", "reward_components"}
 _PARAMS = "responses_create_params"
+_JUDGED = "judge_evaluations"
 _LONGEST = 400
 
 
@@ -87,7 +88,8 @@ def _print_details(console: Console, record: Rollout) -> None:
     parts = {
         "episode": {**about, "turns": info.get("turn"), "tool errors": info.get("tool_errors")},
         "task": row,
-        "verifier": {name: value for name, value in info.items() if name not in _OF_EVERY_EPISODE},
+        "verifier": {name: value for name, value in info.items() if name not in {*_OF_EVERY_EPISODE, _JUDGED}},
+        "judge": dict(_judged(info.get(_JUDGED))),
         "reward components": info.get("reward_components") or {},
         "failure": {"kind": record.get("failure_kind"), "phase": record.get("error_phase")},
     }
@@ -103,6 +105,16 @@ def _print_details(console: Console, record: Rollout) -> None:
     text.rstrip()
     if text:
         console.print(text, soft_wrap=not console.is_terminal)
+
+
+def _judged(calls: Any) -> Iterator[tuple[str, Any]]:
+    """The verdict and the words of each of a judge's calls; its prompts are in the browser."""
+    for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
+        if isinstance(call, dict):
+            response = call.get("response")
+            items = response.get("output", []) if isinstance(response, dict) else []
+            said = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+            yield f"{number}, {_shown(call.get('verdict_label'))}", transcript(said)
 
 
 def _shown(value: Any) -> str:

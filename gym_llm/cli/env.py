@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +18,7 @@ examples:
   gym-llm env init CapitalCities
   gym-llm env test capital_cities
   gym-llm env test --all
+  gym-llm env conform vectors/mcqa.jsonl
 
 `gym-llm env COMMAND --help` says more about each command.
 """
@@ -41,6 +45,29 @@ that could not be run, because pytest is not installed, are one. --all skips ver
 
 exit codes: 0 all is well; 1 something failed or could not be run; 2 wrong arguments; 130 interrupted.
 """
+_CONFORM_EXAMPLES = """\
+examples:
+  gym-llm env conform vectors/mcqa.jsonl
+  gym-llm env conform vectors/*.jsonl
+  gym-llm env conform vectors/blackjack.jsonl --all-checks
+  gym-llm env conform --rows Gym/resources_servers/*/data/example.jsonl
+  gym-llm env conform terminus.jsonl --env-kwargs '{"check_twice_swap": true}'
+
+A vector is a line with `source` ("mcqa/2": the server's name is before the slash), `task` (the row), `output` (all of
+the episode's items) and `reward`; perhaps `info` (what else was reported), `judge` (`[{"text": "…"}]`, what it said),
+`options` (of the environment), `check`, `row_missing`, `recorded_input`. The environment is the one whose config.yaml
+names the server; it is made with conform="nemo" where it takes that, and its judge says what was recorded. The model's
+turns are played; the rewards, the answers of tools (as JSON) and of the user, and the reported fields have to be those
+of the record. One whose `check` is not reproduced, derived or judge is skipped, but for --all-checks.
+
+With --rows nothing is played: each row of a server's data has to be a task of its environment.
+
+Prints what differs, and one JSON object last: how many of each server's vectors agreed and were tried, the reported
+fields that are missing here, and why others were skipped.
+
+exit codes: 0 all that were tried agree; 1 something differs; 2 wrong arguments; 130 interrupted.
+"""
+_MOST_SHOWN = 200
 _MARKS = {"ok": "ok", "failed": "FAILED", "missing": "-", "not run": "NOT RUN"}
 app = typer.Typer(cls=Group, help="Start a verifier, or check one.", epilog=_EXAMPLES, no_args_is_help=True)
 
@@ -95,3 +122,57 @@ def test(
                 sep="\n",
             )
     return 1 if failures else 0
+
+
+@app.command(cls=Command, epilog=_CONFORM_EXAMPLES)
+def conform(
+    files: Annotated[list[str], typer.Argument(metavar="FILE.jsonl", help="vectors: recorded episodes, scored")],
+    all_checks: Annotated[
+        bool, typer.Option("--all-checks", help="try also what need not come out as it was recorded")
+    ] = False,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="the files are SERVER/data/NAME.jsonl: do their rows load?")
+    ] = False,
+    env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environments' further arguments")] = None,
+) -> int:
+    """Replay episodes that NeMo Gym's servers scored, and compare rewards and reports."""
+    from gym_llm.evaluate.conform import check_rows, replay_file
+
+    try:
+        kwargs = json.loads(env_kwargs) if env_kwargs else None
+    except ValueError as error:
+        raise UsageError(f"--env-kwargs is not JSON ({error}).") from None
+    servers: dict[str, Counter[str]] = {}
+    missing: dict[str, list[str]] = {}
+    skipped: dict[str, str] = {}
+    for file in files:
+        for replayed in check_rows(file) if rows else replay_file(file, all_checks=all_checks, env_kwargs=kwargs):
+            if replayed.skipped is not None:
+                skipped[replayed.source] = replayed.skipped
+                continue
+            counts = servers.setdefault(replayed.server, Counter(agreed=0, tried=0))
+            counts.update(agreed=not replayed.disagreements, tried=1)
+            for source, name, expected, got in replayed.disagreements:
+                print(printable(f"{source}  {name}: expected {_short(expected)}, got {_short(got)}"))
+            known = missing.setdefault(replayed.server, [])
+            known.extend(name for name in replayed.missing if name not in known)
+    total = sum(servers.values(), Counter())
+    whys = Counter(skipped.values())
+    print(
+        f"{total['agreed']} of {total['tried']} agree, of {len(servers)} servers; {len(skipped)} skipped",
+        file=sys.stderr,
+    )
+    for why, count in whys.most_common():
+        print(printable(f"  {count}: {why}"), file=sys.stderr)
+    figures = {"agreed": total["agreed"], "tried": total["tried"], "servers": servers}
+    print(
+        json.dumps(
+            {**figures, "missing": {name: names for name, names in missing.items() if names}, "skipped": skipped}
+        )
+    )
+    return 0 if total["agreed"] == total["tried"] else 1
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN // 2]} … {text[-_MOST_SHOWN // 2 :]}"

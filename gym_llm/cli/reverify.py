@@ -17,11 +17,13 @@ examples:
   gym-llm reverify runs/mcqa.jsonl --env ./my_env.py --output runs/mcqa-new.jsonl        with another verifier
   gym-llm reverify runs/a.jsonl --env gym_llm/MultipleChoice-v0 --env-kwargs '{"conform": "nemo"}' --json
   gym-llm reverify runs/c.jsonl --env gym_llm/Counter-v0 --rerun-tools                   its state is what tools made
+  gym-llm reverify runs/q.jsonl --env gym_llm/SimpleQA-v0 --env-kwargs '{"judge": "http://judge:8000/v1"}'
   gym-llm reverify nemo_gym_rollouts.jsonl.gz --env gym_llm/MathVerify-v0 --output ours.jsonl
 
 `verify` is asked about each episode as it was recorded; no engine is needed, and no tool runs. A verifier that reads a
 state that tools have changed is refused, unless --rerun-tools plays the recorded turns through the environment. Masked
-episodes are scored if only their verifier had failed; others stay masked.
+episodes are scored if only their verifier had failed; others stay masked. A judge is asked again: give it in
+--env-kwargs; what is in its `judge_cache` file is not asked twice.
 
 exit codes: 0 the rewards are as recorded, or the new file is written; 1 rewards differ and there is no --output, or
 episodes that had a reward are masked now; 2 wrong arguments or data; 130 after Ctrl-C.

@@ -32,6 +32,10 @@ class SharedResources:
     def __init__(self) -> None:
         self._resources: dict[_Key, _Resource] = {}
 
+    def __reduce__(self) -> tuple[type[SharedResources], tuple[()]]:
+        """A copy of an environment uses none: they belong to event loops of this process."""
+        return SharedResources, ()
+
     async def get(self, name: Any, make: Callable[[], Any]) -> Any:
         """See `VerifierEnv.shared`."""
         key = asyncio.get_running_loop(), name if isinstance(name, str) else json.dumps(name, sort_keys=True)

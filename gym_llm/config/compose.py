@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from omegaconf import AnyNode, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
+from yaml import YAMLError
 
+from gym_llm.config.files import (
+    CONFIG_PATHS,
+    DEEPEST,
+    check_size,
+    first_line,
+    paths_of,
+    read_layer,
+    read_layers,
+    unquoted,
+)
+from gym_llm.config.inherit import SERVER_TYPES, inherit
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import ConfigError
 from gym_llm.secrets import MASK, add_secrets, find_in_text, find_secrets, is_secret_key, redact, secret_values
@@ -31,11 +41,7 @@ _VARIABLE = re.compile(r"\boc\.env:")
 _REFERENCE = re.compile(r"\$\{\s*([^${}]+?)\s*\}")
 _RAISED = re.compile(r'\w+ raised while resolving interpolation: "?(.*?)"?$')
 _NOT_FOUND = re.compile(r"Interpolation key '(.+)' not found")
-_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
-_HARMLESS = re.compile(r"<.*>|.?|[A-Z][A-Z0-9_]*|[a-z_.]{1,40}")
 _ONLY_REFERENCE = re.compile(r"\$\{(oc\.env:)?([A-Z][A-Z0-9_]*|[a-z_.]+)\}")
-_DEEPEST = 100  # levels; what walks over values recurses
-_LONGEST_INTEGER = 14_000  # bits: of more than 4,300 digits Python makes no text
 _SHOWN = {
     *("api", "base_url", "domain", "engine", "env", "history", "jsonl_fpath", "model", "name", "policy_base_url"),
     *("policy_model_name", "tasks", "tokenizer", "type", "url", "mlflow_tracking_uri", "hf_organization"),
@@ -53,6 +59,11 @@ class Composed:
     """Where each value is from: dotted key -> file or `the command line`."""
     secrets: frozenset[str]
     """Strings that are not to be shown."""
+    unresolved: dict[str, str] = field(default_factory=dict)
+    """Values of NeMo Gym's that refer to what is not there, by dotted key, and why; None stands for them in `values`.
+
+    NeMo Gym resolves the values of servers, and what is in them when it is used.
+    """
 
     def place(self, key: str) -> str:
         """`key (file)`, for messages; if no file has the key, the file of the nearest key above it."""
@@ -95,7 +106,7 @@ def _compose(paths: Sequence[str | Path], settings: Sequence[str], folder: str |
     env_file = Path(folder, ENV_FILE)
     env_layer = read_layer(env_file) if env_file.exists() else OmegaConf.create({})
     more_files = [path for setting in settings if names_files(setting) for path in _config_paths(setting, env_layer)]
-    layers = [(str(path), read_layer(path)) for path in [*paths, *more_files]]
+    layers = read_layers([*paths, *more_files])
     if env_layer:
         layers.append((str(env_file), env_layer))
     for path, layer in layers:
@@ -103,11 +114,14 @@ def _compose(paths: Sequence[str | Path], settings: Sequence[str], folder: str |
         try:
             merged.merge_with(layer)
         except OmegaConfBaseException as error:
-            raise ConfigError(f"{path} does not fit the files before it: {_first_line(error)}.") from None
+            raise ConfigError(f"{path} does not fit the files before it: {first_line(error)}.") from None
+    merged.pop(CONFIG_PATHS, None)
+    for key in [key for key in places if _is_within(key, CONFIG_PATHS)]:
+        del places[key]
     for setting in settings:
         if not names_files(setting):
             _set(merged, setting, places)
-    return _resolve(merged, places)
+    return _resolve(inherit(merged, places), places)
 
 
 def names_files(setting: str) -> bool:
@@ -115,75 +129,15 @@ def names_files(setting: str) -> bool:
     return setting.lstrip("+").startswith("config_paths=")
 
 
-def read_layer(path: str | Path) -> DictConfig:
-    """One file as it is, nothing resolved.
-
-    Raises:
-        ConfigError: If it cannot be read or is no mapping of sections.
-    """
-    text = ""
-    try:
-        text = Path(path).read_text("utf-8")
-        layer = OmegaConf.load(io.StringIO(text))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8: {error.reason} at byte {error.start}.") from None
-    except YAMLError as error:
-        raise ConfigError(f"{path} is not YAML that can be used: {_what_is_wrong(error)}.") from None
-    except OmegaConfBaseException as error:
-        add_secrets(find_in_text(text))
-        raise ConfigError(redact(f"{path}: {_unquoted(_first_line(error))}.")) from None
-    except RecursionError:
-        raise ConfigError(f"{path}: it is nested more than {_DEEPEST} levels deep.") from None
-    except ValueError:  # Python's, for an integer
-        raise ConfigError(f"{path}: a number has more than 4,300 digits: put it in quotes.") from None
-    except OSError as error:
-        if error.strerror is None:  # OmegaConf's, for YAML that is a number or a text
-            raise ConfigError(f"{path}: a configuration is a mapping of sections, this is a single value.") from None
-        raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
-    if not isinstance(layer, DictConfig):
-        raise ConfigError(f"{path}: a configuration is a mapping of sections, this is a list.")
-    for key in layer:
-        if not isinstance(key, str):
-            raise ConfigError(f"{path}: the name of a section is a text, got {key!r}: put it in quotes.")
-    _check_size(OmegaConf.to_container(layer), str(path))
-    return layer
-
-
-def _what_is_wrong(error: YAMLError) -> str:
-    """Line, column and problem; not what stands there, which may be a secret."""
-    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
-        return "it holds characters that YAML does not have"
-    mark = error.problem_mark
-    problem = _unquoted(", ".join(filter(None, (error.context, error.problem))))
-    return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(problem.split())}"
-
-
-def _unquoted(sentence: str) -> str:
-    """A parser's sentence with … for what it quotes, if that is more than a name or a character."""
-    return _QUOTED.sub(lambda match: match[0] if _HARMLESS.fullmatch(match[1] or match[2] or "") else "…", sentence)
-
-
-def _check_size(value: Any, place: str) -> None:
-    """Refuse what is nested too deeply, or too long a number, to be worked with."""
-    level, depth = [value], 0
-    while level:
-        if any(isinstance(item, int) and item.bit_length() > _LONGEST_INTEGER for item in level):
-            raise ConfigError(f"{place}: a number has more than 4,300 digits: put it in quotes.")
-        if depth > _DEEPEST:
-            raise ConfigError(f"{place}: it is nested more than {_DEEPEST} levels deep.")
-        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list))]
-        level, depth = [item for items in inner for item in items], depth + 1
-
-
 def _config_paths(setting: str, env_layer: DictConfig) -> list[str]:
     try:
         merged = OmegaConf.merge(env_layer, OmegaConf.from_dotlist([setting.lstrip("+")]))
         paths = OmegaConf.to_container(OmegaConf.create([merged["config_paths"]]), resolve=True)[0]  # type: ignore[call-overload,index]
     except (OmegaConfBaseException, YAMLError) as error:
-        raise ConfigError(f"{setting}: {_first_line(error)}.") from None
-    if isinstance(paths, list) and all(isinstance(path, str) for path in paths):
-        return paths
-    raise ConfigError(f"{setting}: expected a list of files, e.g. config_paths=[a.yaml,b.yaml].")
+        raise ConfigError(f"{setting}: {first_line(error)}.") from None
+    if (files := paths_of(paths)) is None:
+        raise ConfigError(f"{setting}: expected a list of files, e.g. config_paths=[a.yaml,b.yaml].")
+    return files
 
 
 def _note_places(value: Any, place: str, places: dict[str, str], key: str = "") -> None:
@@ -222,10 +176,10 @@ def _set(merged: DictConfig, setting: str, places: dict[str, str]) -> None:
         OmegaConf.update(merged, key, value, merge=True, force_add=True)
         plain = OmegaConf.to_container(OmegaConf.create({"value": value}))["value"]  # type: ignore[call-overload,index]
     except (OmegaConfBaseException, YAMLError, ValueError, TypeError, IndexError) as error:
-        raise ConfigError(f"{key}=…: cannot be set: {_first_line(error)}.") from None
+        raise ConfigError(f"{key}=…: cannot be set: {first_line(error)}.") from None
     except RecursionError:
-        raise ConfigError(f"{key}=…: it is nested more than {_DEEPEST} levels deep.") from None
-    _check_size(plain, f"{key}=…")
+        raise ConfigError(f"{key}=…: it is nested more than {DEEPEST} levels deep.") from None
+    check_size(plain, f"{key}=…")
     _note_places(plain, COMMAND_LINE, places, key)
 
 
@@ -242,7 +196,7 @@ def _mentioned(value: Any) -> Iterator[str]:
 
 def _resolve(merged: DictConfig, places: dict[str, str]) -> Composed:
     examination = _Examination(places)
-    examination.run(OmegaConf.to_container(merged), merged)
+    examination.run_all(OmegaConf.to_container(merged), merged)  # type: ignore[arg-type]
     add_secrets(examination.secrets)
     missing, broken = examination.missing, examination.broken
     if missing or broken:
@@ -251,7 +205,7 @@ def _resolve(merged: DictConfig, places: dict[str, str]) -> Composed:
         raise ConfigError("\n".join(lines))
     values = OmegaConf.to_container(merged, resolve=True)
     add_secrets(find_secrets(values))
-    return Composed(values, places, frozenset(examination.secrets))  # type: ignore[arg-type]
+    return Composed(values, places, frozenset(examination.secrets), examination.unresolved)  # type: ignore[arg-type]
 
 
 class _Examination:
@@ -262,15 +216,42 @@ class _Examination:
         self.missing: list[str] = []
         self.broken: list[str] = []
         self.secrets: set[str] = set()
+        self.unresolved: dict[str, str] = {}
 
-    def run(self, raw: Any, node: Any, key: str = "") -> None:
-        """Look at everything below a node; `raw` is the same with nothing resolved."""
+    def run_all(self, raw: dict[str, Any], merged: DictConfig) -> None:
+        """Look at everything; `raw` is the same with nothing resolved."""
+        kinds = {name: value.keys() if isinstance(value, dict) else set() for name, value in raw.items()}
+        servers = {name for name, keys in kinds.items() if SERVER_TYPES & keys}
+        others = {name for name, keys in kinds.items() if keys and not {"env", "engine"} & keys and servers} - servers
+        aside: list[tuple[Any, Any]] = []
+        for names, strict in ((kinds.keys() - servers - others, None), (servers, 3), (others, 0)):
+            for name in (name for name in raw if name in names):
+                if isinstance(raw[name], dict):
+                    self.run(raw[name], merged._get_node(name), name, strict, aside)
+                else:
+                    self.run({name: raw[name]}, merged)
+        for node, name in aside:
+            node[name] = None
+
+    def run(
+        self, raw: Any, node: Any, key: str = "", strict: int | None = None, aside: list[tuple[Any, Any]] | None = None
+    ) -> None:
+        """Look at everything below a node.
+
+        Args:
+            raw: The same with nothing resolved.
+            node: The node.
+            key: Its dotted key.
+            strict: How many levels below it have to be resolved; None for all. NeMo Gym's servers have three: type,
+                implementation and their own values.
+            aside: Takes the others that cannot be.
+        """
         for name, value in list(raw.items() if isinstance(raw, dict) else enumerate(raw)):
             path = f"{key}.{name}" if key else str(name)
             place = self._places.get(path, "")
             is_secret = isinstance(name, str) and is_secret_key(name)
             if isinstance(value, (dict, list)):
-                self.run(value, node._get_node(name), path)
+                self.run(value, node._get_node(name), path, strict and strict - 1, aside)
             elif value == "???":
                 self.missing.append(f"{path} is required ({place})")
                 continue
@@ -281,7 +262,13 @@ class _Examination:
                 try:
                     value = node[name]
                 except (OmegaConfBaseException, RecursionError) as error:
-                    self._note_unresolved(path, value, place, error, is_secret=is_secret_key(str(name)))
+                    hidden = is_secret_key(str(name)) and not _ONLY_REFERENCE.fullmatch(value)
+                    if strict == 0 and aside is not None:
+                        sentence = _RAISED.sub(r"\1", first_line(error))
+                        self.unresolved[path] = unquoted(sentence) if hidden else sentence
+                        aside.append((node, name))
+                    else:
+                        self._note_unresolved(path, MASK if hidden else value, place, error, hidden=hidden)
                     continue
                 if OmegaConf.is_config(value):
                     continue  # its own values are examined where they are
@@ -303,16 +290,12 @@ class _Examination:
                 if is_secret_key(name) or not (key in _SHOWN or value.startswith(("/", "~", "."))):
                     self.secrets |= {value} - {""}
 
-    def _note_unresolved(self, key: str, value: str, place: str, error: Exception, *, is_secret: bool) -> None:
-        where, sentence = f"{key}: {value} ({place})", _RAISED.sub(r"\1", _first_line(error))
-        if is_secret and not _ONLY_REFERENCE.fullmatch(value):
-            where, sentence = f"{key}: {MASK} ({place})", _unquoted(sentence)
+    def _note_unresolved(self, key: str, shown: str, place: str, error: Exception, *, hidden: bool) -> None:
+        where, sentence = f"{key}: {shown} ({place})", _RAISED.sub(r"\1", first_line(error))
+        if hidden:
+            sentence = unquoted(sentence)
         if match := _NOT_FOUND.search(sentence):
             hint = did_you_mean(match[1], self._places)
             self.missing.append(f"{match[1]} is not given, and needed by {where}.{hint}")
         elif "Missing mandatory value" not in sentence:  # that one is reported where it is missing
             self.broken.append(f"{where}: {sentence}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gym_llm.config.compose import COMMAND_LINE, Composed, compose
-from gym_llm.config.nemo_gym import AGENTS, SERVER_TYPES, MappedSections, map_nemo_gym
+from gym_llm.config.inherit import AGENTS, SERVER_TYPES
+from gym_llm.config.mapped import MappedSections
+from gym_llm.config.nemo_gym import map_nemo_gym
 from gym_llm.config.sections import EngineSection, EnvironmentSection
 from gym_llm.data.files.datasets import found_from
+from gym_llm.data.files.reading import parse_source
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import ConfigError
 from gym_llm.secrets import mask
@@ -88,6 +92,8 @@ def load_config(
             _add(environments, name, EnvironmentSection, value, composed, problems)
         elif "engine" in value:
             _add(engines, name, EngineSection, value, composed, problems)
+        elif foreign and not any(did_you_mean(str(key), ("env", "engine")) for key in value):
+            mapped.leave_out(name, "it is no section of an environment, an engine or a server; it changes nothing")
         else:
             problems.append(_neither(name, value, sections, composed))
     if policy := _policy(variables):
@@ -137,17 +143,30 @@ def _add(
 
 
 def _located(name: str, environment: EnvironmentSection, composed: Composed) -> dict[str, Any]:
-    """The section's datasets and tasks, each file looked for beside the configuration file that names it."""
-    file = composed.places.get(f"{name}.tasks")
-    tasks = environment.tasks
-    if tasks and file not in (None, COMMAND_LINE):
-        tasks = found_from(tasks, Path(str(file)).parent)
+    """The section's datasets, tasks and prompt, each file looked for from the configuration file that names it."""
+
+    def folder(key: str, value: str) -> str:
+        """Beside the file that names it, in the working directory, or the nearest above the file that has it."""
+        file, source = composed.places.get(key), parse_source(value)
+        if file is None or file == COMMAND_LINE or source.is_hub:
+            return ""
+        above = map(str, Path(file).absolute().parent.parents)
+        folders = (str(Path(file).parent), "", *above)
+        return next((folder for folder in folders if os.path.exists(os.path.join(folder, source.name))), "")
+
+    tasks, kwargs = environment.tasks, dict(environment.kwargs)
+    if tasks:
+        tasks = found_from(tasks, folder(f"{name}.tasks", tasks))
+    if isinstance(prompt := kwargs.get("prompt_config"), str):
+        kwargs["prompt_config"] = found_from(prompt, folder(f"{name}.kwargs.prompt_config", prompt))
     datasets = list(environment.datasets)
-    path_key = re.compile(rf"{re.escape(name)}\.(?:{AGENTS}\.[^.]+\.)?datasets\.(\d+)\.jsonl_fpath")
-    for key, file in composed.places.items():
-        if (match := path_key.fullmatch(key)) and file != COMMAND_LINE:
-            datasets[int(match[1])] = datasets[int(match[1])].found_from(Path(file).parent)
-    return {"datasets": datasets, "tasks": tasks}
+    path_key = re.compile(rf"{re.escape(name)}\.(?:{AGENTS}\.[^.]+\.)?datasets\.(\d+)\.(jsonl_fpath|prompt_config)")
+    for key in composed.places:
+        if match := path_key.fullmatch(key):
+            dataset, field = datasets[int(match[1])], match[2]
+            if path := getattr(dataset, field):
+                datasets[int(match[1])] = dataset.found_from(field, folder(key, path))
+    return {"datasets": datasets, "tasks": tasks, "kwargs": kwargs}
 
 
 def _neither(name: str, value: dict[str, Any], sections: dict[str, Any], composed: Composed) -> str:

@@ -5,105 +5,26 @@ Format: https://docs.nvidia.com/nemo/gym, "Configuration"; a section is `name: {
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
-from omegaconf import OmegaConf
+from pydantic import ValidationError
 
-from gym_llm.config.compose import Composed, read_layer
-from gym_llm.data.files.datasets import DatasetConfig
+from gym_llm.config.compose import COMMAND_LINE, Composed
+from gym_llm.config.files import find_above
+from gym_llm.config.inherit import AGENTS, MODELS, RESOURCES, SERVER_TYPES
+from gym_llm.config.mapped import MEANINGLESS, MappedSections, Server
+from gym_llm.config.nemo_models import map_model
+from gym_llm.data.files.datasets import DatasetConfig, License
 from gym_llm.did_you_mean import did_you_mean
-from gym_llm.errors import ConfigError
-from gym_llm.registration import env_ids, parse_id, verifier_folder
-
-MODELS, RESOURCES, AGENTS = "responses_api_models", "resources_servers", "responses_api_agents"
-SERVER_TYPES = frozenset({MODELS, RESOURCES, AGENTS})
-
-_APIS = {"openai_model": "responses", "vllm_model": "chat"}
-_MODEL_KEYS = {
-    "openai_base_url": "url",
-    "base_url": "url",
-    "openai_api_key": "api_key",
-    "api_key": "api_key",
-    "openai_model": "model",
-    "openai_model_name": "model",
-    "model": "model",
-    "return_token_id_information": "token_ids",
-    "extra_body": "extra_body",
-    "chat_template_kwargs": "chat_template_kwargs",
-}
-_LOCAL = "local_vllm_model"
-_COMPLETIONS = "use_completions_api"
-_ONLY_SERVED = {
-    *("api_server_count", "chat_template", "chat_template_content_format", "default_chat_template_kwargs"),
-    *("disable_uvicorn_access_log", "enable_log_outputs", "enable_prompt_tokens_details"),
-    *("enable_server_load_tracking", "exclude_tools_when_tool_choice_none", "headless", "max_log_len", "middleware"),
-    *("response_role", "return_tokens_as_token_ids", "root_path", "tool_call_parser", "tool_parser_plugin"),
-    *("tool_server", "uvicorn_log_level"),
-}
-"""Arguments of `vllm serve` that are its HTTP server's, not its engine's (`vllm.entrypoints`, `FrontendArgs`)."""
-
-
-_ALWAYS = {
-    *("uses_reasoning_parser", "uses_interleaved_reasoning", "sequential_reasoning_allowed"),
-    *("replace_developer_role_with_system", "enable_auto_tool_choice"),
-}
-"""What is always done here: nothing is lost with these where they are true."""
-
-_OFF = {
-    *("is_responses_native", "request_prompt_and_generation_token_ids", "propagate_context_overflow_errors"),
-    *("preserve_reasoning_in_assistant_content", "continue_final_assistant_message", "supply_prefix_token_ids"),
-    *("render_chat_template", _COMPLETIONS),
-}
-"""What a model does not do unless it is told to: nothing is lost where they are false."""
-
-_MEANINGLESS = {
-    *("entrypoint", "host", "port", "num_workers", "description", "value", "verified", "verified_url", "debug")
-}
-"""Keys that say where a server runs or what a catalogue shows of it: nothing is lost with them."""
+from gym_llm.env_config import nemo_gym_names, own_values
+from gym_llm.errors import DataError
+from gym_llm.registration import env_ids, parse_id
 
 _HEAD_SERVER = "head_server"
-
-
-@dataclass
-class MappedSections:
-    """What NeMo Gym's sections are here.
-
-    Attributes:
-        composed: The whole configuration, which knows where each value is from.
-        sections: Ours, by NeMo Gym's names: an agent is the environment it plays.
-        ignored: Sections that mean nothing here.
-        unmapped: What has no counterpart, one sentence each.
-        problems: What is wrong.
-    """
-
-    composed: Composed
-    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
-    ignored: set[str] = field(default_factory=set)
-    unmapped: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def leave_out(self, key: str, why: str) -> None:
-        """Note that a value has no counterpart."""
-        self.unmapped.append(f"{self.composed.place(key)}: {why}")
-
-    def refuse(self, key: str, why: str) -> None:
-        """Note that a value is wrong."""
-        self.problems.append(f"{self.composed.place(key)}: {why}")
-
-
-@dataclass
-class _Server:
-    name: str
-    kind: str
-    implementation: str
-    values: dict[str, Any]
-
-    @property
-    def key(self) -> str:
-        return f"{self.name}.{self.kind}.{self.implementation}"
+_REQUEST = "responses_create_params"
+_MODEL_SERVER = "_model_server"
+_FILE_ENDINGS = ("_fpath", "_path", "_file")
 
 
 def map_nemo_gym(foreign: dict[str, dict[str, Any]], composed: Composed) -> MappedSections:
@@ -112,194 +33,186 @@ def map_nemo_gym(foreign: dict[str, dict[str, Any]], composed: Composed) -> Mapp
     if isinstance(composed.values.get(_HEAD_SERVER), dict):
         mapped.ignored.add(_HEAD_SERVER)
         mapped.leave_out(_HEAD_SERVER, "there is no such server here")
+    for key, sentence in composed.unresolved.items():
+        mapped.leave_out(key, f"{sentence}; it is left out")
     servers = [server for name, value in foreign.items() for server in _servers(name, value, mapped)]
     for server in servers:
+        _check_references(server, servers, mapped)
         if server.kind == MODELS:
-            _map_model(server, mapped)
+            map_model(server, mapped)
     used = {_map_agent(agent, servers, mapped) for agent in servers if agent.kind == AGENTS}
     for server in servers:
         if server.kind == RESOURCES and server.name not in used and (env := _map_resources(server, mapped)):
             mapped.sections[server.name] = env
+    request = composed.values.get(_REQUEST)
+    if foreign and isinstance(request, dict):  # NeMo Gym sets it over the request of every row
+        mapped.ignored.add(_REQUEST)
+        for section in mapped.sections.values():
+            if "env" in section:
+                section["sampling"] = {key: value for key, value in request.items() if key != "input"}
     return mapped
 
 
-def _servers(name: str, value: dict[str, Any], mapped: MappedSections) -> list[_Server]:
-    kind = next(kind for kind in value if kind in SERVER_TYPES)
-    implementations = value[kind]
-    if len(value) > 1 or not isinstance(implementations, dict) or len(implementations) != 1:
-        mapped.refuse(name, f"a NeMo Gym section is `{kind}: {{implementation: {{…}}}}`, one of each.")
+def _servers(name: str, value: dict[str, Any], mapped: MappedSections) -> list[Server]:
+    kinds = [kind for kind in value if kind in SERVER_TYPES]
+    implementations = value[kinds[0]]
+    if len(kinds) > 1 or not isinstance(implementations, dict) or len(implementations) != 1:
+        mapped.refuse(name, f"a NeMo Gym section is `{kinds[0]}: {{implementation: {{…}}}}`, one of each.")
         return []
     ((implementation, values),) = implementations.items()
-    return [_Server(name, kind, implementation, values or {})]
+    if not isinstance(values, dict | None):
+        mapped.refuse(f"{name}.{kinds[0]}.{implementation}", "an implementation's values are keys and values.")
+        return []
+    for key in value:
+        if key not in kinds:
+            mapped.leave_out(f"{name}.{key}", "a server has no such key")
+    return [Server(name, kinds[0], implementation, values or {})]
 
 
-def _map_model(server: _Server, mapped: MappedSections) -> None:
-    if server.implementation == _LOCAL:
-        _map_local_model(server, mapped)
-        return
-    if server.implementation not in _APIS:
-        playable = f"a vllm_model's URL and a {_LOCAL} can be played"
-        mapped.leave_out(server.key, f"there is no engine for a {server.implementation}; {playable}")
-        return
-    options = {_MODEL_KEYS[key]: value for key, value in server.values.items() if key in _MODEL_KEYS}
-    completions = server.implementation == "vllm_model" and server.values.get(_COMPLETIONS) is True
-    done = {*_MODEL_KEYS, *_ALWAYS}
-    always = set(_ALWAYS)
-    if completions:  # prompts are made here, with token ids always, and a template's variables are the tasks' to give
-        options.pop("token_ids", None)
-        done = (done | {_COMPLETIONS, "render_chat_template", "tokenizer"}) - {"chat_template_kwargs"}
-        always.add("render_chat_template")
-        options.pop("chat_template_kwargs", None)
-        options["tokenizer"] = server.values.get("tokenizer")
-    _leave_out_rest(server, server.values, done, mapped, always=always)
-    url = options.pop("url", None)
-    if not url:
-        mapped.refuse(server.key, "it has no base URL.")
-        return
-    if template := options.pop("chat_template_kwargs", None):
-        options["extra_body"] = {**(options.get("extra_body") or {}), "chat_template_kwargs": template}
-    api = "completions" if completions else _APIS[server.implementation]
-    kwargs = {"api": api, **{key: value for key, value in options.items() if value}}
-    mapped.sections[server.name] = {"engine": ",".join(url) if isinstance(url, list) else url, "kwargs": kwargs}
+def _check_references(server: Server, servers: list[Server], mapped: MappedSections) -> None:
+    """Refuse values that name a server which is not there, or that cannot be resolved although they are used."""
+    for key, value in server.values.items():
+        if _is_reference(value):
+            kind, name = value["type"], str(value["name"])
+        elif server.kind == AGENTS and key in ("resources_server", "model_server") and value is not None:
+            kind = RESOURCES if key == "resources_server" else MODELS
+            name = str(value.get("name") if isinstance(value, dict) else value)
+        else:
+            continue
+        names = [other.name for other in servers if other.kind == kind]
+        if name not in names:
+            hint = did_you_mean(name, names)
+            mapped.refuse(f"{server.key}.{key}.name", f"there is no section of {kind} called {name}.{hint}")
 
 
-def _map_local_model(server: _Server, mapped: MappedSections) -> None:
-    """Map a model that vLLM computes in this process: its engine takes the arguments of `vllm serve`."""
-    values = dict(server.values)
-    model, served = values.pop("model", None), values.pop("vllm_serve_kwargs", None) or {}
-    if not model or not isinstance(served, dict):
-        mapped.refuse(server.key, f"a {_LOCAL} has `model: NAME`, and `vllm_serve_kwargs` that are keys and values.")
-        return
-
-    def leave_out(key: str, why: str) -> None:
-        mapped.leave_out(f"{server.key}.{key}", f"{why}; here it changes nothing")
-
-    kwargs: dict[str, Any] = {}
-    if home := values.pop("hf_home", None):
-        kwargs["download_dir"] = f"{home}/hub"  # where Hugging Face keeps models below HF_HOME
-    for key, value in served.items():
-        if key in _ONLY_SERVED and value:
-            parser = key == "tool_call_parser"
-            why = f"give --tool-call-parser {value} to the command" if parser else "it is for vLLM's HTTP server"
-            leave_out(f"vllm_serve_kwargs.{key}", why)
-        elif value is not None and key not in {"model", *_ONLY_SERVED, *_ALWAYS, *_MEANINGLESS}:
-            kwargs[key] = value
-    for key in values.pop("vllm_serve_env_vars", None) or {}:
-        leave_out(f"vllm_serve_env_vars.{key}", "set it in the environment of the command")
-    for key in ("extra_body", "chat_template_kwargs"):
-        if any(value is not None for value in (values.pop(key, None) or {}).values()):
-            leave_out(key, "give it in the tasks' `responses_create_params`")
-    _leave_out_rest(server, values, {"return_token_id_information", *_ALWAYS}, mapped)  # token ids are always there
-    mapped.sections[server.name] = {"engine": f"vllm:{model}", "kwargs": kwargs}
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") in SERVER_TYPES and isinstance(value.get("name"), str)
 
 
-def _leave_out_rest(
-    server: _Server,
-    values: dict[str, Any],
-    done: set[str],
-    mapped: MappedSections,
-    *,
-    always: Collection[str] = _ALWAYS,
-) -> None:
-    """Note what of a model's values changes nothing here: all but those that are done, and what is not set."""
-    for key, value in values.items():
-        if value is False and key in always:
-            mapped.leave_out(f"{server.key}.{key}", "false changes nothing: here this is always done")
-        elif key not in done and value not in (None, "", [], {}) and not (value is False and key in _OFF):
-            _leave_out(server, key, mapped)
-
-
-def _map_resources(server: _Server, mapped: MappedSections) -> dict[str, Any] | None:
-    env_id = _env_id(server.implementation)
+def _map_resources(server: Server, mapped: MappedSections) -> dict[str, Any] | None:
+    env_id = env_of_server(server.implementation)
     if env_id is None:
         advice = "register one, or give a section `env: ID` of your own"
         mapped.leave_out(server.key, f"there is no environment for {server.implementation}; {advice}")
         return None
-    arguments = _own_values(env_id, "nemo_gym_kwargs")
     kwargs: dict[str, Any] = {}
     for key, value in server.values.items():
-        if key in arguments and value is not None:
-            kwargs[key] = value
-        elif key != "domain" and value is not None:
-            _leave_out(server, key, mapped)
+        if value is None or key == "domain" or key in MEANINGLESS:
+            continue
+        if _is_reference(value) and value["type"] == MODELS:
+            _map_other_model(server, key, value["name"], env_id, kwargs, mapped)
+        elif key in own_values(env_id, "nemo_gym_kwargs") or (key.startswith("judge_") and key in _arguments(env_id)):
+            mapped.check_resolved(f"{server.key}.{key}")
+            kwargs[key] = _found_file(f"{server.key}.{key}", key, value, mapped)
+        else:
+            mapped.leave_out(f"{server.key}.{key}", f"{env_id} has no such option; it changes nothing")
     return {"env": env_id, "domain": server.values.get("domain"), "kwargs": kwargs}
 
 
-def _env_id(implementation: str) -> str | None:
-    """The environment of a resources server: one that has its name in NeMo Gym, else one whose own name is alike."""
+def _map_other_model(
+    server: Server, key: str, name: str, env_id: str, kwargs: dict[str, Any], mapped: MappedSections
+) -> None:
+    """Map a model beside the policy's: `judge_model_server` is the environment's argument `judge`."""
+    argument = key.removesuffix(_MODEL_SERVER)
+    arguments = _arguments(env_id)
+    argument = next((name for name in (argument, f"{argument}_engine", key) if name in arguments), "")
+    if not argument:
+        mapped.leave_out(f"{server.key}.{key}", f"{env_id} asks no other model; it changes nothing")
+    elif (section := mapped.sections.get(name)) is None:
+        mapped.leave_out(f"{server.key}.{key}", f"{name} is no model that can be asked; give `{argument}` an engine")
+    else:
+        spec, options = section["engine"], section["kwargs"]
+        kwargs[argument] = {"engine": spec, "kwargs": options} if options else spec
+
+
+@cache
+def _arguments(env_id: str) -> frozenset[str]:
+    """The arguments of an environment's class; none where it cannot be imported, which whoever makes it says."""
+    from gym_llm.env_class import env_arguments, env_class  # which imports it: only where it matters
+
+    try:
+        return env_arguments(env_class(env_id)) or frozenset()
+    except DataError:
+        return frozenset()
+
+
+def _found_file(dotted: str, key: str, value: Any, mapped: MappedSections) -> Any:
+    """An option that names a file, from the root of NeMo Gym's repository or the like, as a path that is there."""
+    place = mapped.composed.places.get(dotted)
+    if isinstance(value, str) and key.endswith(_FILE_ENDINGS) and place not in (None, COMMAND_LINE):
+        return str(find_above(value, str(place)) or value)
+    return value
+
+
+def env_of_server(implementation: str) -> str | None:
+    """The environment of a resources server: one that has its name in NeMo Gym, else one whose own name is alike.
+
+    Args:
+        implementation: The server's name in NeMo Gym, such as `mcqa`.
+
+    Returns:
+        The id, or None where no registered environment is meant.
+    """
     ids = sorted(env_ids(), key=lambda env_id: env_id.startswith("gym_llm/"))  # of several the last: ours, the newest
     names = {name: env_id for env_id in ids for name in nemo_gym_names(env_id)}
     bare = {parse_id(env_id)[1].replace("_", "").lower(): env_id for env_id in ids}
     return names.get(implementation) or bare.get(implementation.replace("_", "").lower())
 
 
-def nemo_gym_names(env_id: str) -> tuple[str, ...]:
-    """What NeMo Gym calls an environment, as the `config.yaml` beside its module says."""
-    return _own_values(env_id, "nemo_gym")
-
-
-@cache
-def _own_values(env_id: str, key: str) -> tuple[str, ...]:
-    """What the `config.yaml` beside an environment's module lists under a key."""
-    folder = verifier_folder(env_id)
-    try:
-        sections: Any = OmegaConf.to_container(read_layer(folder / "config.yaml")) if folder else {}
-    except ConfigError:
-        return ()
-    return tuple(
-        name
-        for section in sections.values()
-        if isinstance(section, dict) and section.get("env") == env_id
-        for name in section.get(key) or []
-    )
-
-
-def _map_agent(agent: _Server, servers: list[_Server], mapped: MappedSections) -> str | None:
+def _map_agent(agent: Server, servers: list[Server], mapped: MappedSections) -> str | None:
     """Add the environment that an agent plays; returns its resources server's name."""
-    resources = _reference(agent, "resources_server", RESOURCES, servers, mapped)
-    model = _reference(agent, "model_server", MODELS, servers, mapped)
+    resources = _referred(agent, "resources_server", RESOURCES, servers)
+    model = _referred(agent, "model_server", MODELS, servers)
+    if agent.values.get("resources_server") is None:
+        mapped.leave_out(agent.key, "it has no resources_server, so there is no environment to play")
     if agent.implementation != "simple_agent":
         mapped.leave_out(agent.key, f"there is no {agent.implementation}; the environment is played turn by turn")
-    if resources is None:
-        return None
-    env = _map_resources(resources, mapped)
-    if env is None:
-        return resources.name
+    env = _map_resources(resources, mapped) if resources else None
+    if resources is None or env is None:
+        _check_datasets(agent, mapped)
+        return resources.name if resources else None
     if model and model.name in mapped.sections:
         env["engine"] = model.name
     for key, value in agent.values.items():
         if key == "datasets":
+            mapped.check_resolved(f"{agent.key}.datasets")
             env["datasets"] = [_map_dataset(agent, number, item, mapped) for number, item in enumerate(value or [])]
         elif key == "max_steps" and value:
             env["kwargs"]["max_turns"] = value
-        elif key not in ("resources_server", "model_server") and value is not None:
-            _leave_out(agent, key, mapped)
+        elif key not in ("resources_server", "model_server", *MEANINGLESS) and value is not None:
+            mapped.leave_out(f"{agent.key}.{key}", "it has no counterpart and changes nothing")
     mapped.sections[agent.name] = env
     return resources.name
 
 
-def _reference(agent: _Server, key: str, kind: str, servers: list[_Server], mapped: MappedSections) -> _Server | None:
+def _check_datasets(agent: Server, mapped: MappedSections) -> None:
+    """Refuse datasets that are wrong, where no environment plays them."""
+    for number, value in enumerate(agent.values.get("datasets") or []):
+        dataset = _map_dataset(agent, number, value, mapped)
+        try:
+            DatasetConfig.model_validate(dataset)
+        except ValidationError as error:
+            for problem in error.errors(include_url=False, include_context=False, include_input=False):
+                key = ".".join(map(str, [agent.key, "datasets", number, *problem["loc"]]))
+                mapped.refuse(key, problem["msg"].removeprefix("Value error, "))
+
+
+def _referred(agent: Server, key: str, kind: str, servers: list[Server]) -> Server | None:
     value = agent.values.get(key)
-    if value is None:
-        if kind == RESOURCES:
-            mapped.leave_out(agent.key, f"it has no {key}, so there is no environment to play")
-        return None
     name = str(value.get("name") if isinstance(value, dict) else value)
-    by_name = {server.name: server for server in servers if server.kind == kind}
-    if name not in by_name:
-        hint = did_you_mean(name, by_name)
-        mapped.refuse(f"{agent.key}.{key}.name", f"there is no section of {kind} called {name}.{hint}")
-    return by_name.get(name)
+    return next((server for server in servers if server.kind == kind and server.name == name), None)
 
 
-def _map_dataset(agent: _Server, number: int, value: Any, mapped: MappedSections) -> Any:
+def _map_dataset(agent: Server, number: int, value: Any, mapped: MappedSections) -> Any:
     if not isinstance(value, dict):
         return value
-    for key in [key for key in value if key not in DatasetConfig.model_fields]:
-        mapped.leave_out(f"{agent.key}.datasets.{number}.{key}", "datasets have no such key")
-    return {key: item for key, item in value.items() if key in DatasetConfig.model_fields}
-
-
-def _leave_out(server: _Server, key: str, mapped: MappedSections) -> None:
-    if key not in _MEANINGLESS:
-        mapped.leave_out(f"{server.key}.{key}", "it has no counterpart and changes nothing")
+    key = f"{agent.key}.datasets.{number}"
+    dataset = dict(value)
+    if dataset.pop("prepare_script", None):
+        mapped.leave_out(f"{key}.prepare_script", f"it is not run here; NeMo Gym's makes {value.get('jsonl_fpath')}")
+    if dataset.get("type") == "benchmark" and dataset.get("license") not in (None, *get_args(License)):
+        mapped.leave_out(f"{key}.license", f"{dataset.pop('license')} is none of the names of licences")
+    for name in [name for name in dataset if name not in DatasetConfig.model_fields and name != "source"]:
+        mapped.leave_out(f"{key}.{name}", "datasets have no such key")
+        del dataset[name]
+    return dataset

@@ -8,11 +8,11 @@ from gym_llm.config.load import Config
 from gym_llm.errors import UsageError
 from gym_llm.rollout.part import Part
 
-_TRAINING = ("train", "validation")
+_EXAMPLE = "example"
 
 
 def config_parts(config: Config, engine: str | None, engine_options: dict[str, Any], repeats: int | None) -> list[Part]:
-    """Of each environment its training and validation data; its examples where it has no other; its own tasks else.
+    """Of each environment its datasets; its examples only where it has no others; its own tasks where it has none.
 
     Engine and repeats replace those of the configuration; engine options go over its own.
 
@@ -32,16 +32,17 @@ def environment_parts(
 ) -> list[Part]:
     """What is played of one environment section, by an engine of this spec."""
     section = config.environments[name]
-    datasets = [dataset for dataset in section.datasets if dataset.type in _TRAINING] or section.datasets
-    sources: list[tuple[str, str | None, int]] = [
-        (f"{name}/{dataset.name}", dataset.source, dataset.num_repeats) for dataset in datasets
+    datasets = [dataset for dataset in section.datasets if dataset.type != _EXAMPLE] or section.datasets
+    sources: list[tuple[str, str | None, int, dict[str, Any]]] = [
+        (f"{name}/{dataset.name}", dataset.source, dataset.num_repeats, dataset.env_kwargs(section.kwargs))
+        for dataset in datasets
     ]
     return [
         Part(
             section.env,
             engine,
             source,
-            section.kwargs,
+            kwargs,
             {**({"dataset": dataset} if engine.startswith("replay:") else {}), **engine_options},
             repeats or section.repeats or count,
             dataset,
@@ -49,7 +50,7 @@ def environment_parts(
             section.limit,
             section.sampling or {},
         )
-        for dataset, source, count in sources or [(name, section.tasks, 1)]
+        for dataset, source, count, kwargs in sources or [(name, section.tasks, 1, section.kwargs)]
     ]
 
 

@@ -27,6 +27,7 @@ _OURS = {
     "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
     "random": ("random", "gym_llm.chaos.policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.ray.engine_client:ActorEngine"),
+    "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
 }
 """How each is written, and where it is: by name, so that nothing is loaded before it is asked for."""
 
@@ -37,7 +38,8 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
     Args:
         spec: `pocket`; `transformers:MODEL`; `vllm:MODEL`; the base URL of an OpenAI-compatible server (several,
             separated by commas, share the load); `replay:FILE`; `actor:NAME`, an engine in a Ray actor
-            (`gym_llm.ray.shared_engine`); or another package's (`ENTRY_POINT_GROUP`).
+            (`gym_llm.ray.shared_engine`); `constant:TEXT`, which always says that; or another
+            package's (`ENTRY_POINT_GROUP`).
         parsers: What makes items of its text, in this order; see `gym_llm.engines.parsing.ParsingEngine`.
         **options: Keyword arguments of the engine's class.
 

@@ -16,9 +16,9 @@ from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.jsonl import dumps, dumps_record, loads
 from gym_llm.data.files.records import numbered_records
 from gym_llm.errors import DataError, UsageError
+from gym_llm.evaluate.changes import Reverified, with_verdict
 from gym_llm.evaluate.rescoring import NotFromItems, Score, can_be_scored, check_env, score_items, score_replayed
 from gym_llm.evaluate.stored import check_output, of_one_dataset, run_settings
-from gym_llm.evaluate.verdicts import Reverified, with_verdict
 from gym_llm.outcomes import TRANSIENT, Failure, failure_of
 from gym_llm.record import check_record
 from gym_llm.rollout.part import Part

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import refuse_special
-from gym_llm.data.files.records import is_torn, numbered_lines, parse_record, read_records
+from gym_llm.data.files.records import numbered_records, read_records
 from gym_llm.data.files.rollout_file import read_summary
 from gym_llm.errors import DataError, UsageError
 from gym_llm.types import Rollout
@@ -56,15 +56,7 @@ def episodes_of_task(
         DataError: If the file cannot be read, or a line of the task's is no record.
     """
     place = re.compile(rb'task_index"\s*:\s*%d\b' % task_index)
-    for number, line in numbered_lines(path):
-        if place.search(line) is None:
-            continue
-        try:
-            record = parse_record(line)
-        except DataError as error:
-            if not line.endswith(b"\n") and is_torn(line):
-                return
-            raise DataError(f"{path}, line {number} is no rollout: {error}.") from None
+    for _, _, record in numbered_records(path, where=place.search):
         found, name = record["rollout_id"], record.get("dataset", "")
         is_asked_for = repeat_index in (None, found["repeat_index"]) and dataset in (None, name)
         if found["task_index"] == task_index and is_asked_for:

@@ -20,7 +20,7 @@ _FAMILIES = {
 }
 """By k: at least one of k right, all of k right, the most frequent answer of k, the likeliest answer of k."""
 
-_TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_MARKS = re.compile("[\u061c\u200e\u200f]")  # of direction; whole conversations may have them
 _LONGEST = 300  # characters of a cell
 _SHARES = ("truncated", "masked", "tool errors")
 
@@ -251,7 +251,7 @@ def plain(text: str) -> str:
     >>> plain("a\n\u202eb")
     'a �b'
     """
-    line = " ".join(printable(_TURNING.sub("\ufffd", text)).split())
+    line = " ".join(printable(_MARKS.sub("\ufffd", text)).split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 

@@ -58,7 +58,7 @@ async def play_episode(
         The episode's record. If the environment or the engine fails it is masked; nothing is raised.
     """
     start = request_start = perf_counter()
-    answered = engine_seconds = reward_sum = 0.0
+    answered = reward_sum = 0.0
     turn_timing: list[TurnTiming] = []
     terminated = truncated = False
     info: dict[str, Any] = {"task_index": job.task_index}
@@ -83,7 +83,6 @@ async def play_episode(
             response = await engine.respond(request, episode_id=job.episode_id)
             waiting.on_engine = False
             answered = perf_counter()
-            engine_seconds += answered - request_start
             turn_timing.append({"engine": answered - request_start, "env": 0.0})
             outcome = begin(env.step, response)
             if isinstance(outcome, Suspended):
@@ -109,9 +108,8 @@ async def play_episode(
             raise
         if waiting.on_engine:
             waiting.on_engine = False
-            seconds = perf_counter() - request_start  # a request that failed was waited for, too
-            engine_seconds += seconds
-            turn_timing.append({"engine": seconds, "env": 0.0})
+            # A request that failed was waited for, too.
+            turn_timing.append({"engine": perf_counter() - request_start, "env": 0.0})
             phase: Phase | Literal["env"] = "engine"
         elif isinstance(error, InvalidAction) and verifier.phase == "env":
             phase = "engine"  # what it answered is no answer
@@ -133,7 +131,7 @@ async def play_episode(
             truncated=truncated,
             failure=failure,
             info=info,
-            timing={"total": perf_counter() - start, "engine": engine_seconds},
+            timing={"total": perf_counter() - start, "engine": sum([turn["engine"] for turn in turn_timing], 0.0)},
             turn_timing=turn_timing,
             sampling=sampling,
         )

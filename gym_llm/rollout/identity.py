@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-_OF_A_DATASET = ("env_id", "tasks_sha256", "env_kwargs", "sampling")
+_OF_A_DATASET = ("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling")
 _OF_A_RUN = (
-    *("env_id", "tasks_sha256", "env_kwargs", "sampling", "seed"),
+    *("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling", "seed"),
     *("datasets", "reasoning_parser", "tool_call_parser", "wrappers"),
 )
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""

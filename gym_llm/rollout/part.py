@@ -211,10 +211,12 @@ class OpenPart:
             "engine": part.engine if isinstance(part.engine, str) else type(part.engine).__name__,
             "engine_options": part.engine_options,
         }
+        prompt = self.verifier.row_prompt
         return {
             "env_id": self.env_id,
             "tasks": mask(part.tasks) if isinstance(part.tasks, str) else None,
             "tasks_sha256": None if part.tasks is None else _digest(part.tasks),
+            **({} if prompt is None else {"prompt_sha256": _digest(list(prompt.texts.items()))}),
             **mask(arguments, part.secrets),
             "repeats": part.repeats,
             **({"limit": part.limit} if part.limit else {}),
@@ -227,7 +229,7 @@ def tells_apart(digest: Any) -> bool:
     return bool(digest) and not parse_source(str(digest)).is_hub
 
 
-def _digest(tasks: str | list[Row]) -> str:
+def _digest(tasks: str | list[Any]) -> str:
     if not isinstance(tasks, str):
         return hashlib.sha256(dumps(tasks)).hexdigest()
     source = parse_source(tasks)

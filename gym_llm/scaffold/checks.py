@@ -21,6 +21,7 @@ import gym_llm
 from gym_llm.config import Config, load_config
 from gym_llm.data.files.records import read_records
 from gym_llm.data.prepare import EnvDataset, prepare_data
+from gym_llm.env_files import dry_run_kwargs
 from gym_llm.errors import ConfigError, DataError
 from gym_llm.registration import env_ids, parse_id, register, verifier_folder
 
@@ -80,7 +81,7 @@ def missing_package(verifier: Verifier) -> str | None:
     for env_id in env_ids():
         if verifier_folder(env_id) == verifier.folder:
             try:
-                gym.make(env_id, disable_env_checker=True).close()
+                gym.make(env_id, disable_env_checker=True, **dry_run_kwargs(env_id)).close()
             except gym.error.DependencyNotInstalled as error:
                 return str(error).partition(" was raised from the environment creator")[0]
             except Exception:  # the checks will tell
@@ -114,7 +115,8 @@ def _example_rows(verifier: Verifier, config: Config) -> Check:
     try:
         count = 0
         for section in config.environments.values():
-            env: Any = gym.make(section.env, tasks=str(path), disable_env_checker=True, **section.kwargs)
+            kwargs = {**dry_run_kwargs(section.env), **section.kwargs}
+            env: Any = gym.make(section.env, tasks=str(path), disable_env_checker=True, **kwargs)
             count = env.unwrapped.num_tasks
             for index in range(count):
                 env.reset(options={"task_index": index})

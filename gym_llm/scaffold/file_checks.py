@@ -12,7 +12,7 @@ import gymnasium as gym
 from gymnasium.utils.env_checker import check_env
 
 from gym_llm.env import VerifierEnv
-from gym_llm.env_files import find_env
+from gym_llm.env_files import dry_run_kwargs, find_env
 from gym_llm.errors import UsageError
 from gym_llm.outcomes import reason
 from gym_llm.scaffold.checks import EXAMPLES, Check, run_tests
@@ -28,7 +28,7 @@ def check_file(name: str) -> Iterator[Check]:
     path = Path(name.partition(":")[0])
     try:
         spec = find_env(name)
-        env: Any = gym.make(spec, disable_env_checker=True).unwrapped
+        env: Any = gym.make(spec, disable_env_checker=True, **dry_run_kwargs(spec)).unwrapped
     except Exception as error:  # the file and its environment may do anything
         sentence = str(error) if isinstance(error, UsageError) else reason(error)
         yield Check("environment", "failed", sentence)

@@ -26,8 +26,8 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
     """Write a verifier that works, to be changed into the one that is wanted.
 
     It asks for a line `Answer: ...` and compares it with the row's `expected_answer`. The folder appears whole or not
-    at all. In gym_llm's own repository it goes to `envs/`, its test to `tests/envs/`, a line to docs/environments.md;
-    anywhere else it is a package that can be installed.
+    at all. In gym_llm's own repository it goes to `envs/`, its test to `tests/envs/`, its line to docs/environments.md
+    and its name to README.md; anywhere else it is a package that can be installed.
 
     Args:
         name: `CapitalCities` or `capital_cities`.
@@ -77,9 +77,10 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
         if unfinished is not None:
             shutil.rmtree(unfinished, ignore_errors=True)
     if root:
-        process = run_python(root, "-m", "gym_llm.cli", "list", "--into", "docs/environments.md")
-        if process.returncode:
-            raise DataError(f"{folder} is written, its line in docs/environments.md is not: {process.stderr.strip()}")
+        for page in ("docs/environments.md", "README.md"):
+            process = run_python(root, "-m", "gym_llm.cli", "list", "--into", page)
+            if process.returncode:
+                raise DataError(f"{folder} is written, its line in {page} is not: {process.stderr.strip()}")
     return folder
 
 

@@ -16,6 +16,7 @@ from aiohttp import web
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.loopback import is_loopback
+from gym_llm.outcomes import reason
 from gym_llm.secrets import redacted_logger
 from gym_llm.view.episode import episode_json
 from gym_llm.view.files import read_summary, shown_name
@@ -242,7 +243,7 @@ class ViewServer:
             raise
         except Exception as error:
             logger.exception("A request failed.")
-            return _json({"error": f"{type(error).__name__}: {error}"}, 500)
+            return _json({"error": reason(error)}, 500)
 
 
 def describe(number: int, run: RunIndex) -> dict[str, Any]:

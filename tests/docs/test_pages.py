@@ -224,14 +224,20 @@ print(terminated, reward, info["reward_components"], info["tool_errors"])
     assert last == "True 1.0 {'right': 0.8, 'looked': 0.2} 1"
 
 
-def test_a_judge_that_is_an_engine_is_shared_and_closed() -> None:
+def test_a_judge_says_what_an_answer_is_worth() -> None:
     play = """
 import gymnasium, gym_llm
 gymnasium.register("mine/Judged-v0", entry_point=Judged)
-records = gym_llm.collect("mine/Judged-v0", episodes=8)
-print(len(records), {record["outcome"] for record in records})
+for label in ("[[SAME]]", "[[OTHER]]"):
+    kwargs = {"judge": f"constant:Not [[SAME]] at first, but {label}"}
+    records = gym_llm.collect("mine/Judged-v0", episodes=4, env_kwargs=kwargs)
+    print(len(records), {record["reward"] for record in records}, len(records[0]["info"]["judge_evaluations"]))
 """
-    assert run(NAMED["judge"] + play) == "8 {'scored'}\n"
+    assert run(NAMED["judge"] + play) == "4 {1.0} 1\n4 {0.0} 1\n"
+
+
+def test_a_user_who_is_a_model_has_a_script_without_one() -> None:
+    assert run(NAMED["simulator"]) == "Do you have green tea?\nA Japanese one.\n1.0\n"
 
 
 def test_the_engine_plays() -> None:

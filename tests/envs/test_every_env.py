@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import warnings
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from testing import ROOT, function_call, message, response
 
 from gym_llm.data import dumps, read_jsonl
 from gym_llm.env import VerifierEnv
+from gym_llm.env_class import env_class
 from gym_llm.registration import env_ids, parse_id
 from gym_llm.tools.calls import run_calls
 
@@ -31,8 +33,13 @@ every_env = pytest.mark.parametrize("env_id", ENV_IDS)
 every_verifier = pytest.mark.parametrize("env_id", VERIFIER_IDS)
 
 
+def dry_run(env_id: str) -> dict[str, Any]:
+    """Arguments with which it plays without any other model or service."""
+    return env_class(env_id).dry_run_kwargs
+
+
 def make(env_id: str, **kwargs: Any) -> VerifierEnv:
-    return gym.make(env_id, **kwargs).unwrapped
+    return gym.make(env_id, **dry_run(env_id), **kwargs).unwrapped
 
 
 def folder(env_id: str) -> Path:
@@ -59,14 +66,17 @@ def test_every_folder_is_an_environment_of_the_documentation() -> None:
     assert {folder(env_id) for env_id in ENV_IDS} == folders and len(ENV_IDS) == len(folders)
     page = (ROOT / "docs" / "environments.md").read_text("utf-8")
     lines = [f"| [`{env_id}`](../envs/{folder(env_id).name}/README.md) | " for env_id in ENV_IDS]
-    assert [line for line in lines if f"\n{line}" not in page] == [], "run `make readme`"
+    assert [line for line in lines if f"\n{line}" not in page] == [], "run `make environments`"
+    readme = (ROOT / "README.md").read_text("utf-8")
+    links = [f"[{parse_id(env_id)[1]}](envs/{folder(env_id).name}/README.md)" for env_id in ENV_IDS]
+    assert [link for link in links if link not in readme] == [], "run `make environments`"
 
 
 @every_env
 def test_passes_the_environment_checker_without_a_warning(env_id: str, caplog: pytest.LogCaptureFixture) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        env = gym.make(env_id, disable_env_checker=True).unwrapped
+        env = gym.make(env_id, disable_env_checker=True, **dry_run(env_id)).unwrapped
         check_env(env, skip_render_check=False)
     assert not caplog.records
 
@@ -75,7 +85,7 @@ def test_passes_the_environment_checker_without_a_warning(env_id: str, caplog: p
 def test_gym_make_plays_an_episode_without_a_warning(env_id: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        env = gym.make(env_id)  # with Gymnasium's own passive checker
+        env = gym.make(env_id, **dry_run(env_id))  # with Gymnasium's own passive checker
         observation, _ = env.reset(seed=1)
         terminated = truncated = False
         while not (terminated or truncated):
@@ -89,7 +99,7 @@ def test_gym_make_plays_an_episode_without_a_warning(env_id: str) -> None:
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_gymnasium_vectorises_it(env_id: str, mode: str) -> None:
     kwargs = {"shared_memory": False} if mode == "async" else {}
-    envs = gym.make_vec(env_id, num_envs=2, vectorization_mode=mode, vector_kwargs=kwargs)
+    envs = gym.make_vec(env_id, num_envs=2, vectorization_mode=mode, vector_kwargs=kwargs, **dry_run(env_id))
     try:
         observations, _ = envs.reset(seed=3)
         assert len(observations) == 2
@@ -107,7 +117,7 @@ def test_gymnasium_vectorises_it(env_id: str, mode: str) -> None:
 @every_verifier
 def test_its_spec_survives_json(env_id: str) -> None:
     tasks = [row for _, row in read_jsonl(folder(env_id) / "data" / "example.jsonl")][:2]
-    env = gym.make(env_id, tasks=tasks, max_turns=3)
+    env = gym.make(env_id, tasks=tasks, max_turns=3, **dry_run(env_id))
     again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     assert again.spec == env.spec and again.unwrapped.max_turns == 3
     assert again.reset(options={"task_index": 1}) == env.reset(options={"task_index": 1})
@@ -115,9 +125,9 @@ def test_its_spec_survives_json(env_id: str) -> None:
 
 @every_verifier
 def test_it_can_be_pickled_in_the_middle_of_an_episode(env_id: str) -> None:
-    env = gym.make(env_id, max_turns=4)
+    env = gym.make(env_id, max_turns=4, **dry_run(env_id))
     env.reset(seed=5)
-    env.step([function_call("no_such_tool")])
+    env.step([function_call("no_such_tool") if env.unwrapped.executes_tools else {"type": "reasoning", "summary": []}])
     for again in (pickle.loads(pickle.dumps(env)), copy.deepcopy(env)):
         expected = copy.deepcopy(env)
         assert again.step(message("7")) == expected.step(message("7"))
@@ -136,7 +146,7 @@ def test_it_has_five_examples_a_readme_and_a_config(env_id: str) -> None:
     assert list(config) == [here.name]
     entry = config[here.name]
     assert entry["env"] == env_id and entry["domain"]
-    gym.make(env_id, **entry["kwargs"])
+    gym.make(env_id, **{**dry_run(env_id), **entry["kwargs"]})
     example = next(dataset for dataset in entry["datasets"] if dataset["type"] == "example")
     assert example["jsonl_fpath"] == "data/example.jsonl"
 
@@ -183,11 +193,13 @@ def test_observations_are_fresh_and_items_are_left_alone(env_id: str) -> None:
     assert env.reset(options={"task_index": task})[0]["input"]
 
 
+HOSTILE_ACTIONS = 1_000
+"""Of each verifier, others for each: all of them together have tens of thousands."""
+
+
 @pytest.mark.slow
 @every_verifier
-def test_ten_thousand_hostile_actions_raise_nothing_and_call_no_method(
-    env_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     env = make(env_id, max_turns=6, render_mode="ansi")
     tools = set(env._tools)
     running_tools = False
@@ -215,10 +227,10 @@ def test_ten_thousand_hostile_actions_raise_nothing_and_call_no_method(
             if callable(member) and not isinstance(member, type):
                 monkeypatch.setattr(env, name, spy(name, member))
 
-    source = HostileActions(type(env), seed=20_000)
+    source = HostileActions(type(env), seed=20_000 + VERIFIER_IDS.index(env_id))
     env.reset(seed=0)
     refused = ended = 0
-    for n in range(10_000):
+    for n in range(HOSTILE_ACTIONS):
         action = source.action()
         episode = env.episode
         turn, said = episode.turn, len(episode.items)
@@ -234,6 +246,7 @@ def test_ten_thousand_hostile_actions_raise_nothing_and_call_no_method(
         calls = [item for item in new if item.get("type") == "function_call"]
         answers = [item for item in new if item.get("type") == "function_call_output"]
         if answers:
+            assert env.executes_tools
             assert [item["call_id"] for item in calls] == [item["call_id"] for item in answers]
             for call, answer in zip(calls, answers, strict=True):
                 assert call["name"] in tools or "There is no tool named" in answer["output"]
@@ -243,7 +256,7 @@ def test_ten_thousand_hostile_actions_raise_nothing_and_call_no_method(
             ended += 1
             dumps(info)
             env.reset()
-    assert refused > 500 and ended > 500
+    assert min(refused, ended) > HOSTILE_ACTIONS / 20
 
 
 _json = st.recursive(
@@ -271,15 +284,26 @@ _actions = (
 )
 
 
+@cache
+def json_actions() -> list[Any]:
+    """Examples of any JSON value: drawn once, which takes a hundred times what a verifier does with them."""
+    drawn = []
+
+    @settings(max_examples=150, deadline=None, database=None)
+    @given(action=_actions)
+    def draw(action: Any) -> None:
+        drawn.append(action)
+
+    draw()
+    return drawn
+
+
 @pytest.mark.slow
 @every_verifier
 def test_any_json_value_is_played_or_refused(env_id: str) -> None:
     env = make(env_id, max_turns=3)
     space = env.action_space
-
-    @settings(max_examples=150, deadline=None)
-    @given(action=_actions)
-    def check(action: Any) -> None:
+    for action in json_actions():
         observation, _ = env.reset(seed=0)
         if action in space:
             observation, *_ = env.step(action)
@@ -287,8 +311,6 @@ def test_any_json_value_is_played_or_refused(env_id: str) -> None:
         else:
             with pytest.raises(InvalidAction):
                 env.step(action)
-
-    check()
 
 
 def test_a_caller_mistake_names_what_was_expected() -> None:

@@ -37,6 +37,14 @@ def test_a_row_without_a_verifier_is_refused(fields):
         gym.make("gym_llm/Mixed-v0").reset(options={"task": arithmetic(**fields)})
 
 
+def test_how_an_unknown_name_gets_a_meaning_is_said():
+    ref = {"agent_ref": {"name": "sums"}}
+    with pytest.raises(DataError, match=r"""`verifiers=\{"sums": "gym_llm/NAME-v0"\}` says which environment it is"""):
+        gym.make("gym_llm/Mixed-v0").reset(options={"task": arithmetic(**ref)})
+    env = gym.make("gym_llm/Mixed-v0", verifiers={"sums": "gym_llm/Arithmetic-v0"})
+    assert env.reset(options={"task": arithmetic(**ref)})[1]["env_id"] == "gym_llm/Arithmetic-v0"
+
+
 def test_a_row_is_checked_by_the_verifier_that_plays_it():
     with pytest.raises(DataError, match="expected_answer"):
         gym.make("gym_llm/Mixed-v0").reset(options={"task": row(env_id="gym_llm/Arithmetic-v0")})

@@ -9,6 +9,7 @@ import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import check_env
 from testing import cpu_seconds
+from verifier_vectors import replay_all
 
 import gym_llm  # noqa: F401 - registers the ids
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
@@ -299,6 +300,10 @@ def test_recorded_episodes_replay_exactly() -> None:
         env = gym.make("gym_llm/MultipleChoice-v0", tasks=[vector["task"]])
         env.reset(options={"task_index": 0})
         assert env.step(vector["output"])[1] == vector["reward"], vector["source"]
+
+
+def test_episodes_of_nemo_gyms_server_score_as_recorded() -> None:
+    assert len(replay_all("mcqa")) >= 2
 
 
 def test_the_example_tasks_are_five_and_pass_gymnasiums_checker() -> None:

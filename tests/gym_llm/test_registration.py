@@ -10,7 +10,7 @@ import pytest
 
 import gym_llm
 from gym_llm import registration
-from gym_llm.config.nemo_gym import nemo_gym_names
+from gym_llm.env_config import nemo_gym_names
 from gym_llm.errors import ConfigError
 from gym_llm.registration import env_ids, parse_id, register_envs, verifier_folder
 

@@ -87,7 +87,7 @@ class InProcesses(VerifierEnv):
         super().__init__(*args, **kwargs)
         self.bonus = bonus
 
-    @hook(blocking="process", deadline=0.5)
+    @hook(blocking="process", deadline=2.0)
     def verify(self, task: Any, episode: Any) -> float:
         while episode.answer == "hang":
             pass

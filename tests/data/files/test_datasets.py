@@ -59,8 +59,8 @@ def test_training_data_needs_a_licence(kind):
 
 
 @pytest.mark.parametrize("license", get_args(License))
-def test_the_seven_licences(license):
-    assert len(get_args(License)) == 7
+def test_nemo_gyms_ten_licences(license):
+    assert len(get_args(License)) == 10
     assert DatasetConfig(**{**TRAIN, "license": license}).license == license
 
 
@@ -68,7 +68,7 @@ def test_the_seven_licences(license):
     ("field", "value", "said"),
     [
         ("license", "Apache-2.0", "Apache 2.0"),
-        ("type", "test", "'train', 'validation' or 'example'"),
+        ("type", "test", "'train', 'validation', 'benchmark' or 'example'"),
         ("jsonl_fpath", "", "at least 1 character"),
         ("num_repeats", 0, "greater than or equal to 1"),
         ("num_repeats", True, "valid integer"),

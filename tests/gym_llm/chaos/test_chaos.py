@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections import Counter
 from typing import Any
@@ -17,14 +18,28 @@ from gym_llm.chaos.faults import all_faults, choose
 from gym_llm.chaos.server import SERVED, FaultyServer
 from gym_llm.cli import main
 from gym_llm.engines.http import HTTPEngine
+from gym_llm.env_class import env_class
 from gym_llm.errors import EngineError
 from gym_llm.registration import env_ids
 
 PLACES = {"engine", "http", "setup", "respond", "verify", "teardown"}
-OURS = [env_id for env_id in env_ids() if env_id.startswith("gym_llm/")]
 
 
-@pytest.mark.parametrize("env_id", [env_id for env_id in OURS if "Mixed" not in env_id])
+def one_of_each_kind() -> list[str]:
+    """A verifier for each choice of hooks and tools; `make chaos` attacks them all."""
+    kinds: dict[Any, str] = {}
+    for env_id in env_ids():
+        cls = env_class(env_id)
+        hooks = [getattr(cls, name) for name in ("setup", "opening", "respond", "verify", "teardown")]
+        asynchronous = [inspect.iscoroutinefunction(hook) for hook in hooks]
+        own = [hook is not getattr(VerifierEnv, hook.__name__) for hook in hooks]
+        kind = (*own[:3], own[4], *asynchronous, bool(cls.tool_schemas()), cls.executes_tools, bool(cls.dry_run_kwargs))
+        if "Mixed" not in env_id and env_id.startswith("gym_llm/"):
+            kinds.setdefault(kind, env_id)
+    return list(kinds.values())
+
+
+@pytest.mark.parametrize("env_id", one_of_each_kind())
 def test_no_fault_becomes_a_reward(env_id: str) -> None:
     report = attack(env_id, episodes=300, share=0.6, seed=11)
     assert report.is_clean, report

@@ -184,7 +184,7 @@ def test_a_file_that_ends_too_early_is_not_taken_for_an_interrupt(monkeypatch):
     def end(env_id):
         raise EOFError("Ran out of input")
 
-    monkeypatch.setattr("gym_llm.scaffold.catalogue.describe", end)
+    monkeypatch.setattr("gym_llm.catalogue.describe", end)
     with pytest.raises(EOFError, match="Ran out of input"):
         main(["list"])
 

@@ -263,5 +263,5 @@ mcqa_simple_agent:
     assert {record["env_id"] for record in records()} == {"gym_llm/MultipleChoice-v0"}
     assert capsys.readouterr().err == ""
     assert rollout("--config", "nemo.yaml", *settings(server), "--limit", "1", "--resume") == 0
-    said = "Warning: not mapped: mcqa.resources_servers.mcqa.half_credit (nemo.yaml): it has no counterpart"
+    said = "Warning: not mapped: mcqa.resources_servers.mcqa.half_credit (nemo.yaml): gym_llm/MultipleChoice"
     assert said in capsys.readouterr().err

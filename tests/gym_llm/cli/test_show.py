@@ -43,6 +43,13 @@ def test_one_episode_is_found_by_its_numbers(arithmetic: str, capsys: Any) -> No
     assert "only makes sense with --task" in shown(capsys, arithmetic, "--repeat", "0", code=2)
 
 
+def test_a_judges_verdict_and_words_are_shown_without_its_prompt(tmp_path: Path, capsys: Any) -> None:
+    kwargs = {"judge": "constant:A"}
+    path = play(tmp_path / "q.jsonl", "gym_llm/SimpleQA-v0", lambda *_: "Paris", limit=1, env_kwargs=kwargs)
+    said = shown(capsys, str(path))
+    assert said.endswith("judge\n  1, A: assistant: A\n") and "reference answer" not in said
+
+
 def test_the_first_failed_one_is_below_the_threshold_or_masked(arithmetic: str, capsys: Any) -> None:
     assert "task 0, repeat 1: reward 0" in shown(capsys, arithmetic, "--failed")
     masked = shown(capsys, arithmetic, "--failed", "--pass-threshold", "-1")

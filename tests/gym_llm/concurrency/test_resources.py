@@ -16,6 +16,12 @@ from gym_llm.concurrency import drive, resources, wait
 from gym_llm.concurrency.resources import SharedResources, open_resources
 
 
+@pytest.fixture(autouse=True)
+def nothing_open() -> None:
+    """What other files' tests have left open would be waited for here without end."""
+    resources._close_all()
+
+
 class Client:
     """Writes down in which task it is opened and closed."""
 

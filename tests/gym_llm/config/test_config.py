@@ -399,6 +399,14 @@ def test_settings_may_stand_anywhere(capsys):
     assert (shown["arithmetic"]["kwargs"], shown["x"]) == ({"digits": 3, "terms": 4}, 1)
 
 
+def test_kwargs_that_are_no_arguments_are_said(capsys):
+    path = write("a.yaml", "a: {env: gym_llm/Arithmetic-v0, kwargs: {digit: 2, max_turns: 3, odd_thing: 1}}")
+    assert main(["config", "--config", path]) == 2
+    said = capsys.readouterr().err
+    assert "a.kwargs.digit: gym_llm/Arithmetic-v0 has no such argument. Did you mean digits?" in said
+    assert "a.kwargs.odd_thing: gym_llm/Arithmetic-v0 has no such argument." in said and "max_turns" not in said
+
+
 def test_what_is_wrong_is_said_and_ends_with_2(capsys):
     assert main(["config", "--config", "nowhere.yaml"]) == 2
     assert capsys.readouterr().err == "gym-llm: Cannot read nowhere.yaml: No such file or directory.\n"
@@ -429,6 +437,7 @@ math_with_judge:
       entrypoint: app.py
       judge_model_server: {type: responses_api_models, name: policy_model}
       should_use_judge: false
+      be_strict: true
       domain: math
       description: mathematics
 math_with_judge_simple_agent:
@@ -453,8 +462,9 @@ def test_nemo_gyms_files_are_read():
     config = load(NEMO_MODEL, NEMO_MATH, settings=POLICY)
     assert list(config.environments) == ["math_with_judge_simple_agent"]
     env = config.environments["math_with_judge_simple_agent"]
-    assert (env.env, env.domain, env.engine) == ("gym_llm/MathVerify-v0", "math", "policy_model")
-    assert env.kwargs == {"max_turns": 3}
+    assert (env.env, env.domain, env.engine) == ("gym_llm/MathWithJudge-v0", "math", "policy_model")
+    judge = {"engine": "http://x/v1", "kwargs": {"api": "responses", "model": "m", "api_key": "sk-0123456789"}}
+    assert env.kwargs == {"judge": judge, "should_use_judge": False, "max_turns": 3}
     assert env.datasets[0].huggingface_identifier.repo_id == "nvidia/Nemotron-RL-math-OpenMathReasoning"
     kwargs = {"api": "responses", "model": "m", "api_key": "sk-0123456789"}
     assert config.engines == {"policy_model": EngineSection(engine="http://x/v1", kwargs=kwargs)}
@@ -463,8 +473,11 @@ def test_nemo_gyms_files_are_read():
 def test_what_has_no_counterpart_is_listed():
     config = load(NEMO_MODEL, NEMO_MATH, "head_server: {host: 127.0.0.1, port: 11000}", settings=POLICY)
     keys = [sentence.partition(" (")[0].rpartition(".")[2] for sentence in config.unmapped]
-    assert keys == ["head_server", "judge_model_server", "should_use_judge", "shuffle"]
-    assert "math_with_judge.resources_servers.math_with_judge.should_use_judge (b.yaml)" in config.unmapped[2]
+    assert keys == ["head_server", "be_strict", "shuffle"]
+    assert config.unmapped[1] == (
+        "math_with_judge.resources_servers.math_with_judge.be_strict (b.yaml): "
+        "gym_llm/MathWithJudge-v0 has no such option; it changes nothing"
+    )
 
 
 def test_nemo_gyms_values_are_required():
@@ -630,8 +643,8 @@ def test_the_name_of_a_resources_server_may_be_given_as_a_setting():
     ("text", "said"),
     [
         (
-            NEMO_MATH.replace("    math_with_judge:\n", "    google_search:\n"),
-            "there is no environment for google_search",
+            NEMO_MATH.replace("    math_with_judge:\n", "    no_such_server:\n"),
+            "there is no environment for no_such_server",
         ),
         (NEMO_MATH.replace("    simple_agent:\n", "    deep_agent:\n"), "there is no deep_agent"),
         (
@@ -665,8 +678,8 @@ agent: {responses_api_agents: {simple_agent: {max_steps: 2, resources_server: {n
 @pytest.mark.parametrize(
     ("server", "name"),
     [
-        ("math_with_judge", "MathVerify"),
-        ("library_judge_math", "MathVerify"),
+        ("math_with_judge", "MathWithJudge"),
+        ("library_judge_math", "MathWithJudge"),
         ("simple_weather", "Weather"),
         ("stateful_counter", "Counter"),
         ("multineedle", "SynonymExtraction"),
@@ -692,6 +705,6 @@ def test_what_is_printed_of_nemo_gyms_files_is_ours(capsys):
     files = ["--config", write("a.yaml", NEMO_MODEL), "--config", write("b.yaml", NEMO_MATH)]
     assert main(["config", *files, *POLICY]) == 0
     printed = capsys.readouterr().out
-    assert "# not mapped: math_with_judge.resources_servers.math_with_judge.should_use_judge (b.yaml)" in printed
+    assert "# not mapped: math_with_judge.resources_servers.math_with_judge.be_strict (b.yaml)" in printed
     assert "sk-0123456789" not in printed
     assert load_config([write("printed.yaml", printed)]).environments["math_with_judge_simple_agent"].domain == "math"

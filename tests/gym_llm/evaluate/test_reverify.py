@@ -138,6 +138,14 @@ def test_another_verifier_s_changes_are_listed_with_their_reasons(tmp_path: Path
     assert sorted(TORN_DOWN) == sorted(one["rollout_id"]["task_index"] for one in old)
 
 
+def test_what_a_judge_is_asked_and_answers_is_no_reason_of_its_own(tmp_path: Path) -> None:
+    simple_qa, judge = "gym_llm/SimpleQA-v0", {"judge": "constant:A"}
+    path = play(tmp_path / "q.jsonl", simple_qa, lambda *_: "Paris", limit=1, env_kwargs=judge)
+    (change,) = reverify(path, simple_qa, env_kwargs={"judge": "constant:B"}).changes
+    assert (change.old, change.new) == (1.0, 0.0) and change.why.startswith("verdict 'correct' -> 'incorrect'")
+    assert "judge_evaluations" in change.fields and "judge_evaluations" not in change.why
+
+
 def test_masked_episodes_are_scored_where_only_their_verifier_failed(tmp_path: Path) -> None:
     def say(request: Any, task: int, repeat: int) -> str:
         if task == 1:

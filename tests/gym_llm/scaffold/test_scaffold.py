@@ -117,7 +117,7 @@ def test_in_this_repository_a_new_verifier_becomes_one_of_ours_and_leaves_everyt
         ("gym_llm.cli", "env", "test", "capital_cities"),
         ("gym_llm.cli", "env", "test", "gym_llm/CapitalCities-v0"),
         ("pytest", "-p", "no:cacheprovider", "tests/envs/test_every_env.py", "-k", "CapitalCities or documentation"),
-        ("pytest", "-p", "no:cacheprovider", "tests/gym_llm/scaffold/test_catalogue.py"),
+        ("pytest", "-p", "no:cacheprovider", "tests/gym_llm/test_catalogue.py"),
     ):
         ran = python_in(root, "-m", *check)
         assert ran.returncode == 0, ran.stdout + ran.stderr

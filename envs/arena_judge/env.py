@@ -1,0 +1,88 @@
+"""ArenaJudge: answers compared with a baseline's by a judge (NeMo Gym's `arena_judge`, Arena-Hard)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.errors import JudgeError
+from gym_llm.grading.thinking import strip_thinking
+from gym_llm.judge import JudgedEnv
+from gym_llm.types import Row
+
+_MARK = re.compile(r"\[\[([AB<>=]{1,9})\]\]")
+VERDICTS = {"A>>B": 1.0, "A>B": 1.0, "A=B": 0.5, "B>A": 0.0, "B>>A": 0.0}  # what each is worth to A
+
+
+class ArenaJudge(JudgedEnv):
+    """Answer a prompt better than a baseline; the judge compares both in both orders.
+
+    Details: `verdict_gen_base` (the answer is A), `verdict_base_gen` (it is B), what the judge said
+    (`judgement_gen_base`, …), and whether that can be read (`invalid_gen_base`, …).
+
+    Args:
+        reward: `first`: 1.0 if the answer wins where it is A. `both`: the mean of the two orders, a tie being 0.5, so
+            that a judge who prefers a place pays nothing for it.
+        **kwargs: As for every `JudgedEnv`, whose errors are this one's, too.
+    """
+
+    reverify_mode = "stateless"
+    dry_run_kwargs = {"judge": "constant:[[A=B]]"}
+    metrics = {"win": Metric(), "tie": Metric(higher_is_better=None)}
+
+    class Task(BaseTask):
+        """The prompt, the baseline's answer, and the kind of prompt."""
+
+        question: str
+        baseline_answer: str
+        category: str = "hard_prompt"
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, reward: Literal["first", "both"] = "first", **kwargs: Any
+    ) -> None:
+        if reward not in ("first", "both"):
+            raise ValueError(f"reward is first or both, got {reward!r}.")
+        super().__init__(tasks, **kwargs)
+        self.reward = reward
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Ask the judge twice."""
+        answer = strip_thinking(episode.last_message).encode("utf-8", "ignore").decode()
+        shown = {"question": task.question, "answer_a": answer, "answer_b": task.baseline_answer}
+        exchanged = {**shown, "answer_a": task.baseline_answer, "answer_b": answer}
+        of_category = "creative_writing" if task.category.startswith("creative_writing") else "hard_prompt"
+        prompt = "judge" if "judge" in self._prompts else of_category
+        parse = only_mark if self.conform else last_mark
+        first, second = await self.ask_each([shown, exchanged], parse, prompt=prompt, unparsable=None)
+        needed = [first] if self.reward == "first" else [first, second]
+        if not self.conform and any(judgement.value is None for judgement in needed):
+            raise JudgeError("The judge's verdict cannot be read.", failure_kind="judge_unparseable")
+        won, lost = VERDICTS.get(first.value, 0.0), VERDICTS.get(second.value, 1.0)
+        details = {
+            "judgement_gen_base": first.text,
+            "judgement_base_gen": second.text,
+            "verdict_gen_base": first.value,
+            "verdict_base_gen": second.value,
+            "invalid_gen_base": first.value is None,
+            "invalid_base_gen": second.value is None,
+            "win": float(won == 1.0),
+            "tie": float(won == 0.5),
+        }
+        return Verdict(float(won == 1.0) if self.reward == "first" else (won + 1.0 - lost) / 2, details)
+
+
+def last_mark(text: str) -> str | None:
+    """The last verdict between double brackets.
+
+    >>> last_mark("Is it [[A>B]]? No: [[B>A]]"), only_mark("Is it [[A>B]]? No: [[B>A]]")
+    ('B>A', None)
+    """
+    marks = [mark for mark in _MARK.findall(text) if mark in VERDICTS]
+    return marks[-1] if marks else None
+
+
+def only_mark(text: str) -> str | None:
+    """The verdict, if the text has one alone, as NeMo Gym reads it."""
+    marks = set(_MARK.findall(text))
+    return marks.pop() if len(marks) == 1 and marks <= VERDICTS.keys() else None

@@ -1,0 +1,204 @@
+r"""Which option of a question of chemistry a text chooses: NeMo Gym's `bunsenbench_chemistry_mcq` rules, written anew.
+
+The end of a text is read, 50,000 characters of it, in time linear in them.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+
+from gym_llm.grading.answers import last_boxed
+
+_LONGEST_TEXT = 50_000
+_LONGEST = 2_000  # characters of a candidate: options are shorter
+_USUAL = 120  # the last characters, where the answer usually is
+_MOST = 64
+_MOST_SPELLED = 9  # characters for one of an option's, such as `&middot;`
+_MARKS = ("answer", "\\boxed", "<", "choose", "select")  # of which each of the following has one
+# Of a text in small letters. Each alternative begins with a letter or a mark, by which `re` passes over the rest.
+_SIGN = re.compile(
+    r"<\s?(?P<tag>answer|choice|response|final[_-]answer)\b[^<>]*+>"
+    r"|(?P<box>\\boxed\s{0,9}\{)"
+    r"|a(?<!\wa)nswer(?:\*\*)?\s{0,9}:\s*+"
+    r"|t(?<!\wt)he\s+(?:correct\s+)?answer\s+is[\s:]\s*+"
+    r"|m(?<!\wm)y\s+answer\s+is[\s:]\s*+"
+    r"|i(?<!\wi)\s+(?:choose|select)[\s:]\s*+"
+)
+_OPTION_LIST = re.compile(r"</?\s?choices\b[^<>]*+>", re.IGNORECASE)
+_CHOICE_TAG = re.compile(r"<\s?choice\b[^<>]*+>", re.IGNORECASE)
+_CHOICE_END = re.compile(r"<\s?/\s?choice\s?>", re.IGNORECASE)
+_THINK = re.compile(r"<\s?(/?)\s?think\b[^<>]*+>", re.IGNORECASE)
+_NAMED_LETTER = re.compile(r"(?:option|choice)\s+([A-Za-z])\s*[).\]:]?", re.IGNORECASE)
+_LABEL = re.compile(r"([A-Za-z])[).\]:](?:\s|$)")
+_LONE_LETTER = re.compile(r"[^A-Za-z]*([A-Za-z])[^A-Za-z]*")
+_LATEX = re.compile(r"\\(?:boxed|text|mathrm|operatorname)\s?\{(.*)\}", re.DOTALL)
+_BRACKETS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "<": ">"}
+_REFUSING = ("sorry", "can", "not able", "unable", "won", "an ai", "decline", "refuse", "do not feel")
+_REFUSAL = re.compile(
+    r"\bi\s?['\u2019]?\s?a?m sorry,? (?:but )?i (?:can(?:no|['\u2019]?)t|am unable|won['\u2019]?t)"
+    r"|\bi can(?:no|['\u2019]?)t (?:help|assist|comply|provide|answer|do that|continue)"
+    r"|\bi(?: am|['\u2019]m) (?:not able|unable) to (?:help|assist|comply|provide|answer)"
+    r"|\bi won['\u2019]?t be able to (?:help|assist|provide|answer)"
+    r"|\bas an ai(?: language)? model,? i\b"
+    r"|\bi (?:must|(?:will )?have to) (?:decline|refuse)"
+    r"|\bi do not feel comfortable",
+    re.IGNORECASE,
+)
+# What normalising leaves of the ways to write the signs of formulas and units; it makes digits of small ones itself.
+_SIGNS = str.maketrans("−–—‒‐‑×✕·∙⋅•µμ⁄∕", "------xx....uu//")
+
+
+def plain_chemistry(text: str) -> str:
+    """A formula or a name with one spelling of small digits, signs, entities and spaces; case counts.
+
+    >>> plain_chemistry("SO₄²⁻"), plain_chemistry("2&nbsp;μg")
+    ('SO42-', '2 ug')
+    """
+    text = html.unescape(text)
+    if text.isascii():
+        return " ".join(text.split())
+    text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
+    return " ".join("".join(character for character in text if unicodedata.category(character) != "Cf").split())
+
+
+def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
+    r"""The letter of the option that a text chooses, or None.
+
+    The last of these that names an option, by its letter or by its whole text, decides: what is in `<choice>`,
+    `<answer>`, `<response>` or `<final_answer>` tags, or in `\boxed{}`; the rest of the line after `Answer:`, "the
+    answer is", "my answer is", "I choose" or "I select". If there is none: the last line, then the first.
+
+    Args:
+        text: What the model wrote.
+        options: The options' texts, as `plain_chemistry` has them, by their letters.
+
+    >>> chosen_letter("Water, so <choice>H₂O</choice>.", {"A": "OH-", "B": "H2O"})
+    'B'
+    """
+    first_line = text.lstrip()[:_LONGEST].partition("\n")[0]
+    text = text[-_LONGEST_TEXT:]
+    if (letter := _at_the_end(text, options)) is not None:
+        return letter
+    lowered = _lowered(text)
+    starts = (max(0, len(text) - _USUAL), 0) if any(mark in lowered for mark in _MARKS) else ()
+    for start in starts:
+        for candidate in _candidates(text, lowered, start):
+            if (letter := _letter(candidate, options)) is not None:
+                return letter
+    last_line = text.rstrip().rpartition("\n")[2]
+    return _letter(last_line, options) or _letter(first_line, options)
+
+
+def why_no_choice(text: str, *, refused: bool, cut_short: bool) -> str:
+    """Why a text chooses nothing, in NeMo Gym's words.
+
+    Args:
+        text: What the model wrote.
+        refused: Whether the server said that the model refuses.
+        cut_short: Whether the generation was cut off.
+    """
+    text = text[-_LONGEST_TEXT:]
+    if refused:
+        return "refusal"
+    slashes = _THINK.findall(text)
+    if cut_short or slashes.count("") > slashes.count("/"):
+        return "early_termination"
+    lowered = text.lower()
+    if any(word in lowered for word in _REFUSING) and _REFUSAL.search(" ".join(text.split())):
+        return "refusal"
+    lists = _option_lists(text)
+    for tag in _CHOICE_TAG.finditer(text):
+        if not _within(tag.start(), lists):
+            return "malformed_choice" if _CHOICE_END.search(text, tag.end()) else "format_violation"
+    return "format_violation"
+
+
+def _candidates(text: str, lowered: str, start: int) -> Iterator[str]:
+    """What may name an option, of the signs from `start` on, the last one first."""
+    lists = _option_lists(text)
+    for sign in list(_SIGN.finditer(lowered, start))[: -_MOST - 1 : -1]:
+        if tag := sign["tag"]:
+            if tag.lower() == "choice" and _within(sign.start(), lists):
+                continue
+            end = re.compile(rf"<\s?/\s?{tag}\s?>", re.IGNORECASE).search(text, sign.end(), sign.end() + _LONGEST)
+            if end:
+                yield text[sign.end() : end.start()]
+        elif sign["box"]:
+            boxed = last_boxed(text[sign.start() : sign.start() + _LONGEST])
+            if boxed is not None:
+                yield boxed
+        else:
+            yield text[sign.end() : sign.end() + _LONGEST].partition("\n")[0]
+
+
+def _at_the_end(text: str, options: Mapping[str, str]) -> str | None:
+    """The option in the `<choice>` that a text ends with, as it should: the usual answer, found at once."""
+    text = text.rstrip()
+    start = text.rfind("<choice>")
+    if start < 0 or not text.endswith("</choice>"):
+        return None
+    inside = text[start + len("<choice>") : -len("</choice>")]
+    return None if _SIGN.search(_lowered(inside)) else _letter(inside, options)
+
+
+def _lowered(text: str) -> str:
+    """In small letters, each where it was; unchanged where one would become two."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text
+
+
+def _option_lists(text: str) -> list[tuple[int, int]]:
+    """Where a model repeats the options, `<choices>…</choices>`."""
+    lists: list[tuple[int, int]] = []
+    if "choices" not in text.lower():
+        return lists
+    start = -1
+    for tag in _OPTION_LIST.finditer(text):
+        if tag[0][1] != "/":
+            start = tag.start() if start < 0 else start
+        elif start >= 0:
+            lists.append((start, tag.end()))
+            start = -1
+    return lists[-_MOST:]
+
+
+def _within(position: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start <= position < end for start, end in spans)
+
+
+def _letter(candidate: str, options: Mapping[str, str]) -> str | None:
+    candidate = candidate[:_LONGEST].strip()
+    longest = _MOST_SPELLED * max(map(len, options.values())) + 100
+    for form in (candidate, unwrapped(candidate)):
+        if form:
+            named = _NAMED_LETTER.fullmatch(form) or _LABEL.match(form) or _LONE_LETTER.fullmatch(form)
+            if named and (letter := named[1].upper()) in options:
+                return letter
+            if len(form) > longest:
+                continue
+            wanted = plain_chemistry(form)
+            for letter, text in options.items():
+                if text == wanted:
+                    return letter
+    return None
+
+
+def unwrapped(text: str) -> str:
+    r"""Without Markdown marks, LaTeX commands, brackets and closing punctuation around it.
+
+    >>> unwrapped(r"**\text{(H2O)}**.")
+    'H2O'
+    """
+    for _ in range(9):
+        before = text
+        text = text.strip(" \t\r\n`*_.;,")
+        if latex := _LATEX.fullmatch(text):
+            text = latex[1]
+        elif len(text) > 1 and _BRACKETS.get(text[0]) == text[-1]:
+            text = text[1:-1]
+        if text == before:
+            break
+    return text

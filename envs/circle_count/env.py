@@ -1,0 +1,79 @@
+"""CircleCount: how many circles of a color are in a picture (NeMo Gym's `circle_count`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import numpy as np
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.options import check_conform
+from gym_llm.pictures import asking, draw_circles, shuffled_colors
+from gym_llm.types import Row, known
+
+_FIRST_BOXED = re.compile(r"\\boxed\{(\d+)\}")
+_SIZE = 400
+_MOST_DIGITS = 18
+
+
+class CircleCount(VerifierEnv):
+    r"""Count the circles of one color; the reward is 1.0 if the number in `\boxed{}` is right.
+
+    Details: `predicted_count` (absent without a number), `expected_count`, `correct`.
+
+    Args:
+        conform: `"nemo"` reads the first box that has digits alone instead of the last box.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {"predicted_count": Metric(higher_is_better=None)}
+
+    class Circle(BaseTask):
+        """One circle of the picture."""
+
+        color: str
+
+    class Task(BaseTask):
+        """The circles, and the color of those to count."""
+
+        circles: list[CircleCount.Circle] = []
+        target_color: str = ""
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
+    ) -> None:
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.conform = conform
+
+    def generate(self, rng: np.random.Generator) -> Row:
+        """Draw circles, and one of their colors."""
+        circles = draw_circles(rng, _SIZE, int(rng.integers(3, 13)), shuffled_colors(rng)[:3])
+        target = circles[int(rng.integers(len(circles)))].color
+        question = f"How many {target} circles are in this picture? Put the number into \\boxed{{}}."
+        return {
+            "responses_create_params": asking(question, circles, _SIZE),
+            "circles": [circle._asdict() for circle in circles],
+            "target_color": target,
+        }
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the number with that of the circles."""
+        predicted = self._count(episode.text)
+        expected = sum(circle.color == task.target_color for circle in task.circles)
+        details = {**known(predicted_count=predicted), "expected_count": expected, "correct": predicted == expected}
+        return Verdict(float(predicted == expected), details)
+
+    def _count(self, text: str) -> int | None:
+        if self.conform:
+            match = _FIRST_BOXED.search(text)
+            digits = match[1] if match else ""
+        else:
+            digits = (last_boxed(text) or "")[:1_000].strip().strip("$").strip()
+        return int(digits) if digits.isdecimal() and len(digits.lstrip("0")) <= _MOST_DIGITS else None

@@ -1,0 +1,88 @@
+"""FrontierScienceJudge: questions of science, judged right or wrong or by a rubric (`frontierscience_judge`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.grading.thinking import strip_thinking
+from gym_llm.judge import FAILS, JudgedEnv, number_over, yes_no_line
+from gym_llm.types import Row
+
+
+class FrontierScienceJudge(JudgedEnv):
+    """Answer a question of science; 1.0 if the judge finds the answer right, or a rubric gives it enough points.
+
+    Details: `extracted_answer`, `verdict` (`YES`, `NO`, None), `judge_output`, `rubric_score`,
+    `rubric_score_normalized`, `invalid_judge_response`.
+
+    Args:
+        judge_mode: `olympiad`: right or wrong; `research`: points by the row's rubric.
+        rubric_pass_score_threshold: The points that are enough.
+        rubric_max_score: The most that there are.
+        **kwargs: As for every `JudgedEnv`, whose errors are this one's, too.
+    """
+
+    reverify_mode = "stateless"
+    dry_run_kwargs = {"judge": "constant:Judgement: YES"}
+    metrics = {"rubric_score": Metric()}
+
+    class Task(BaseTask):
+        """The question, the expected answer, perhaps a rubric."""
+
+        question: str
+        expected_answer: str
+        rubric: str | None = None
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        judge_mode: Literal["olympiad", "research"] = "olympiad",
+        rubric_pass_score_threshold: float = 7.0,
+        rubric_max_score: float = 10.0,
+        **kwargs: Any,
+    ) -> None:
+        if judge_mode not in ("olympiad", "research"):
+            raise ValueError(f"judge_mode is olympiad or research, got {judge_mode!r}.")
+        super().__init__(tasks, **kwargs)
+        self.judge_mode = judge_mode
+        self.rubric_pass_score_threshold = rubric_pass_score_threshold
+        self.rubric_max_score = rubric_max_score
+
+    def _parse(self, text: str) -> dict[str, Any] | None:
+        conform = self.conform is not None
+        verdict = yes_no_line("Judgement:", conform=conform)(text)
+        score = number_over(self.rubric_max_score, conform=conform)(text) if self.judge_mode == "research" else None
+        if (verdict if self.judge_mode == "olympiad" else score) is None and (verdict is None or not self.conform):
+            return None
+        return {"verdict": None if verdict is None else "YES" if verdict else "NO", "score": score}
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Ask the judge about the last message, without its thinking."""
+        answer = strip_thinking(episode.last_message, unclosed=True, conform=self.conform is not None)
+        details: dict[str, Any] = {"extracted_answer": answer or None, "verdict": None, "judge_output": None}
+        if not answer and not self.conform:
+            return Verdict(0.0, {**details, "invalid_judge_response": False})
+        values = {
+            "question": task.question,
+            "expected_answer": task.expected_answer,
+            "rubric": task.rubric or task.expected_answer,
+            "generation": answer,
+        }
+        prompt = "judge" if "judge" in self._prompts else self.judge_mode
+        unparsable = {"verdict": None, "score": None} if self.conform else FAILS
+        judgement = await self.ask(
+            values, self._parse, prompt=prompt, unparsable=unparsable, empty_fails=not self.conform
+        )
+        verdict, score = judgement.value["verdict"], judgement.value["score"]
+        said = judgement.text.strip() if self.conform else strip_thinking(judgement.text, unclosed=True)
+        details |= {"verdict": verdict, "judge_output": said}
+        details["invalid_judge_response"] = self.judge_mode == "research" and score is None
+        if score is not None:
+            passed = score >= self.rubric_pass_score_threshold
+            details["verdict"] = verdict or ("YES" if passed else "NO")
+            share = min(1.0, max(0.0, score / self.rubric_max_score))
+            details |= {"rubric_score": score, "rubric_score_normalized": share}
+            return Verdict(float(passed), details)
+        return Verdict(float(verdict == "YES"), details)

@@ -1,0 +1,108 @@
+"""GUICoordinate: point at something in a picture (NeMo Gym's `gui_coordinate`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.options import check_conform
+from gym_llm.pictures import asking, draw_circles, shuffled_colors
+from gym_llm.types import Row
+
+_POINT = re.compile(r"_\[?_\(_(\d{1,15})_,_(\d{1,15})_\)_\]?_</point>".replace("_", r"\s{0,9}"))
+_OPENING = "<point>"
+_MOST_POINTS = 10_000
+_SIZE = 400
+
+
+class GUICoordinate(VerifierEnv):
+    """Say where something is, `<point>(x, y)</point>`; the reward falls from 1.0 at the place to 0.0 at `max_dist`.
+
+    x and y go from 0 to 1000, from left to right and from top to bottom. At a distance d, in widths of the picture, the
+    reward is (1 - d / max_dist)².
+
+    Details: `extracted_x`, `extracted_y` (from 0 to 1), `distance`; None without a point.
+
+    Args:
+        conform: `"nemo"` reads the first point instead of the last, and points outside of the picture.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {"distance": Metric(higher_is_better=False)}
+
+    class Task(BaseTask):
+        """The place, as "x,y" from 0 to 1, and the distance that is worth nothing."""
+
+        expected_answer: tuple[float, float]
+        max_dist: float = 0.15
+
+        @field_validator("expected_answer", mode="before")
+        @classmethod
+        def _place(cls, value: Any) -> tuple[float, float]:
+            try:
+                x, y = (float(part) for part in value.split(","))
+            except (AttributeError, ValueError):
+                x = y = math.nan
+            if not (math.isfinite(x) and math.isfinite(y)):
+                raise ValueError(f'expected_answer is two numbers such as "0.25,0.5", got {value!r}')
+            return x, y
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
+    ) -> None:
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.conform = conform
+
+    def generate(self, rng: np.random.Generator) -> Row:
+        """Draw circles, each of another color, and one of the colors."""
+        circles = draw_circles(rng, _SIZE, int(rng.integers(3, 7)), shuffled_colors(rng), distinct=True)
+        target = circles[int(rng.integers(len(circles)))]
+        question = (
+            f"Where is the middle of the {target.color} circle? Answer <point>(x, y)</point>: x and y are whole "
+            "numbers, from 0 at the left or at the top to 1000 at the right or at the bottom."
+        )
+        return {
+            "responses_create_params": asking(question, circles, _SIZE),
+            "expected_answer": f"{target.x / _SIZE:.4f},{target.y / _SIZE:.4f}",
+            "max_dist": 0.15,
+        }
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Measure how far the point is from the place."""
+        point = _first_point(episode.messages_text) if self.conform else _last_point(episode.messages_text)
+        if point is None:
+            return Verdict(0.0, {"extracted_x": None, "extracted_y": None, "distance": None})
+        distance = math.dist(point, task.expected_answer)
+        reward = (1.0 - distance / task.max_dist) ** 2 if distance < task.max_dist else 0.0
+        return Verdict(reward, {"extracted_x": point[0], "extracted_y": point[1], "distance": distance})
+
+
+def _first_point(text: str) -> tuple[float, float] | None:
+    position = -1
+    for _ in range(_MOST_POINTS):
+        if (position := text.find(_OPENING, position + 1)) < 0:
+            break
+        if match := _POINT.match(text, position + len(_OPENING)):
+            return int(match[1]) / 1000, int(match[2]) / 1000
+    return None
+
+
+def _last_point(text: str) -> tuple[float, float] | None:
+    """The last point that lies in the picture."""
+    position = len(text)
+    for _ in range(_MOST_POINTS):
+        if (position := text.rfind(_OPENING, 0, position)) < 0:
+            break
+        if (match := _POINT.match(text, position + len(_OPENING))) and max(int(match[1]), int(match[2])) <= 1000:
+            return int(match[1]) / 1000, int(match[2]) / 1000
+    return None

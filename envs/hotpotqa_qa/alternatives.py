@@ -1,0 +1,108 @@
+"""Other ways to write an expected answer, and finding one of them in what a model answered.
+
+Source of the rules: `resources_servers/hotpotqa_qa` of https://github.com/NVIDIA-NeMo/Gym.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ARTICLE = re.compile(r"^(?:the|a|an)\s+", re.IGNORECASE)
+_PARENTHESES = re.compile(r"\(([^()]*)\)")
+_QUOTES = str.maketrans("", "", '"“”')
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+_DOTS = re.compile(r"(?<!\d)\.|\.(?!\d)")
+_SPACES = re.compile(" {2,}")
+_WORDS = [
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"),
+    *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+]
+_ORDINALS = {"first": "1st", "second": "2nd", "third": "3rd", "fourth": "4th", "fifth": "5th", "nineteenth": "19th",
+             "twentieth": "20th", "twenty-first": "21st"}  # fmt: skip
+_DIGITS = {word: str(number) for number, word in enumerate(_WORDS, 1)} | _ORDINALS
+_NUMBERS = _DIGITS | {digits: word for word, digits in _DIGITS.items()}
+_ASCII = str.maketrans(
+    dict.fromkeys(map(chr, (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)), " ")
+    | dict.fromkeys(map(chr, range(0x2010, 0x2016)), "-")
+    | dict.fromkeys("‘’‚‛", "'")
+    | dict.fromkeys("“”„‟", '"')
+)
+_STOPWORDS = frozenset(
+    {"a", "an", "and", "at", "by", "de", "for", "from", "in", "la", "of", "on", "or", "the", "to", "von", "with"}
+)
+_SHORT = 4  # characters of an alternative that has to stand alone
+_LONG = 80  # characters of an answer that has to begin with the expected one, or nearly:
+_SOON = 40
+_LONGEST_EXPECTED = 40
+
+
+def alternatives(expected: str) -> set[str]:
+    """The expected answer in other spellings.
+
+    >>> sorted(alternatives("The Beatles (band)"))
+    ['Beatles', 'Beatles (band)', 'The Beatles', 'The Beatles (band)', 'band']
+    """
+    forms = {
+        expected,
+        expected.translate(_QUOTES),
+        _PARENTHESES.sub(" ", expected),
+        *(inside.strip() for inside in _PARENTHESES.findall(expected) if len(inside.strip()) >= 2),
+        _NUMBERS.get(expected.strip().lower(), expected),
+        _THOUSANDS.sub("", expected),
+        expected.rstrip(".,;:!?"),
+        _DOTS.sub("", expected),
+        expected if expected.startswith("-") else expected.replace("-", " "),
+        expected.replace(" & ", " and "),
+        expected.replace(" and ", " & ", 1),
+    }
+    forms |= {_ARTICLE.sub("", form) for form in forms}
+    forms = {" ".join(form.split()) for form in forms}
+    gold = " ".join(expected.split())
+    return {form for form in forms if len(form) >= 3 or form == gold or form.isdigit()}
+
+
+def plain(text: str) -> str:
+    """Lower case, with ASCII for the spaces, hyphens and quotes of typography, without double spaces."""
+    text = text.lower()
+    text = text if text.isascii() else text.translate(_ASCII)
+    return _SPACES.sub(" ", text) if "  " in text else text
+
+
+@dataclass(slots=True, frozen=True)
+class Alternative:
+    """One spelling to look for, in plain form; a short one only where no letter or digit is beside it."""
+
+    text: str
+    alone: re.Pattern[str] | None
+
+    @classmethod
+    def read(cls, form: str) -> Alternative:
+        """Make one of a spelling."""
+        text = plain(form)
+        exact = re.escape(text)
+        return cls(text, re.compile(rf"{exact}(?!\w)(?<!\w{exact})") if len(text) <= _SHORT else None)
+
+    def found_strictly(self, answer: str) -> bool:
+        """Whether it is in the plain answer, and of a long answer near its beginning."""
+        if self.alone is None:
+            place = answer.find(self.text)
+        else:
+            match = self.alone.search(answer)
+            place = -1 if match is None else match.start()
+        return place >= 0 and (len(answer) <= _LONG or place <= _SOON)
+
+
+def reason_to_remove(expected: str) -> str:
+    """Why an expected answer is hard to match fairly, or "": it is long, or a name of many words.
+
+    >>> reason_to_remove("Anne Marie Louise"), reason_to_remove("Oslo")
+    ('multi_word_name', '')
+    """
+    if len(expected) > _LONGEST_EXPECTED:
+        return "gt_too_long"
+    words = expected.split()
+    names = sum(word[0].isupper() and word.lower() not in _STOPWORDS for word in words)
+    if (3 <= len(words) <= 4 and names == len(words)) or (5 <= len(words) <= 6 and names >= 3):
+        return "multi_word_name"
+    return ""

@@ -1,0 +1,103 @@
+"""HotpotQA: short answers from what the model knows (NeMo Gym's `hotpotqa_qa`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.envs.hotpotqa_qa.alternatives import Alternative, alternatives, plain, reason_to_remove
+from gym_llm.envs.hotpotqa_qa.extraction import extract_answer
+from gym_llm.grading.options import check_conform
+from gym_llm.grading.text_metrics import normalize_answer, token_f1
+from gym_llm.types import Row
+
+_LONGEST = 20_000  # characters of an answer that are read
+
+
+class HotpotQA(VerifierEnv):
+    """Answer a question in a few words; the reward is 1.0 if the expected answer stands at the answer's beginning.
+
+    Details: `extracted_answer`, `answer_em` and `answer_f1` (HotpotQA's own), `is_correct`, `is_correct_strict` (the
+    reward), `gt_should_remove`, `gt_remove_reason`.
+
+    Args:
+        report_filtered_metrics: Whether questions of which the expected answer is short and simple have a metric of
+            their own, `is_correct_strict_filtered`.
+        conform: `"nemo"` finds JSON as NeMo Gym does, braces in strings counted.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    metrics = {
+        "answer_em": Metric(),
+        "answer_f1": Metric(),
+        "is_correct": Metric(),
+        "is_correct_strict_filtered": Metric(),
+    }
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The expected answer."""
+
+        expected_answer: str
+        question: str | None = None
+
+        @field_validator("expected_answer")
+        @classmethod
+        def _not_empty(cls, answer: str) -> str:
+            if not answer.strip():
+                raise ValueError("expected_answer is empty")
+            return answer
+
+        @cached_property
+        def normalized(self) -> str:
+            """The expected answer as HotpotQA's script compares it."""
+            return normalize_answer(self.expected_answer)
+
+        @cached_property
+        def alternatives(self) -> list[Alternative]:
+            """What to look for, in an order that is always the same."""
+            return [Alternative.read(form) for form in sorted(alternatives(self.expected_answer))]
+
+        @cached_property
+        def remove_reason(self) -> str:
+            """Why the question is left out of the filtered metric, or ""."""
+            return reason_to_remove(self.expected_answer)
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        report_filtered_metrics: bool = True,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(report_filtered_metrics, bool):
+            raise ValueError(f"report_filtered_metrics is true or false, got {report_filtered_metrics!r}.")
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.report_filtered_metrics = report_filtered_metrics
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the answer in all that the model said with the expected one."""
+        answer = extract_answer(episode.text.strip(), nemo=self.conform == "nemo")
+        normalized, said = normalize_answer(answer[:_LONGEST]), plain(answer[:_LONGEST])
+        strict = float(any(alternative.found_strictly(said) for alternative in task.alternatives))
+        details = {
+            "extracted_answer": answer or None,
+            "answer_em": float(normalized == task.normalized),
+            "answer_f1": token_f1(normalized, task.normalized),
+            "is_correct": float(any(alternative.text in said for alternative in task.alternatives)),
+            "is_correct_strict": strict,
+            "gt_should_remove": bool(task.remove_reason),
+            "gt_remove_reason": task.remove_reason,
+        }
+        if self.report_filtered_metrics and not task.remove_reason:
+            details["is_correct_strict_filtered"] = strict
+        return Verdict(strict, details)

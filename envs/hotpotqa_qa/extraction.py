@@ -1,0 +1,82 @@
+"""The answer in what the model said: the `answer` of its last JSON object that has one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from gym_llm.grading.extraction import json_values
+
+_BLOCK_START = re.compile(r"```(?:json)?\s*(?=\{)")
+_BLOCK_END = re.compile(r"\}\s*```")
+_BRACE = re.compile(r"[{}]")
+_MOST_MARKS = 4_000
+_MOST_BRACES = 50_000
+_MOST_OBJECTS = 100  # from the end
+
+
+def extract_answer(text: str, *, nemo: bool = False) -> str:
+    """The `answer` of the last JSON object in a fenced block, else of the last one anywhere, else the whole text.
+
+    Args:
+        text: What the model wrote, stripped.
+        nemo: Whether braces in strings are counted, too, and nothing is looked for behind one that is never closed, as
+            NeMo Gym does.
+
+    >>> extract_answer('So: {"answer": "Oslo", "supporting_facts": []}'), extract_answer("Oslo")
+    ('Oslo', 'Oslo')
+    """
+    if '"' not in text:  # no member has a name
+        return text
+    answer = _last_answer(map(_loads, _last(_blocks(text))))
+    if answer is None:
+        answer = _last_answer(map(_loads, _last(_balanced(text))) if nemo else _last(json_values(text, dict)))
+    return text if answer is None else answer
+
+
+def _last(values: Iterable[Any]) -> Iterator[Any]:
+    return reversed(deque(values, maxlen=_MOST_OBJECTS))
+
+
+def _last_answer(backwards: Iterable[Any]) -> str | None:
+    for value in backwards:
+        if isinstance(value, dict) and "answer" in value:
+            try:
+                return str(value["answer"])
+            except (ValueError, RecursionError):  # a number of thousands of digits, nested too deeply
+                continue
+    return None
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """What is in fenced blocks that begin with a brace and end with one; no answer has thousands of them."""
+    if text.count("```") > _MOST_MARKS:
+        return
+    position = 0
+    while (start := _BLOCK_START.search(text, position)) and (end := _BLOCK_END.search(text, start.end())):
+        yield text[start.end() : end.start() + 1]
+        position = end.end()
+
+
+def _balanced(text: str) -> Iterator[str]:
+    """What stands between a brace and the one that closes it, from left to right, whatever is in quotes."""
+    depth = start = 0
+    for match in islice(_BRACE.finditer(text), _MOST_BRACES):
+        if match[0] == "{":
+            start = match.start() if depth == 0 else start
+            depth += 1
+        elif depth > 0:
+            depth -= 1
+            if depth == 0:
+                yield text[start : match.end()]
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,53 @@
+"""IMOGradingBench: how good is a proof? (NeMo Gym's `imo_gradingbench`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+
+POINTS = {"correct": 7, "almost": 6, "partial": 1, "incorrect": 0}
+_MARKS = str.maketrans("", "", "*_`.,;:!?()[]{}")
+_LONGEST_WORD = 10_000  # marks included
+
+
+class IMOGradingBench(VerifierEnv):
+    """Grade a proof with the last word of the answer: correct, almost, partial or incorrect; 1.0 for the right grade.
+
+    Details: `extracted_grade` (None if the last word is no grade), `binary_match` (whether both grades are of the upper
+    half, or both of the lower), `score_diff` (how many of the 7 points apart they are; None without a grade).
+    """
+
+    reverify_mode = "stateless"
+    metrics = {
+        "binary_match": Metric("rate"),
+        "score_diff": Metric("mean", higher_is_better=False),
+    }
+
+    class Task(BaseTask):
+        """The right grade; problem and proof are in the prompt."""
+
+        expected_answer: Literal["correct", "almost", "partial", "incorrect"]
+        grading_id: str | None = None
+        problem_id: str | None = None
+
+        @field_validator("expected_answer", mode="before")
+        @classmethod
+        def _plain(cls, grade: object) -> object:
+            return grade.strip().lower() if isinstance(grade, str) else grade
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the last word with the right grade."""
+        words = episode.messages_text.rsplit(None, 1)
+        grade = words[-1].translate(_MARKS).lower() if words and len(words[-1]) <= _LONGEST_WORD else ""
+        if grade not in POINTS:
+            return Verdict(0.0, {"extracted_grade": None, "binary_match": False, "score_diff": None})
+        points, gold = POINTS[grade], POINTS[task.expected_answer]
+        details = {
+            "extracted_grade": grade,
+            "binary_match": (points > 1) == (gold > 1),
+            "score_diff": float(abs(points - gold)),
+        }
+        return Verdict(float(points == gold), details)

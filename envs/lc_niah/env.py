@@ -1,0 +1,127 @@
+"""LCNIAH: needles from a long context, without copying the context into the reasoning (NeMo Gym's `lc_niah`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.did_you_mean import did_you_mean
+from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
+from gym_llm.grading.answer_lists import expected_list, final_answer_list
+from gym_llm.grading.options import check_conform
+from gym_llm.grading.text_metrics import in_worker, set_f1
+from gym_llm.types import Item, Row
+
+OverlapRule = Literal["multiply", "minus", "base"]
+DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten
+_SHORT = 40_000  # product of the two lengths
+
+
+class LCNIAH(VerifierEnv):
+    """Answer with a list, `Final Answer: [a, b]`; its F1 is the reward, less what was copied into the reasoning.
+
+    Details: `answer_score` (the F1), `reasoning_overlap`, the same as `overlap_lcs`, `overlap_ngram16` or
+    `overlap_seq_match`, `timed_out`.
+
+    Args:
+        overlap_metric_rule: How the overlap of reasoning and input is measured; see `measure_overlap`.
+        overlap_grading_rule: What becomes of the F1: `"multiply"`: times 1 - overlap; `"minus"`: less the overlap, so
+            that rewards may be negative; `"base"`: nothing.
+        conform: `"nemo"` reports all three overlaps, as NeMo Gym does; of long inputs that takes long.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If there is no such rule.
+    """
+
+    metrics = {
+        "answer_score": Metric(),
+        "reasoning_overlap": Metric(higher_is_better=False),
+        "timed_out": Metric("rate", higher_is_better=False),
+    }
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The expected items, as a JSON list in a string."""
+
+        expected_answer: str
+
+        @field_validator("expected_answer")
+        @classmethod
+        def _list(cls, answer: str) -> str:
+            expected_list(answer)
+            return answer
+
+        @cached_property
+        def needles(self) -> frozenset[str]:
+            """The expected items."""
+            return frozenset(expected_list(self.expected_answer))
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        overlap_metric_rule: OverlapMetric = "lcs",
+        overlap_grading_rule: OverlapRule = "multiply",
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for name, rule, rules in (
+            ("overlap_metric_rule", overlap_metric_rule, get_args(OverlapMetric)),
+            ("overlap_grading_rule", overlap_grading_rule, get_args(OverlapRule)),
+        ):
+            if rule not in rules:
+                hint = did_you_mean(str(rule), rules)
+                raise ValueError(f"{name} is one of {', '.join(rules)}; got {rule!r}.{hint}")
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.overlap_metric_rule = overlap_metric_rule
+        self.overlap_grading_rule = overlap_grading_rule
+        self.conform = conform
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Score the list in the last line, and measure how much the reasoning has of the input."""
+        predicted = final_answer_list(episode.text, quotes=True)
+        score = 0.0 if predicted is None else set_f1(predicted, task.needles)
+        texts = reasoning_text(episode.items), input_text(episode.request["input"])
+        metrics = get_args(OverlapMetric) if self.conform else (self.overlap_metric_rule,)
+        measured = {metric: value for metric in metrics if (value := await _measure(metric, *texts)) is not None}
+        overlap = measured.get(self.overlap_metric_rule, 1.0)
+        reward = {"multiply": score * (1 - overlap), "minus": score - overlap, "base": score}[self.overlap_grading_rule]
+        timed_out = self.overlap_metric_rule not in measured
+        details = {"answer_score": score, "reasoning_overlap": overlap, "timed_out": timed_out}
+        return Verdict(reward, details | {f"overlap_{metric}": value for metric, value in measured.items()})
+
+
+async def _measure(metric: OverlapMetric, reasoning: str, given: str) -> float | None:
+    """The overlap by one metric; None if it takes too long."""
+    job = (metric, reasoning, given)
+    if len(reasoning) * len(given) <= _SHORT:
+        return measure_overlap(job)
+    measured: float | None = await in_worker("gym_llm.envs.lc_niah.overlap:measure_overlap", job, DEADLINE)
+    return measured
+
+
+def reasoning_text(items: list[Item]) -> str:
+    """The summaries of all reasoning items, joined with nothing; of one without, its content."""
+    return "".join(
+        text
+        for item in items
+        if item.get("type") == "reasoning"
+        for text in _texts(item.get("summary")) or _texts(item.get("content"))
+    )
+
+
+def input_text(items: list[Item]) -> str:
+    r"""The texts of all messages of a request, joined with "\n"."""
+    return "\n".join(text for item in items if "content" in item for text in _texts(item["content"]))
+
+
+def _texts(parts: Any) -> list[str]:
+    if isinstance(parts, str):
+        return [parts]
+    parts = parts if isinstance(parts, list) else []
+    return [text for part in parts if isinstance(part, dict) and isinstance(text := part.get("text"), str)]

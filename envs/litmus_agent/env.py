@@ -1,0 +1,211 @@
+"""LitmusAgent: a number, a yes or no, or a word, found in the answer and compared (NeMo Gym's `litmus_agent`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
+from gym_llm.grading.text_metrics import in_worker
+from gym_llm.types import Row, known
+
+REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
+AnswerType = Literal["float", "bool", "string"]
+RuleName = Literal["exact", "isclose", "abs_window", "rel_window", "bool_eq", "string_eq"]
+Tolerance = Annotated[float, Field(ge=0)]
+_TYPE_OF_PROPERTY: dict[Any, AnswerType] = {
+    "float": "float",
+    "count": "float",
+    "fragment": "float",
+    "bool": "bool",
+    "presence": "bool",
+}
+_RULE_OF_TYPE: dict[AnswerType, RuleName] = {"float": "isclose", "bool": "bool_eq", "string": "string_eq"}
+
+
+class Match(BaseModel):
+    """How a row wants its answer compared."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    rule: RuleName
+    rel_tol: Tolerance | None = None
+    abs_tol: Tolerance | None = None
+
+
+class LitmusAgent(VerifierEnv):
+    """Answer with a value in the asked form; the reward is 1.0 if it is the expected one by the row's rule.
+
+    Details: `predicted_value` and `abs_error` where there are such, `correct`, `resolved_answer_type`,
+    `resolved_reward_rule`, `use_box_format`.
+
+    Args:
+        float_rel_tol: Relative tolerance where a row names none.
+        float_abs_tol: Absolute tolerance where a row names none.
+        conform: `"nemo"` reads numbers as NeMo Gym does, where it is wrong; the README says where.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {"abs_error": Metric("median", higher_is_better=False)}
+
+    class Task(BaseTask):
+        """The expected answer, where the model's is found, and how the two are compared."""
+
+        expected_answer: str | float | int
+        answer_type: AnswerType | None = None
+        property_type: Any = None
+        output_regex: str | None = None
+        answer_format: str | None = None
+        use_box_format: bool = False
+        match: Match | None = None
+
+        @field_validator("output_regex")
+        @classmethod
+        def _has_one_group(cls, pattern: str | None) -> str | None:
+            try:
+                groups = 1 if pattern is None else re.compile(pattern, re.DOTALL).groups
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+            if groups != 1:
+                raise ValueError(f"{pattern!r} has {groups} groups, and should have one: the answer")
+            return pattern
+
+        @field_validator("answer_format")
+        @classmethod
+        def _is_known(cls, name: str | None) -> str | None:
+            if name and name not in FORMATS:
+                raise ValueError(f"{name!r} is none of {', '.join(FORMATS)}")
+            return name
+
+        @model_validator(mode="after")
+        def _comparable(self) -> LitmusAgent.Task:
+            if self.answer_type is None and self.property_type not in list(_TYPE_OF_PROPERTY):
+                names = ", ".join(_TYPE_OF_PROPERTY)
+                raise ValueError(f"answer_type is missing, and property_type {self.property_type!r} is none of {names}")
+            if self.rule != "string_eq" and self.number is None:
+                raise ValueError(f"expected_answer {self.expected_answer!r} cannot be compared by the rule {self.rule}")
+            return self
+
+        @cached_property
+        def type(self) -> AnswerType:
+            """What kind of answer is expected."""
+            return self.answer_type or _TYPE_OF_PROPERTY[self.property_type]
+
+        @cached_property
+        def is_legacy(self) -> bool:
+            """Whether the row is of before there were answer types: it is compared as a rounded number then."""
+            return self.answer_type is None and self.property_type != "float"
+
+        @cached_property
+        def rule(self) -> RuleName:
+            """The rule of comparison."""
+            return self.match.rule if self.match else "exact" if self.is_legacy else _RULE_OF_TYPE[self.type]
+
+        @cached_property
+        def number(self) -> float | None:
+            """The expected answer as a number; None if it is no finite one."""
+            if self.rule == "bool_eq":
+                return read_bool(str(self.expected_answer))
+            try:
+                value = float(self.expected_answer)
+            except (ValueError, OverflowError):
+                return None
+            return value if math.isfinite(value) else None
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        float_rel_tol: float = 1e-6,
+        float_abs_tol: float = 1e-6,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for name, value in (("float_rel_tol", float_rel_tol), ("float_abs_tol", float_abs_tol)):
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} is a number, 0 or more; got {value!r}.")
+        if conform not in (None, "nemo"):
+            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+        super().__init__(tasks, **kwargs)
+        self._tolerances = (float_rel_tol, float_abs_tol)
+        self._thousands = conform is None
+
+    def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
+        """Find the answer in the model's messages and compare it."""
+        text = episode.messages_text
+        if task.output_regex is not None:
+            return self._verify_with_regex(task, task.output_regex, text)
+        name = task.answer_format or ("fmt_07" if task.use_box_format else "fmt_00")
+        return self._verdict(task, last_in_format(text, name))
+
+    async def _verify_with_regex(self, task: Task, pattern: str, text: str) -> Verdict:
+        function = f"{last_capture.__module__}:{last_capture.__name__}"
+        return self._verdict(task, await in_worker(function, (pattern, text), REGEX_DEADLINE))
+
+    def _verdict(self, task: Task, said: str | None) -> Verdict:
+        value = None if said is None else self._read(task, said)
+        correct = value is not None and self._is_right(task, value)
+        details: dict[str, Any] = {
+            "correct": correct,
+            "resolved_answer_type": task.type,
+            "resolved_reward_rule": task.rule,
+            "use_box_format": task.use_box_format,
+        }
+        if isinstance(value, str):
+            details["predicted_value"] = value
+        else:
+            number = value if value is not None and math.isfinite(value) else None
+            details |= known(predicted_value=number, abs_error=self._error(task, value))
+        return Verdict(float(correct), details)
+
+    def _error(self, task: Task, value: float | str | None) -> float | None:
+        """How far off a number is; None where the answer is none that is measured."""
+        measured = task.type == "float" if task.property_type is None else task.property_type in ("float", "count")
+        try:
+            error = abs(float(value) - float(task.expected_answer)) if measured and value is not None else math.nan
+        except (ValueError, OverflowError):
+            return None
+        return error if math.isfinite(error) else None
+
+    def _read(self, task: Task, said: str) -> float | str | None:
+        if task.type == "string":
+            return said
+        read = read_bool if task.type == "bool" and not task.is_legacy else read_number
+        return read(said, thousands=self._thousands)
+
+    def _is_right(self, task: Task, value: float | str) -> bool:
+        if task.rule == "string_eq":
+            return _normal(value) == _normal(task.expected_answer)
+        number = read_number(value, thousands=self._thousands) if isinstance(value, str) else value
+        expected = task.number
+        if number is None or expected is None or not math.isfinite(number):
+            return False
+        relative, absolute = self._tolerances
+        if task.match:
+            relative = relative if task.match.rel_tol is None else task.match.rel_tol
+            absolute = absolute if task.match.abs_tol is None else task.match.abs_tol
+        match task.rule:
+            case "exact":
+                return round(number) == round(expected)
+            case "isclose":
+                return math.isclose(number, expected, rel_tol=relative, abs_tol=absolute)
+            case "abs_window":
+                return abs(number - expected) <= absolute
+            case "rel_window":
+                return abs(number - expected) <= abs(relative * expected)
+            case _:
+                return number == expected
+
+
+def _normal(value: object) -> str:
+    return " ".join(str(value).lower().split())

@@ -1,0 +1,101 @@
+"""MathProofJudgement: is a proof right? (NeMo Gym's `math_proof_judgement`)."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.options import check_conform
+from gym_llm.grading.thinking import strip_thinking
+from gym_llm.types import Row
+
+_LABEL = re.compile(r"judgement\*{0,2}\s*+:", re.IGNORECASE)
+_VERDICT = re.compile(r"[\s*]*+(?:(yes)|no)(?![^\W_])", re.IGNORECASE)
+# NeMo Gym's: a "not sure" begins with a no, and only one run of stars may stand before.
+_AS_NEMO_GYM = re.compile(r"\s*+\**+\s*+(?:(yes)|no)", re.IGNORECASE)
+
+
+class MathProofJudgement(VerifierEnv):
+    """Judge a proof, `Judgement: Yes` or `Judgement: No`; the reward is 1.0 if that is right.
+
+    Details: `extracted_judgement` ("Yes", "No" or None); `tp`, `fp`, `fn`, `tn`: 1.0 for what the judgement is.
+
+    Args:
+        skills_parity_mode: Whether a judgement within `<think>` counts as well, as in NeMo Skills.
+        conform: `"nemo"` reads as NeMo Gym does where we read better; the README says what that is.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {
+        "tp": Metric("rate", higher_is_better=None),
+        "fp": Metric("rate", higher_is_better=False),
+        "fn": Metric("rate", higher_is_better=False),
+        "tn": Metric("rate", higher_is_better=None),
+    }
+
+    class Task(BaseTask):
+        """The right judgement, as `Judgement: Yes` or `Judgement: No`; problem and proof are in the prompt."""
+
+        expected_judgement: str
+        problem_id: str | None = None
+        problem: str | None = None
+        proof: str | None = None
+
+        @field_validator("expected_judgement")
+        @classmethod
+        def _is_one(cls, text: str) -> str:
+            if read_judgement(text) is None:
+                raise ValueError(f"expected_judgement is 'Judgement: Yes' or 'Judgement: No', got {text[:80]!r}")
+            return text
+
+        @cached_property
+        def gold(self) -> bool:
+            """Whether the proof is right."""
+            return read_judgement(self.expected_judgement) is True
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        skills_parity_mode: bool = False,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(skills_parity_mode, bool):
+            raise ValueError(f"skills_parity_mode is true or false, got {skills_parity_mode!r}.")
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.skills_parity_mode = skills_parity_mode
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the first judgement with the right one."""
+        text = episode.messages_text
+        if self.conform:
+            said = read_judgement(text, _AS_NEMO_GYM)
+        else:
+            said = read_judgement(text if self.skills_parity_mode else strip_thinking(text))
+        gold = task.gold
+        details = {"extracted_judgement": None if said is None else "Yes" if said else "No"}
+        cells = {"tp": said is True and gold, "fp": said is True and not gold}
+        cells |= {"fn": said is False and gold, "tn": said is False and not gold}
+        return Verdict(float(said is gold), details | {name: float(is_so) for name, is_so in cells.items()})
+
+
+def read_judgement(text: str, verdict: re.Pattern[str] = _VERDICT) -> bool | None:
+    """What the first `Judgement:` says; None if there is none, or it says neither yes nor no.
+
+    >>> read_judgement("**Judgement:** **Yes**, it holds."), read_judgement("Judgement: not sure")
+    (True, None)
+    """
+    label = _LABEL.search(text)
+    said = verdict.match(text, label.end()) if label else None
+    return None if said is None else said[1] is not None

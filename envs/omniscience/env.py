@@ -1,0 +1,54 @@
+"""Omniscience: what a model knows, and whether it makes up the rest (NeMo Gym's `omniscience`)."""
+
+from __future__ import annotations
+
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.grading.thinking import strip_thinking
+from gym_llm.judge.letters import LetterGraded
+
+
+class Omniscience(LetterGraded):
+    """Answer a question; the reward is 1.0 if a judge finds the answer correct.
+
+    Args as for every `JudgedEnv`: `judge` has to be given.
+    """
+
+    reverify_mode = "stateless"
+    dry_run_kwargs = {"judge": "constant:A"}
+    judge_params = {"temperature": 0.0, "top_p": 1.0, "max_output_tokens": 2048}
+    verdicts = {"A": "correct", "B": "incorrect", "C": "partial", "D": "not_attempted"}
+    words = {
+        **{"CORRECT": "A", "INCORRECT": "B", "PARTIAL_ANSWER": "C", "PARTIAL ANSWER": "C"},
+        **{"NOT_ATTEMPTED": "D", "NOT ATTEMPTED": "D"},
+    }
+    metrics = {
+        "is_correct": Metric("rate"),
+        "is_partial": Metric("rate", higher_is_better=None),
+        "is_not_attempted": Metric("rate", higher_is_better=None),
+        "is_hallucination": Metric("rate", higher_is_better=False),
+        "omniscience_index": Metric("mean"),
+    }
+
+    class Task(BaseTask):
+        """The question, if it is not the request's last message, its answer, and what it is about."""
+
+        question: str | None = None
+        expected_answer: str
+        domain: str | None = None
+        topic: str | None = None
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Ask the judge about what the last message says after its thinking."""
+        said = episode.last_message
+        answer = strip_thinking(said, unclosed=True, conform=self.conform is not None)
+        if self.conform and episode.last_response.get("status") == "incomplete" and "</think" not in said:
+            answer = ""  # as if each model wrote its thinking into its answers
+        question = episode.question if task.question is None else task.question
+        verdict, text = await self.grade(
+            {"question": question, "expected_answer": task.expected_answer, "generation": answer}
+        )
+        details = {f"is_{name}": float(name == verdict) for name in self.verdicts.values()}
+        index = details["is_correct"] - details["is_incorrect"]
+        shown = {"extracted_answer": answer, "verdict": verdict, "judge_output": text.strip()}
+        rest = {"omniscience_index": index, "is_hallucination": details["is_incorrect"]}
+        return Verdict(details["is_correct"], {**shown, **details, **rest})

@@ -1,0 +1,70 @@
+"""ProofGenSelect: which of two proofs is better (NeMo Gym's `proof_genselect`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.types import Row
+
+_OPENING, _CLOSING = "<best_solution>", "</best_solution>"
+_LONGEST = 20  # characters of a choice, white space not counted
+_END_OF_THINKING = "</think>"
+
+
+class ProofGenSelect(VerifierEnv):
+    """Say which proof is better, `<best_solution>1</best_solution>` or 2; the reward is 1.0 for the right one.
+
+    Details: `predicted_index`, 1, 2 or None.
+
+    Args:
+        assert_think_end: Whether an answer without `</think>` is worth 0.0, whatever it says: for models whose thinking
+            stays in the text.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {"no_answer": Metric("rate", higher_is_better=False)}
+
+    class Task(BaseTask):
+        """Which proof is the better one; the problem and both proofs are in the prompt."""
+
+        correct_index: Literal[1, 2]
+        problem: str | None = None
+        proof_1: str | None = None
+        proof_2: str | None = None
+        score_1: float | None = None
+        score_2: float | None = None
+
+    def __init__(self, tasks: str | list[Row] | None = None, *, assert_think_end: bool = False, **kwargs: Any) -> None:
+        if not isinstance(assert_think_end, bool):
+            raise ValueError(f"assert_think_end is true or false, got {assert_think_end!r}.")
+        super().__init__(tasks, **kwargs)
+        self.assert_think_end = assert_think_end
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the first choice after the thinking with the right one."""
+        _, tag, text = episode.text.rpartition(_END_OF_THINKING)
+        choice = first_choice(text) if tag or not self.assert_think_end else None
+        details = {"predicted_index": choice, "no_answer": choice is None}
+        return Verdict(float(choice == task.correct_index), details)
+
+
+def first_choice(text: str) -> int | None:
+    """The number in the first tags, 1 or 2; None if these hold something else, whatever later ones hold.
+
+    >>> first_choice("<best_solution> 2 </best_solution>"), first_choice("<best_solution>proof 2</best_solution>")
+    (2, None)
+    """
+    _, opening, rest = text.partition(_OPENING)
+    if not opening or _CLOSING not in text:
+        return None
+    inside = rest.partition(_CLOSING)[0].strip()
+    try:
+        choice = int(inside) if len(inside) <= _LONGEST else None
+    except ValueError:
+        return None
+    return choice if choice in (1, 2) else None

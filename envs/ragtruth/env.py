@@ -1,0 +1,113 @@
+"""RAGTruth: does an answer say what its sources do not? (NeMo Gym's `ragtruth`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.options import check_choice, check_conform
+from gym_llm.grading.thinking import without_tagged
+from gym_llm.types import Row
+
+KEY = "hallucination list"
+_JSON_MARK = re.compile(r"json", re.IGNORECASE)
+_SHOWN = 500
+
+
+class RAGTruth(VerifierEnv):
+    """List the spans that the sources do not support; the reward is 1.0 if there are some where there should be.
+
+    Details: `is_halu` and `pred_halu` (0 or 1), `parse_fail` (1 if the answer is no such list), `extracted` (the list
+    as JSON, 500 characters at most).
+
+    Args:
+        think_tag: Between `<tag>` and `</tag>` the model thinks; it is passed over.
+        unparsed: What an answer without a list is taken for: `"wrong"`, or `"no"` hallucination, as in NeMo Gym, where
+            silence earns the reward of every clean row. None for `"wrong"`, or `"no"` with `conform="nemo"`.
+        conform: `"nemo"` reads as NeMo Gym does where we read better; the README says what that is.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {
+        "pred_halu": Metric("rate", higher_is_better=None),
+        "parse_fail": Metric("rate", higher_is_better=False),
+    }
+
+    class Task(BaseTask):
+        """Whether the answer in the prompt has such spans, and of which kind of task it is."""
+
+        is_halu: bool = False
+        task_type: str = ""
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        think_tag: str = "think",
+        unparsed: Literal["no", "wrong"] | None = None,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(think_tag, str) or not think_tag:
+            raise ValueError(f'think_tag is the name of a tag, such as "think"; got {think_tag!r}.')
+        check_choice("unparsed", unparsed, ("no", "wrong"))
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.think_tag = think_tag
+        self.unparsed = unparsed or ("no" if conform else "wrong")
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare whether the answer lists a span with whether there is one."""
+        answer = parsed(unfenced(without_tagged(episode.text, self.think_tag)))
+        spans = answer.get(KEY) if answer is not None else None
+        listed = spans if isinstance(spans, list) else None
+        failed = answer is None if self.conform else listed is None
+        found = any(self.conform or not _is_blank(span) for span in listed or ())
+        correct = found == task.is_halu and not (failed and self.unparsed == "wrong")
+        details = {"is_halu": int(task.is_halu), "pred_halu": int(found), "parse_fail": int(failed)}
+        return Verdict(float(correct), details | {"extracted": _shown(listed)})
+
+
+def unfenced(text: str) -> str:
+    """What is in a fence of back-ticks, marked `json` or not: around all of the text, else the first one in it."""
+    start = text.find("```")
+    if start < 0:
+        return text
+    whole = start == 0 and text.endswith("```") and len(text) >= 6
+    start += 3
+    if mark := _JSON_MARK.match(text, start):
+        start = mark.end()
+    end = text.rfind("```") if whole else text.find("```", start)
+    inside = text[start:end].strip() if end >= 0 else ""
+    return inside if whole or inside else text
+
+
+def parsed(text: str) -> dict[str, Any] | None:
+    """The object that the text is as JSON; None if it is none."""
+    if not text.startswith("{"):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _is_blank(span: Any) -> bool:
+    return span is None or span in ("", [], {}) or (isinstance(span, str) and span.isspace())
+
+
+def _shown(spans: list[Any] | None) -> str:
+    if spans is None:
+        return ""
+    try:
+        return json.dumps(spans[:_SHOWN], ensure_ascii=False)[:_SHOWN]
+    except RecursionError:
+        return ""

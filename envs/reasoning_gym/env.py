@@ -1,0 +1,152 @@
+r"""ReasoningGym: the tasks and the scorers of the reasoning-gym library (NeMo Gym's `reasoning_gym`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm.concurrency import wait
+from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.did_you_mean import did_you_mean
+from gym_llm.envs.reasoning_gym.names import dataset_names
+from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
+from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.extraction import last_tagged
+from gym_llm.types import Row
+
+ASK = "Write your final answer between <answer> and </answer>."
+
+
+class ReasoningGym(VerifierEnv):
+    """Solve a procedural puzzle; the reward is what the library's scorer of that kind of puzzle says.
+
+    Args:
+        dataset: What is generated without `tasks`: a dataset's name, several, or several with their weights; None for
+            all.
+        config: The dataset's settings; where there are several, a dict of them by dataset.
+        level: How hard, from 0: the level of the datasets' curricula; None for their defaults.
+        deadline: Seconds of CPU time that a scorer may take; an answer that takes longer is worth 0.
+        conform: `"nemo"` scores as NeMo Gym does; the README says what differs.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        DependencyNotInstalled: If the library is not there.
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    dry_run_kwargs = {"dataset": ["chain_sum", "knights_knaves", "mini_sudoku"]}  # others take a second
+
+    class Task(BaseTask):
+        """The entry of a dataset; `metadata` has what its scorer needs, and the dataset's name."""
+
+        question: str
+        answer: str | None = None
+        metadata: dict[str, Any]
+
+        @field_validator("metadata")
+        @classmethod
+        def _of_a_dataset(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+            _check_name(metadata.get("source_dataset"), "source_dataset")
+            return metadata
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        dataset: str | list[str] | dict[str, float] | None = None,
+        config: dict[str, Any] | None = None,
+        level: int | None = None,
+        deadline: float = 10.0,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        known = dataset_names()
+        named = [dataset] if isinstance(dataset, str) else sorted(known) if dataset is None else list(dataset)
+        for name in named:
+            _check_name(name, "dataset")
+        weights = [float(dataset[name]) if isinstance(dataset, dict) else 1.0 for name in named]
+        if not named or min(weights) < 0 or not 0 < sum(weights) < float("inf"):
+            raise ValueError(
+                f"dataset names at least one dataset, with weights that are not negative; got {dataset!r}."
+            )
+        if level is not None and (not isinstance(level, int) or level < 0):
+            raise ValueError(f"level is a whole number from 0, or None; got {level!r}.")
+        if conform not in (None, "nemo"):
+            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+        configs = {dataset: config or {}} if isinstance(dataset, str) else config or {}
+        for name, settings in configs.items():
+            if name not in named or not isinstance(settings, dict):
+                raise ValueError(f"config is a dict of settings for each of several datasets, by name; got {name!r}.")
+        check_settings(deadline, None)
+        super().__init__(tasks, **kwargs)
+        self.deadline, self.level, self.conform = deadline, level, conform
+        self._names, self._configs = named, configs
+        self._shares = [weight / sum(weights) for weight in weights]
+
+    def generate(self, rng: np.random.Generator) -> Row:
+        """Draw a dataset and an entry of it; the prompt also asks for the tags in which the answer is looked for."""
+        name = self._names[int(rng.choice(len(self._names), p=self._shares))]
+        job = ("make", name, self._configs.get(name, {}), self.level, int(rng.integers(2**31)))
+        try:
+            entry = wait(self._ask(job))
+        except (DeadlinePassed, WorkerDied, RuntimeError) as error:
+            raise DataError(f"reasoning-gym makes no task of {name!r}: {error}") from None
+        content = f"{entry['question']}\n\n{ASK}"
+        return {"responses_create_params": {"input": [{"role": "user", "content": content}]}, **entry}
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Have the library score what stands in the tags, or in a box, or all of it."""
+        text = episode.text
+        answer = _find_as_nemo_gym(text) if self.conform else _find(text)
+        name = task.metadata["source_dataset"]
+        entry = {"question": task.question, "answer": task.answer, "metadata": task.metadata}
+        score, timed_out = 0.0, False
+        try:
+            score = await self._ask(("score", name, answer.strip(), entry, self.conform is not None))
+        except DeadlinePassed:
+            timed_out = True
+        except WorkerDied:
+            pass  # what a model writes can exhaust a worker's memory or stack: no answer, but no failure of ours either
+        details = {"task_name": name, "score": score, "extracted_answer": answer, "timed_out": timed_out}
+        return Verdict(score, details)
+
+    async def _ask(self, job: tuple[Any, ...]) -> Any:
+        return await shared_pool("gym_llm.envs.reasoning_gym.library:run", deadline=self.deadline).call(job)
+
+
+def _check_name(name: Any, what: str) -> None:
+    known = dataset_names()
+    if not isinstance(name, str) or name not in known:
+        hint = did_you_mean(str(name)[:100], known)
+        raise ValueError(f"{what} is the name of a dataset of reasoning-gym, got {str(name)[:100]!r}.{hint}")
+
+
+def _find(text: str) -> str:
+    for found in (last_tagged(text, "answer"), last_boxed(text)):
+        if found is not None:
+            return found.strip()
+    return text.strip()
+
+
+def _find_as_nemo_gym(text: str) -> str:
+    r"""What is in the last tags, read from the front; else in the first flat `\boxed{…}`; else all, spaces included."""
+    tagged = _pairs(text, "<answer>", "</answer>")
+    if tagged:
+        return tagged[-1].strip()
+    boxes = [box for box in _pairs(text, "\\boxed{", "}") if box]
+    if boxes:
+        return boxes[0].strip()
+    return text if text.strip() else ""
+
+
+def _pairs(text: str, opening: str, closing: str) -> list[str]:
+    """What stands between each opening and the next closing, from the front."""
+    found, start = [], text.find(opening)
+    while start >= 0 and (end := text.find(closing, start := start + len(opening))) >= 0:
+        found.append(text[start:end])
+        start = text.find(opening, end + len(closing))
+    return found

@@ -1,0 +1,81 @@
+"""Ruler: things to be found in a long context, each named in the answer (NeMo Gym's `ruler`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.options import check_conform
+from gym_llm.grading.text_metrics import Phrase
+from gym_llm.types import Row
+
+Subset = Literal[
+    "cwe",
+    "fwe",
+    "niah_multikey_1",
+    "niah_multikey_2",
+    "niah_multikey_3",
+    "niah_multiquery",
+    "niah_multivalue",
+    "niah_single_1",
+    "niah_single_2",
+    "niah_single_3",
+    "qa_1",
+    "qa_2",
+    "vt",
+]
+
+
+class Ruler(VerifierEnv):
+    """Name what the context hides; the reward is the share of the references named, in `qa_1` and `qa_2` 1.0 for any.
+
+    Detail: the reward under the subset's name. Source of the rule: RULER, https://github.com/NVIDIA/RULER.
+
+    Args:
+        conform: `"nemo"` finds a reference also within a longer word or number, as NeMo Gym does: "12" in "2012".
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If `conform` is something else.
+    """
+
+    metrics = {subset: Metric() for subset in get_args(Subset)}
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The references, and which of RULER's tasks it is."""
+
+        outputs: list[str]
+        subset: Subset
+        length: int | None = None
+
+        @field_validator("outputs")
+        @classmethod
+        def _some(cls, outputs: list[str]) -> list[str]:
+            if not outputs or not all(outputs):
+                raise ValueError(
+                    "there is nothing to be found: `outputs` names at least one reference, none of them empty"
+                )
+            return outputs
+
+        @cached_property
+        def phrases(self) -> list[Phrase]:
+            """What to look for."""
+            return [Phrase.read(reference.lower()) for reference in self.outputs]
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
+    ) -> None:
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Look for each reference in all that the model said."""
+        said = episode.text.strip().lower()
+        found = [phrase.text in said if self.conform else phrase.stands_in(said) for phrase in task.phrases]
+        reward = float(any(found)) if task.subset in ("qa_1", "qa_2") else sum(found) / len(found)
+        return Verdict(reward, {task.subset: reward})

@@ -1,0 +1,85 @@
+"""SingleStepToolUse: the expert's next step (NeMo Gym's `single_step_tool_use_with_argument_comparison`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm.envs.single_step_tool_use.comparison import MESSAGE, NO_ACTION, NO_CALL, NO_MESSAGE, Comparison, Settings
+from gym_llm.grading.call_matching import Call, ExpectedAction, ExpectedMessage, parse_arguments, read_calls
+from gym_llm.types import Item, Row, is_said
+
+
+class SingleStepToolUse(VerifierEnv):
+    """Do what an expert did next: a message, or calls with nearly the same arguments. Detail: `category`, a sentence.
+
+    Nothing is run: the first turn with calls ends the episode.
+
+    Args:
+        tool_call_comparator_config: How calls are compared and rewarded; the README has a table of its keys.
+        conform: `"nemo"` compares texts as NeMo Gym does, where it is wrong; the README says where.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    executes_tools = False
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The expert's step."""
+
+        expected_action: ExpectedAction
+
+        @cached_property
+        def calls(self) -> list[Call]:
+            """The expert's calls, their arguments read; none if it was a message."""
+            if isinstance(self.expected_action, ExpectedMessage):
+                return []
+            return [Call(call.name, parse_arguments(call.arguments)) for call in self.expected_action.calls]
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        tool_call_comparator_config: dict[str, Any] | None = None,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if conform not in (None, "nemo"):
+            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+        try:
+            settings = Settings.model_validate(tool_call_comparator_config or {})
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(map(str, ("tool_call_comparator_config", *problem["loc"])))
+            raise ValueError(f"{place}: {problem['msg']}.") from None
+        super().__init__(tasks, **kwargs)
+        self._comparison = Comparison(settings, conform == "nemo")
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the turn with the expert's."""
+        calls = read_calls(episode.items)
+        if not calls and not any(_has_text(item) for item in episode.items):
+            reward, category = 0.0, NO_ACTION
+        elif not task.calls:
+            reward, category = (0.0, NO_MESSAGE) if calls else (1.0, MESSAGE)
+        elif not calls:
+            reward, category = 0.0, NO_CALL
+        else:
+            reward, category = self._comparison.compare(task.calls, calls)
+        return Verdict(reward, {"category": category})
+
+
+def _has_text(item: Item) -> bool:
+    """Whether this is a message of the model's with a text, even an empty one."""
+    if not is_said(item):
+        return False
+    content = item.get("content")
+    parts = content if isinstance(content, list) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "output_text")
+    return isinstance(content, str) or any(isinstance(text, str) for text in texts)

@@ -1,0 +1,88 @@
+"""SpartQA: which object a question of space means (NeMo Gym's `spartqa`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.envs.spartqa.grading import Label, choose, extract_answer, label_key, labels_of, without_thoughts
+from gym_llm.grading.options import check_conform
+from gym_llm.types import Row
+
+_SHOWN = 200  # characters of the answer that the details repeat
+
+
+class SpartQA(VerifierEnv):
+    """Choose one of two objects, both or none; the reward is 1.0 for the right choice.
+
+    Details: `exact` (the target itself was written), `parsed`, `extracted`, `predicted_label`.
+
+    Args:
+        conform: `"nemo"` takes "not the cup" for the cup, and finds no choice below a line of `**Final answer:**`.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If `conform` is something else.
+    """
+
+    metrics = {"exact": Metric("rate"), "parsed": Metric("rate")}
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The right label and the two objects, here or in `verifier_metadata`."""
+
+        target: str = ""
+        options: list[str] = []
+        verifier_metadata: dict[str, Any] | None = None
+
+        @model_validator(mode="before")
+        @classmethod
+        def _from_metadata(cls, fields: Any) -> Any:
+            metadata = fields.get("verifier_metadata") if isinstance(fields, dict) else None
+            if isinstance(metadata, dict):
+                fields = fields | {
+                    name: metadata[name]
+                    for name in ("target", "options")
+                    if not fields.get(name) and metadata.get(name)
+                }
+            return fields
+
+        @model_validator(mode="after")
+        def _has_target(self) -> SpartQA.Task:
+            if not self.key:
+                raise ValueError("there is no target, neither as a field nor in verifier_metadata")
+            return self
+
+        @cached_property
+        def key(self) -> str:
+            """The target as labels are compared."""
+            return label_key(self.target)
+
+        @cached_property
+        def labels(self) -> list[Label]:
+            """What can be chosen."""
+            return labels_of(self.options or [self.target])
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
+    ) -> None:
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the choice in all that the model said with the target."""
+        nemo = self.conform == "nemo"
+        answer = extract_answer(without_thoughts(episode.text), nemo=nemo)
+        label = choose(answer, task.labels, nemo=nemo)
+        correct = label is not None and label.key == task.key
+        details = {
+            "exact": correct and label_key(answer) == task.key,
+            "parsed": bool(label_key(answer)),
+            "extracted": answer[:_SHOWN],
+            "predicted_label": label.text if label else "",
+        }
+        return Verdict(float(correct), details)

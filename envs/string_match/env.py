@@ -1,0 +1,75 @@
+"""StringMatch: a short answer, equal to the expected one but for how it is written (NeMo Gym's `string_match`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm.envs.string_match.extraction import ExtractionMode, extract
+from gym_llm.envs.string_match.reading import Reading, similarity
+from gym_llm.grading.options import check_conform
+from gym_llm.types import Row
+
+_LONGEST = 2_000
+"""Characters beyond four times the expected answer's: what is longer is compared as it is, not in other forms."""
+
+
+class StringMatch(VerifierEnv):
+    """Give a short answer; the reward is 1.0 if it equals the expected one in a form, 0.98 for nearly the same number.
+
+    Details: `expected_answer`, `extracted_answer` (None if there is none).
+
+    Args:
+        conform: `"nemo"` takes `and`, `or` and units also out of words and any unit for any other, as NeMo Gym does.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If `conform` is something else.
+    """
+
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The expected answer, where to look for the model's, and whether case matters."""
+
+        expected_answer: str
+        extraction_mode: ExtractionMode = "final_answer"
+        case_sensitive: bool = False
+        metadata: dict[str, Any] | None = None
+
+        @cached_property
+        def reading(self) -> Reading:
+            """The expected answer in the forms in which it is compared."""
+            return Reading(self.expected_answer)
+
+        @cached_property
+        def nemo_reading(self) -> Reading:
+            """The same as NeMo Gym has them."""
+            return Reading(self.expected_answer, nemo=True)
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
+    ) -> None:
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the answer in all that the model said with the expected one."""
+        answer = extract(episode.messages_text, task.extraction_mode, nemo=self.conform == "nemo")
+        details = {"expected_answer": task.expected_answer, "extracted_answer": answer}
+        return Verdict(0.0 if answer is None else self._score(answer.strip(), task), details)
+
+    def _score(self, answer: str, task: Task) -> float:
+        expected = task.expected_answer.strip()
+        if not task.expected_answer:
+            return 0.0
+        longest = 4 * len(expected) + _LONGEST
+        if answer == expected or task.case_sensitive or len(answer) > longest:
+            return float(answer == expected)
+        nemo = self.conform == "nemo"
+        reading = Reading(answer, nemo)
+        if len(reading.plain) > longest:  # one character may be eighteen in its NFKC form
+            return 0.0
+        return similarity(reading, task.nemo_reading if nemo else task.reading)

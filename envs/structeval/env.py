@@ -1,0 +1,98 @@
+"""StructEval: output in a format, with the keys that were asked for (NeMo Gym's `structeval`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
+from gym_llm.errors import DeadlinePassed, WorkerDied
+from gym_llm.grading.options import check_conform
+from gym_llm.types import Row
+
+
+class StructEval(VerifierEnv):
+    """Write JSON, YAML, TOML, XML or CSV; the reward is 0.2 if it parses, and up to 0.8 for the paths that are in it.
+
+    Details: `render_score` (1.0 if it parses), `key_validation_score` and `raw_output_score` (the shares of the paths
+    that are in the output, and that are written somewhere in the answer), `error_type`, `error_message`.
+
+    Args:
+        deadline: Seconds of CPU time that a long answer may take, in a worker process; then it does not parse.
+        conform: `"nemo"` takes the output out of the answer as NeMo Gym does; the README says what that is.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {"render_score": Metric(), "key_validation_score": Metric(), "raw_output_score": Metric()}
+
+    class Task(BaseTask):
+        """The format, and the paths that are asked for."""
+
+        output_type: str
+        raw_output_metric: list[str]
+        task_id: str | None = None
+        task_name: str | None = None
+        input_type: str | None = None
+        rendering: bool = False
+
+        @field_validator("raw_output_metric")
+        @classmethod
+        def _are_paths(cls, paths: list[str]) -> list[str]:
+            for path in paths:
+                steps_of(path)
+            return paths
+
+        @cached_property
+        def steps(self) -> tuple[tuple[str, ...], ...]:
+            """The paths, step by step."""
+            return tuple(map(steps_of, self.raw_output_metric))
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        deadline: float = 5.0,
+        conform: Literal["nemo"] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_settings(deadline, None)
+        check_conform(conform)
+        super().__init__(tasks, **kwargs)
+        self.deadline = deadline
+        self.conform = conform
+
+    def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
+        """Parse the output, and look for the paths."""
+        text = episode.text
+        if not text or text.isspace():
+            return _verdict(task, text, Scores(error_type="empty_response", error_message="No assistant response text"))
+        question = Question(task.output_type.lower(), task.steps, self.conform is not None)
+        if is_quick_for(question, text):
+            return _verdict(task, text, scores_of((question, text)))
+        return self._verify_in_worker(task, question, text)
+
+    async def _verify_in_worker(self, task: Task, question: Question, text: str) -> Verdict:
+        pool = shared_pool("gym_llm.envs.structeval.grading:scores_of", deadline=self.deadline)
+        try:
+            scores = await pool.call((question, text))
+        except (DeadlinePassed, WorkerDied) as error:
+            scores = Scores(error_type="parse_error", error_message=f"{type(error).__name__}: {error}")
+        return _verdict(task, text, scores)
+
+
+def _verdict(task: StructEval.Task, text: str, scores: Scores) -> Verdict:
+    said, paths = text.lower(), task.raw_output_metric
+    written = sum(path.lower() in said for path in paths) / len(paths) if paths else 0.0
+    reward = round(0.2 * scores.render_score + 0.8 * scores.key_validation_score, 2)
+    return Verdict(
+        reward, scores._asdict() | {"raw_output_score": written if scores.error_type != "empty_response" else 0.0}
+    )

@@ -1,0 +1,64 @@
+"""Finding the SQL in what a model said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_BEGINS = re.compile(r"\s{0,99}(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b", re.IGNORECASE)
+_WORDS = ("select", "insert", "update", "delete", "with")
+_LONGEST = 200_000  # characters, the last ones
+_MOST = 1_000  # blocks, or places of one of these words, that are looked at
+
+
+def extract_sql(text: str, *, conform: bool = False) -> str | None:
+    r"""The statement in the last ```sql block, else in the last bare one that begins as one, else in the text itself.
+
+    Args:
+        text: What the model said.
+        conform: Whether, as in NeMo Gym, an empty block counts, and a word inside of another one does.
+
+    Returns:
+        It, stripped; None if there is none.
+
+    >>> extract_sql("So: ```sql\nSELECT 1;\n```"), extract_sql("It is SELECT a FROM b"), extract_sql("No idea.")
+    ('SELECT 1;', 'SELECT a FROM b;', None)
+    """
+    text = text[-_LONGEST:]
+    lowered = text.lower()
+    lowered = lowered if len(lowered) == len(text) else text  # of some letters two are made
+    found = [block for block in _blocks(text, lowered, "```sql") if block or conform]
+    found = found or [block for block in _blocks(text, lowered, "```") if _BEGINS.match(block)]
+    if found:
+        return found[-1]
+    begin = min((place for word in _WORDS if (place := _find_word(lowered, word, inside=conform)) >= 0), default=None)
+    if begin is None:
+        return None
+    end = text.rfind(";", begin)
+    statement = text[begin : end if end >= 0 else len(text)].strip().rstrip(";").rstrip()
+    return f"{statement};"
+
+
+def _find_word(lowered: str, word: str, *, inside: bool) -> int:
+    """Where a word first stands alone, or perhaps inside of one, with space behind it; -1 if it does not."""
+    place = -1
+    for _ in range(_MOST):
+        place = lowered.find(word, place + 1)
+        if place < 0:
+            return -1
+        before, behind = lowered[place - 1 : place], lowered[place + len(word) : place + len(word) + 1]
+        if behind.isspace() and (inside or not (before.isalnum() or before == "_")):
+            return place
+    return -1
+
+
+def _blocks(text: str, lowered: str, opening: str) -> Iterator[str]:
+    """What is in the closed blocks that open so, stripped."""
+    place = 0
+    for _ in range(_MOST):
+        start = lowered.find(opening, place)
+        end = text.find("```", start + len(opening)) if start >= 0 else -1
+        if end < 0:
+            return
+        yield text[start + len(opening) : end].strip()
+        place = end + 3

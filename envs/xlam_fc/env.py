@@ -1,0 +1,86 @@
+"""XlamFC: the calls that a request needs, all at once (NeMo Gym's `xlam_fc`; the data is Salesforce's xLAM)."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.grading.call_matching import (
+    MOST_EXPECTED,
+    NOT_JSON,
+    Call,
+    candidates,
+    first_fit,
+    json_equal,
+    largest_matching,
+    parse_arguments,
+    read_calls,
+)
+from gym_llm.types import Row
+
+
+class Expected(BaseModel):
+    """A call, with the arguments it has to have, as an object or written as JSON. It may have others, too."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _parsed(cls, arguments: Any) -> Any:
+        return parse_arguments(arguments) if isinstance(arguments, str) else arguments
+
+
+class XlamFC(VerifierEnv):
+    """Make the expected calls in one turn, in any order; the reward is 1.0 if all are there and no other is.
+
+    Nothing is run: the first turn with calls ends the episode. Details: `num_expected`, `num_predicted`, `num_correct`,
+    `predicted_calls`.
+
+    Args:
+        conform: `"nemo"` pairs and compares as NeMo Gym does, where it is wrong; the README says where.
+        **kwargs: As for every `VerifierEnv`.
+    """
+
+    executes_tools = False
+    reverify_mode = "stateless"
+    metrics = {"num_correct": Metric(), "num_predicted": Metric(higher_is_better=None)}
+
+    class Task(BaseTask):
+        """The expected calls; where there are none, none is to be made."""
+
+        expected_answers: Annotated[list[Expected], Field(max_length=MOST_EXPECTED)] = []
+
+    def __init__(
+        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
+    ) -> None:
+        if conform not in (None, "nemo"):
+            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+        super().__init__(tasks, **kwargs)
+        self._equal = operator.eq if conform else json_equal
+        self._pair = first_fit if conform else largest_matching
+
+    def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Pair the model's calls with the expected ones."""
+        made = sum(1 for _ in episode.function_calls())
+        calls = [Call(name, {} if found is NOT_JSON else found) for name, found in read_calls(episode.items)]
+        expected = task.expected_answers
+        correct = len(self._pair(candidates(expected, calls, self._fits)))
+        details = {
+            "num_expected": len(expected),
+            "num_predicted": made,
+            "num_correct": correct,
+            "predicted_calls": [call._asdict() for call in calls],
+        }
+        return Verdict(float(correct == len(expected) == made), details)
+
+    def _fits(self, expected: Expected, call: Call) -> bool:
+        if expected.name != call.name:
+            return False
+        if not isinstance(call.arguments, dict):
+            return not expected.arguments
+        found = {name: value for name, value in call.arguments.items() if name in expected.arguments}
+        return self._equal(expected.arguments, found)

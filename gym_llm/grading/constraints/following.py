@@ -1,0 +1,80 @@
+"""Which constraints a text follows, strictly and loosely: at once, or in a worker process where that takes long."""
+
+from __future__ import annotations
+
+from math import inf
+from time import thread_time
+from typing import NamedTuple
+
+from gym_llm.grading.constraints.registry import Check
+from gym_llm.grading.constraints.variants import loose_variants
+from gym_llm.grading.text_metrics import in_worker
+
+LONGEST_QUICK = 10_000
+"""Characters of a text that one check is done with in 30 ms at most, and as a rule in a hundredth of that."""
+QUICK_SECONDS = 0.015
+"""After which no further check is begun on the event loop."""
+DEADLINE = 5.0
+"""Seconds of CPU time after which a text follows nothing."""
+
+
+class Job(NamedTuple):
+    """A text to be read, and what it should follow."""
+
+    text: str
+    checks: tuple[Check, ...]
+    loose: bool = False
+    """Whether it is read loosely too."""
+    blank_fails: bool = True
+    """Whether white space alone follows nothing, also where there is nothing in it to find fault with."""
+
+
+class Followed(NamedTuple):
+    """For each constraint whether the text follows it."""
+
+    strict: list[bool]
+    loose: list[bool]
+    """The same of the text's loose variants; as `strict` where it was not read loosely."""
+
+
+def follow(job: Job) -> Followed:
+    """Check a text. Loosely, one of its `loose_variants` is enough for each constraint."""
+    return _follow(job, inf)  # type: ignore[return-value]  # there is no end of that time
+
+
+def follow_quickly(job: Job) -> Followed | None:
+    """As `follow`, unless that takes more than some milliseconds: then None, and it is to be `follow_later`."""
+    if len(job.text) > LONGEST_QUICK or any(check.slow for check in job.checks):
+        return None
+    return _follow(job, thread_time() + QUICK_SECONDS)
+
+
+async def follow_later(job: Job) -> Followed:
+    """As `follow`, in a worker process; a text that takes longer than `DEADLINE` follows nothing."""
+    return await in_worker("gym_llm.grading.constraints.following:follow", job, DEADLINE) or _nothing(job)
+
+
+def _follow(job: Job, until: float) -> Followed | None:
+    """Check a text, if no check has to be begun after that time; else None."""
+    text, checks, loose, blank_fails = job
+    if blank_fails and not text.strip():
+        return _nothing(job)
+    strict = []
+    for check in checks:
+        if thread_time() > until:
+            return None
+        strict.append(check(text))
+    if not loose or all(strict):
+        return Followed(strict, strict)
+    found = list(strict)
+    for variant in {**dict.fromkeys(loose_variants(text)), text: None}:
+        for index, check in enumerate(checks):
+            if not found[index]:
+                if thread_time() > until:
+                    return None
+                found[index] = check(variant)
+    return Followed(strict, found)
+
+
+def _nothing(job: Job) -> Followed:
+    return Followed([False] * len(job.checks), [False] * len(job.checks))

@@ -1,0 +1,245 @@
+"""IFEval's 25 constraints (arXiv:2311.07911), after the rules of google-research's `instruction_following_eval`.
+
+Words and phrases are taken literally; there they are regular expressions.
+"""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+
+from gym_llm.grading.constraints.arguments import Count, Letter, Ordinal, Relation, Text, Word, Words, compare, count_of
+from gym_llm.grading.constraints.language import is_language
+from gym_llm.grading.constraints.registry import Registry
+from gym_llm.grading.constraints.sentences import split_sentences
+from gym_llm.grading.constraints.words import tokens, words
+
+constraint = Registry("IFEval")
+
+_ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_HIGHLIGHT = re.compile(r"\*[^\n*]*\*")
+_DOUBLE_HIGHLIGHT = re.compile(r"\*\*[^\n*]*\*\*")
+_POSTSCRIPTS = {"P.P.S": re.compile(r"p\.\s?p\.\s?s"), "P.S.": re.compile(r"p\.\s?s\.")}
+_FENCE = re.compile(r"```(?:json|Json|JSON)?")
+
+
+@constraint("keywords:existence")
+def keywords_exist(text: str, keywords: Words) -> bool:
+    """Every keyword occurs, also inside words."""
+    text = text.lower()
+    return all(keyword.lower() in text for keyword in keywords)
+
+
+@constraint("keywords:frequency")
+def keyword_frequency(text: str, keyword: Word, frequency: Count, relation: Relation) -> bool:
+    """The keyword occurs at least or less than so often, also inside words."""
+    return compare(count_of(keyword, text), relation, frequency)
+
+
+@constraint("keywords:forbidden_words")
+def no_forbidden_words(text: str, forbidden_words: Words) -> bool:
+    """None of the words occurs as a word of its own."""
+    text = text.lower()
+    return not any(has_word(text, word.lower()) for word in forbidden_words)
+
+
+@constraint("keywords:letter_frequency")
+def letter_frequency(text: str, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
+    """The letter, small or capital, occurs at least or less than so often."""
+    return compare(count_of(letter, text), let_relation, let_frequency)
+
+
+@constraint("language:response_language", package="langdetect")
+def response_language(text: str, language: Word) -> bool:
+    """The text is in the language (an ISO 639-1 code, or langdetect's), or in none that can be told."""
+    return is_language(text, language)
+
+
+@constraint("length_constraints:number_sentences")
+def number_of_sentences(text: str, num_sentences: Count, relation: Relation) -> bool:
+    """It has at least or less than so many sentences (by Punkt's rules)."""
+    return compare(len(split_sentences(text)), relation, num_sentences)
+
+
+@constraint("length_constraints:number_paragraphs")
+def number_of_paragraphs(text: str, num_paragraphs: Count) -> bool:
+    """`***` divides it into so many paragraphs; a blank one between two dividers is none and fails."""
+    return count_parts(text, "***") == num_paragraphs
+
+
+@constraint("length_constraints:number_words")
+def number_of_words(text: str, num_words: Count, relation: Relation) -> bool:
+    """It has at least or less than so many words: runs of letters, digits and underscores."""
+    return compare(len(words(text)), relation, num_words)
+
+
+@constraint("length_constraints:nth_paragraph_first_word")
+def nth_paragraph_first_word(text: str, num_paragraphs: Ordinal, nth_paragraph: Ordinal, first_word: Word) -> bool:
+    """Blank lines divide it into so many paragraphs, and the n-th begins with the word."""
+    paragraphs = text.split("\n\n")
+    count = sum(not paragraph.isspace() and paragraph != "" for paragraph in paragraphs)
+    if count != num_paragraphs or nth_paragraph > count:
+        return False
+    first = paragraphs[nth_paragraph - 1].split(maxsplit=1)
+    if not first:
+        return False
+    word = first[0].lstrip("'").lstrip('"')
+    return re.split("[.,?!'\"]", word, maxsplit=1)[0].lower() == first_word.lower()
+
+
+@constraint("detectable_content:number_placeholders")
+def number_of_placeholders(text: str, num_placeholders: Count) -> bool:
+    """It has at least so many placeholders in square brackets, each on one line."""
+    return count_placeholders(text) >= num_placeholders
+
+
+@constraint("detectable_content:postscript")
+def has_postscript(text: str, postscript_marker: Word) -> bool:
+    """It has a postscript: `P.S.` and `P.P.S` also with blanks between, small or capital."""
+    if pattern := _POSTSCRIPTS.get(postscript_marker):
+        return pattern.search(text.lower()) is not None
+    return postscript_marker.lower() in text.lower()
+
+
+@constraint("detectable_format:number_bullet_lists")
+def number_of_bullets(text: str, num_bullets: Count) -> bool:
+    """It has exactly so many bullet points: lines that begin with `-`, or with `*` and no second one."""
+    count = 0
+    for line in text.split("\n"):
+        line = line.lstrip()
+        count += line.startswith("-") or (line.startswith("*") and line[1:2] not in ("", "*"))
+    return count == num_bullets
+
+
+@constraint("detectable_format:constrained_response")
+def one_of_three_answers(text: str) -> bool:
+    """It contains `My answer is yes.`, `My answer is no.` or `My answer is maybe.`."""
+    return any(answer in text for answer in _ANSWERS)
+
+
+@constraint("detectable_format:number_highlighted_sections")
+def number_of_highlights(text: str, num_highlights: Count) -> bool:
+    """It has at least so many `*highlighted*` or `**highlighted**` sections."""
+    count = sum(bool(found.strip("*").strip()) for found in _HIGHLIGHT.findall(text))
+    count += sum(bool(found[2:-2].strip()) for found in _DOUBLE_HIGHLIGHT.findall(text))
+    return count >= num_highlights
+
+
+@constraint("detectable_format:multiple_sections")
+def number_of_sections(text: str, section_spliter: Word, num_sections: Count) -> bool:
+    """It has at least so many sections, each begun by the marker and a number: `Section 1`."""
+    return len(re.findall(re.escape(section_spliter) + r"\s?\d", text)) >= num_sections
+
+
+@constraint("detectable_format:json_format")
+def is_json(text: str) -> bool:
+    """It is JSON, with or without one Markdown fence around it."""
+    text = text.strip()
+    if fence := _FENCE.match(text):
+        text = text[fence.end() :].removesuffix("```")
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@constraint("detectable_format:title")
+def has_title(text: str) -> bool:
+    """It has a title in double angular brackets, on one line: `<<poem of joy>>`."""
+    for line in text.split("\n"):
+        start, end = line.find("<<"), line.rfind(">>")
+        if 0 <= start < end - 2 and line[start:end].lstrip("<").rstrip(">").strip():
+            return True
+    return False
+
+
+@constraint("combination:two_responses")
+def two_responses(text: str) -> bool:
+    """`******` divides it into two different responses."""
+    parts = [part.strip() for part in text.split("******")]
+    filled = [part for part in parts if part]
+    return len(filled) == 2 and filled[0] != filled[1] and all(parts[1:-1])
+
+
+@constraint("combination:repeat_prompt")
+def repeats_prompt_first(text: str, prompt_to_repeat: Text) -> bool:
+    """It begins with the request, in upper or lower case."""
+    return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
+
+
+@constraint("startend:end_checker")
+def ends_with(text: str, end_phrase: Word) -> bool:
+    """It ends with the phrase, in upper or lower case, double quotes around aside."""
+    return text.strip().strip('"').lower().endswith(end_phrase.lower())
+
+
+@constraint("startend:quotation")
+def is_quoted(text: str) -> bool:
+    """It is in double quotation marks."""
+    text = text.strip()
+    return len(text) > 1 and text[0] == text[-1] == '"'
+
+
+@constraint("change_case:capital_word_frequency")
+def capital_word_frequency(text: str, capital_frequency: Count, capital_relation: Relation) -> bool:
+    """At least or less than so many words are all in capitals."""
+    return compare(sum(token.isupper() for token in tokens(text)), capital_relation, capital_frequency)
+
+
+@constraint("change_case:english_capital", package="langdetect")
+def is_english_in_capitals(text: str) -> bool:
+    """It is English, without small letters."""
+    return text.isupper() and is_language(text, "en")
+
+
+@constraint("change_case:english_lowercase", package="langdetect")
+def is_english_in_lowercase(text: str) -> bool:
+    """It is English, without capital letters."""
+    return text.islower() and is_language(text, "en")
+
+
+@constraint("punctuation:no_comma")
+def no_comma(text: str) -> bool:
+    """It has no comma."""
+    return "," not in text
+
+
+def has_word(text: str, word: str) -> bool:
+    """Whether a word occurs with no word character beside it that would make it a longer one.
+
+    >>> has_word("a category", "cat"), has_word("c++ and c", "c++")
+    (False, True)
+    """
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        before_is_free = not (_is_word(word[0]) and at and _is_word(text[at - 1]))
+        if before_is_free and not (_is_word(word[-1]) and end < len(text) and _is_word(text[end])):
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def count_parts(text: str, divider: str) -> int | None:
+    """How many parts a divider makes, a blank one at the start or the end aside; None if another one is blank.
+
+    >>> count_parts("a***b***", "***"), count_parts("a******b", "***")
+    (2, None)
+    """
+    blank = [not part.strip() for part in text.split(divider)]
+    return None if any(blank[1:-1]) else len(blank) - blank[0] - (len(blank) > 1 and blank[-1])
+
+
+def count_placeholders(text: str) -> int:
+    """How many `[…]` there are, each on one line.
+
+    >>> count_placeholders("[name] [[x] ] [no")
+    2
+    """
+    return sum(len(re.findall(r"\[[^\]]*\]", line[: line.rfind("]") + 1])) for line in text.split("\n") if "]" in line)

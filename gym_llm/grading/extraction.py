@@ -1,0 +1,228 @@
+r"""Finding the part of an answer that counts: a fenced block, a tag, a JSON value, a line.
+
+Everything here takes linear time, whatever the text says. `\boxed{…}` with balanced braces is in `answers`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+_DECODER = json.JSONDecoder()
+_OBJECT_START = r"\{(?=\s*[\"}])"
+_LIST_START = r"\[(?=\s*[\]\[{\"\dtfn-])"
+_JSON_STARTS: dict[Any, re.Pattern[str]] = {
+    dict: re.compile(_OBJECT_START),
+    list: re.compile(_LIST_START),
+    None: re.compile(f"{_OBJECT_START}|{_LIST_START}"),
+}
+_MOST_BRACKETS = 100_000
+_MOST_JSON_VALUES = 10_000
+_MOST_JSON_ERRORS = 1_000
+_MOST_JSON_CHARACTERS = 1_000_000  # read in vain, some 10 ms
+_DEEP_JSON = 50_000  # what an attempt that nests too deeply counts for
+_MARK = re.compile(r"```+")
+_MOST_MARKS = 4_000
+_MOST_MARKERS = 1_000  # of `last_line_after`, from the end
+_LANGUAGE = re.compile(r"[\w+#.-]*")
+
+
+@dataclass(slots=True, frozen=True)
+class Fence:
+    """A fenced block of Markdown."""
+
+    language: str
+    """As its opening mark names it, in lower case; "" without."""
+    body: str
+    """What is between the marks' lines, without the line break before the closing mark."""
+    closed: bool = True
+
+
+def fences(text: str) -> Iterator[Fence]:
+    r"""The blocks between marks of three or more back-ticks, in order; one at the end may be left open.
+
+    A block opens where a mark begins its line, or ends it but for the language. It closes at the next mark that begins
+    or ends a line; one that begins its line and names a language opens another block. All on one line also counts:
+    "```json {} ```". What comes after thousands of marks is not read.
+
+    >>> [(fence.language, fence.body) for fence in fences("So:\n```python\nprint(1)\n```\nor ```json {}```")]
+    [('python', 'print(1)'), ('json', ' {}')]
+    """
+    language, start = "", -1  # of the open block
+    line_end, previous = -1, 0
+    passed = 0  # where marks count again: behind a block on one line
+    for mark in islice(_MARK.finditer(text), _MOST_MARKS):
+        begin, end = mark.span()
+        if line_end < begin:
+            line_end = text.find("\n", end)
+            line_end = len(text) if line_end < 0 else line_end
+        line_begin = max(text.rfind("\n", previous, begin) + 1, previous)
+        begins_line = (line_begin == 0 or text[line_begin - 1] == "\n") and not text[line_begin:begin].strip()
+        previous = end
+        if begin < passed:
+            continue
+        named = _LANGUAGE.match(text, end, line_end)
+        name = named[0] if named else ""
+        bare = not text[end + len(name) : min(line_end, end + len(name) + 200)].strip()
+        if start >= 0 and (begins_line or (bare and not name)):
+            yield Fence(language, text[start:begin].removesuffix("\n").removesuffix("\r"))
+            start = -1
+            if not name:
+                continue
+        if start >= 0:
+            continue
+        closing = text.find("```", end, line_end)
+        if closing >= 0:
+            yield Fence(name.lower(), text[end + len(name) : closing])
+            passed = closing + 3
+        elif begins_line or bare:
+            language, start = name.lower(), min(line_end + 1, len(text))
+    if start >= 0:
+        yield Fence(language, text[start:], closed=False)
+
+
+def last_fence(text: str, languages: Collection[str] | None = None, *, closed: bool = True) -> str | None:
+    r"""The body of the last fenced block in one of these languages, or None.
+
+    Args:
+        text: What the model wrote.
+        languages: In lower case; "" for a block that names none; None for any.
+        closed: Whether a block counts only if it is closed; a generation that was cut short may leave one open.
+
+    >>> last_fence("```\none\n```\n```py\ntwo\n```", {"py", "python"}), last_fence("```\none", closed=False)
+    ('two', 'one')
+    """
+    body = None
+    for fence in fences(text):
+        if (fence.closed or not closed) and (languages is None or fence.language in languages):
+            body = fence.body
+    return body
+
+
+def last_tagged(text: str, tag: str) -> str | None:
+    """What is in the last `<tag>…</tag>` that is closed, untouched, or None.
+
+    >>> last_tagged("<answer>1</answer> no: <answer>2</answer> or <answer>", "answer")
+    '2'
+    """
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    end = text.rfind(closing)
+    start = text.rfind(opening, 0, end) if end >= 0 else -1
+    if start < 0:
+        return None
+    start += len(opening)
+    return text[start : text.find(closing, start)]
+
+
+def first_tagged(text: str, tag: str) -> str | None:
+    """What is in the first `<tag>…</tag>` that is closed, untouched, or None.
+
+    >>> first_tagged("<answer>1</answer> <answer>2</answer>", "answer")
+    '1'
+    """
+    start = text.find(f"<{tag}>")
+    if start < 0:
+        return None
+    start += len(tag) + 2
+    end = text.find(f"</{tag}>", start)
+    return text[start:end] if end >= 0 else None
+
+
+def json_values(text: str, kind: type[dict[str, Any]] | type[list[Any]] | None = None) -> Iterator[Any]:
+    r"""The JSON objects and lists in a text, in order, those inside another left out.
+
+    Reading is given up where a text has thousands of brackets that open nothing, or that take long to be found wrong.
+
+    Args:
+        text: What the model wrote.
+        kind: `dict` or `list`, to look for these only (a list's objects are found then); None for both.
+
+    >>> list(json_values('not {this}, but {"a": [1]} or [2, 3] {"b"'))
+    [{'a': [1]}, [2, 3]]
+    >>> list(json_values('[{"a": 1}, {"a": 2}]', dict))
+    [{'a': 1}, {'a': 2}]
+    """
+    if text.count("{") + text.count("[") > _MOST_BRACKETS:
+        return
+    position, errors, wasted = 0, 0, 0
+    starts = _JSON_STARTS[kind]
+    for _ in range(_MOST_JSON_VALUES):
+        if (match := starts.search(text, position)) is None:
+            return
+        try:
+            value, position = _DECODER.raw_decode(text, match.start())
+        except (ValueError, RecursionError) as error:
+            position = match.end()
+            errors += 1
+            wasted += _wasted(text, position, error)
+            if errors >= _MOST_JSON_ERRORS or wasted > _MOST_JSON_CHARACTERS:
+                return
+        else:
+            yield value
+
+
+def _wasted(text: str, start: int, error: ValueError | RecursionError) -> int:
+    """How many characters were read for nothing."""
+    if not isinstance(error, json.JSONDecodeError):  # nested too deeply, a number of thousands of digits
+        return _DEEP_JSON
+    end = len(text) if error.msg.startswith("Unterminated") else error.pos
+    return end - start + error.pos // 20  # the error counts the lines before it
+
+
+def last_json(text: str, kind: type[dict[str, Any]] | type[list[Any]] | None = None) -> Any:
+    """The last JSON object or list in a text (`json_values`), or None.
+
+    >>> last_json('First {"a": 1}, then {"a": 2}.', dict)
+    {'a': 2}
+    """
+    last = deque(json_values(text, kind), maxlen=1)
+    return last[0] if last else None
+
+
+def last_line(text: str) -> str:
+    r"""The last line that is not blank, stripped; "" if there is none.
+
+    >>> last_line("one\n two \n\n")
+    'two'
+    """
+    text = text.rstrip()
+    return text[text.rfind("\n") + 1 :].lstrip()
+
+
+def last_line_after(text: str, marker: str | re.Pattern[str]) -> str | None:
+    r"""What follows the last marker on its line, stripped; markers with nothing behind them are passed over.
+
+    Args:
+        text: What the model wrote.
+        marker: Exactly this, or a pattern that takes linear time (so not `\s+x` where white space may precede).
+
+    >>> last_line_after("Answer: 1\nAnswer: 2\nAnswer:", "Answer:")
+    '2'
+    """
+    pattern = re.compile(re.escape(marker)) if isinstance(marker, str) else marker
+    stop = len(text)
+    for match in reversed(deque(pattern.finditer(text), maxlen=_MOST_MARKERS)):
+        end = text.find("\n", match.end(), stop)
+        if line := text[match.end() : stop if end < 0 else end].strip():
+            return line
+        stop = match.start()
+    return None
+
+
+def flat_boxes(text: str) -> Iterator[str]:
+    r"""What follows each `\boxed{` up to the next closing brace, as a regular expression without balance reads it.
+
+    For conformance; `answers.last_boxed` is what is right.
+
+    >>> list(flat_boxes(r"\boxed{\frac{1}{2}} or \boxed{3}"))
+    ['\\frac{1', '3']
+    """
+    position = 0
+    while (start := text.find("\\boxed{", position)) >= 0 and (end := text.find("}", start)) >= 0:
+        yield text[start + 7 : end]
+        position = end + 1

@@ -1,0 +1,41 @@
+"""Checking what the maker of an environment, or the author of a task, has chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from gym_llm.did_you_mean import did_you_mean
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raise ValueError unless the value is None or one of the choices.
+
+    >>> check_choice("which", "frist", ["first", "last"])
+    Traceback (most recent call last):
+    ValueError: which is one of first, last; got 'frist'. Did you mean first?
+    """
+    if value is not None and not (isinstance(value, str) and value in choices):
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name} is one of {', '.join(choices)}; got {value!r}.{hint}")
+
+
+def check_conform(conform: Any) -> None:
+    """Raise ValueError unless this can be a verifier's `conform`."""
+    if conform not in (None, "nemo"):
+        raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+
+
+def check_pattern(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> str:
+    """The pattern, or a ValueError if it is no regular expression.
+
+    >>> check_pattern("(")
+    Traceback (most recent call last):
+    ValueError: '(' is not a regular expression: missing ), unterminated subpattern at position 0
+    """
+    try:
+        re.compile(pattern, flags)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return pattern

@@ -1,0 +1,134 @@
+"""Reasoning that stands in the text of an answer, between `<think>` tags, because no parser took it out."""
+
+from __future__ import annotations
+
+import re
+
+_OPENING = re.compile(r"<think(?:ing)?>")
+_CLOSING = re.compile(r"</think(?:ing)?>")
+_MOST_TAGS = 10_000
+"""Pairs that are taken out, some 10 ms; no model thinks so often."""
+
+
+def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) -> str:
+    """Leave out `<think>…</think>` and `<thinking>…</thinking>`, and all before a closing tag that was never opened.
+
+    A tag is closed by the next closing tag, of either kind. The time is linear in the length of the text.
+
+    Args:
+        text: What the model wrote.
+        unclosed: Whether a tag that is opened and never closed leaves no answer at all; else it stays in the text.
+        conform: Whether, as in NeMo Gym, each tag is closed by its own kind, of several closing tags that were never
+            opened only the first ends the thinking, and only a text without any closing tag is unclosed.
+
+    Returns:
+        What is left, stripped.
+
+    >>> strip_thinking("<think>2 or 3?</think> 3"), strip_thinking("or 3?</think>3")
+    ('3', '3')
+    >>> strip_thinking("3 <think>or", unclosed=True)
+    ''
+    """
+    if "<" not in text:
+        return text.strip()
+    if conform:
+        return _strip_as_nemo_gym(text, unclosed)
+    kept: list[str] = []
+    position = 0
+    for _ in range(_MOST_TAGS):
+        if (opening := _OPENING.search(text, position)) is None:
+            break
+        closing = _CLOSING.search(text, opening.end())
+        if closing is None:
+            if unclosed:
+                return ""
+            break
+        kept.append(text[position : opening.start()])
+        position = closing.end()
+    rest = "".join(kept) + text[position:]
+    ends = [place + len(tag) for tag in ("</think>", "</thinking>") if (place := rest.rfind(tag)) >= 0]
+    return rest[max(ends, default=0) :].strip()
+
+
+def _strip_as_nemo_gym(text: str, unclosed: bool) -> str:
+    if unclosed and _OPENING.search(text) and not _CLOSING.search(text):
+        return ""
+    for tag in ("think", "thinking"):
+        text = without_spans(text, f"<{tag}>", f"</{tag}>")
+    for tag in ("think", "thinking"):
+        before, closing, after = text.partition(f"</{tag}>")
+        text = after if closing else before
+    return text.strip()
+
+
+def without_spans(text: str, opening: str, closing: str) -> str:
+    """Leave out all from an opening tag to the next closing one; the time is linear in the length of the text.
+
+    >>> without_spans("a<i>b</i>c<i>", "<i>", "</i>")
+    'ac<i>'
+    """
+    kept: list[str] = []
+    position = 0
+    for _ in range(_MOST_TAGS):
+        start = text.find(opening, position)
+        end = text.find(closing, start) if start >= 0 else -1
+        if end < 0:
+            break
+        kept.append(text[position:start])
+        position = end + len(closing)
+    return "".join(kept) + text[position:]
+
+
+def without_tagged(text: str, tag: str) -> str:
+    """Leave out `<tag>…</tag>`, then all before a closing tag that is left, then opening tags that are left.
+
+    Upper and lower case are the same. The time is linear in the length of the text.
+
+    Args:
+        text: What the model wrote.
+        tag: The tag's name.
+
+    Returns:
+        What is left, stripped.
+
+    >>> without_tagged("<Plan>A?</plan> B <plan>", "plan"), without_tagged("A?</plan>B", "plan")
+    ('B', 'B')
+    """
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a letter that becomes two: then the tags' case counts
+        lowered = text
+    opening, closing = f"<{tag}>".lower(), f"</{tag}>".lower()
+    kept: list[tuple[int, int]] = []
+    position = 0
+    for _ in range(_MOST_TAGS):
+        start = lowered.find(opening, position)
+        end = lowered.find(closing, start) if start >= 0 else -1
+        if end < 0:
+            break
+        kept.append((position, start))
+        position = end + len(closing)
+    kept.append((position, len(text)))
+    rest = "".join(text[start:end] for start, end in kept)
+    lowered = "".join(lowered[start:end] for start, end in kept)
+    if (last := lowered.rfind(closing)) >= 0:
+        rest = rest[last + len(closing) :]
+    if opening in lowered:
+        rest = re.sub(re.escape(opening), "", rest, flags=re.IGNORECASE)
+    return rest.strip()
+
+
+def without_pairs(text: str, tag: str) -> str:
+    """Leave out `<tag>…</tag>` and nothing else, case being the same; stripped.
+
+    >>> without_pairs("<think>A?</think> B <think>", "think"), without_pairs("A?</think>B", "think")
+    ('B <think>', 'A?</think>B')
+    """
+    kept, position = [], 0
+    for _ in range(_MOST_TAGS):
+        start = text.find(f"<{tag}>", position)
+        end = text.find(f"</{tag}>", start) if start >= 0 else -1
+        if end < 0:
+            break
+        kept.append(text[position:start])
+        position = end + len(tag) + 3
+    return ("".join(kept) + text[position:]).strip()

@@ -1,0 +1,67 @@
+"""LetterGraded: verifiers whose judge grades an answer with a letter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from gym_llm.judge.env import JudgedEnv
+from gym_llm.judge.parsers import Parser, letter
+
+
+class LetterGraded(JudgedEnv):
+    """Asks a judge for a letter that stands for a verdict.
+
+    Attributes:
+        verdicts: What each letter means, e.g. `{"A": "correct"}`.
+        words: What stands for a letter where the judge writes words, e.g. `{"INCORRECT": "B"}`.
+        fallback: The letter of a judge whose grade cannot be read, twice.
+        first_characters: Whether NeMo Gym takes a text's first character for its grade, of whatever word that is.
+    """
+
+    verdicts: ClassVar[dict[str, str]]
+    words: ClassVar[dict[str, str]]
+    fallback: ClassVar[str] = "B"
+    first_characters: ClassVar[bool] = False
+
+    async def grade(self, values: Mapping[str, Any]) -> tuple[str, str]:
+        """The verdict on an answer, and what the judge said; a judge that says nothing fails."""
+        parse = (_nemo_parser if self.conform else _parser)(type(self))
+        judgement = await self.ask(values, parse, unparsable=self.fallback, empty_fails=True)
+        return self.verdicts[judgement.value], judgement.text
+
+
+def _parser(env: type[LetterGraded]) -> Parser:
+    if env not in _parsers:
+        _parsers[env] = letter("".join(env.verdicts), env.words)
+    return _parsers[env]
+
+
+def _nemo_parser(env: type[LetterGraded]) -> Parser:
+    return nemo_letter("".join(env.verdicts), env.first_characters)
+
+
+_parsers: WeakKeyDictionary[type[LetterGraded], Parser] = WeakKeyDictionary()
+
+
+def nemo_letter(letters: str, first_characters: bool) -> Parser:
+    """NeMo Gym's reading of a grade, which takes any letter of any word: `CORRECT` is a C.
+
+    Args:
+        letters: The grades.
+        first_characters: Whether the first character of the text, or of its last line, is enough; else all of it.
+
+    >>> parse = nemo_letter("ABC", first_characters=True)
+    >>> parse("Answer: B"), parse("CORRECT")
+    ('A', 'C')
+    """
+
+    def parse(text: str) -> str | None:
+        text = text.strip()
+        for whole in (text, text[text.rfind("\n") + 1 :].strip()):
+            if (grade := whole[:1] if first_characters else whole) and grade in tuple(letters):
+                return grade
+        return next((grade for grade in letters if grade in text), None)
+
+    return parse

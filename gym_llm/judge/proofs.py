@@ -1,0 +1,60 @@
+"""What the judges of proofs share: how long a text may be, and how their requests are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_llm.grading.thinking import strip_thinking
+from gym_llm.judge.env import FAILS, JudgedEnv
+from gym_llm.judge.parsers import boxed_score
+from gym_llm.types import Row
+
+MAX_PROOF_CHARS = 40_000
+MAX_ANALYSIS_CHARS = 20_000
+
+
+class ProofEnv(JudgedEnv):
+    r"""A verifier of proofs whose judge ends with a score of 0, 0.5 or 1 in a `\boxed{}`.
+
+    Args:
+        temperature: Of the judge's requests.
+        top_p: The same.
+        max_tokens: The most tokens that the judge may write.
+        assert_think_end: Whether an answer without `</think>` is worth nothing.
+        **kwargs: As for every `JudgedEnv`; `judge_responses_create_params` goes over these.
+    """
+
+    reverify_mode = "stateless"
+    dry_run_kwargs = {"judge": "constant:\\boxed{1}"}
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        temperature: float = 0.6,
+        top_p: float = 0.95,
+        max_tokens: int = 100_000,
+        assert_think_end: bool = False,
+        judge_responses_create_params: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        params = {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_tokens}
+        params |= judge_responses_create_params or {}
+        super().__init__(tasks, judge_responses_create_params=params, **kwargs)
+        self.assert_think_end = assert_think_end
+
+    def score_of(self, text: str) -> float | None:
+        """The score that a text ends with."""
+        score: float | None = boxed_score(conform=self.conform is not None)(text)
+        return score
+
+    def after_thinking(self, text: str) -> str | None:
+        """What comes after all reasoning; None if there has to be some, and it does not end."""
+        if self.assert_think_end and "</think>" not in text:
+            return None
+        return text.rpartition("</think>")[2].strip() if self.conform else strip_thinking(text)
+
+    async def judge_score(self, values: dict[str, Any], prompt: str = "judge") -> float:
+        """The judge's score; as NeMo Gym does it, one that cannot be read is 0."""
+        judgement = await self.ask(values, self.score_of, prompt=prompt, unparsable=0.0 if self.conform else FAILS)
+        return float(judgement.value)

@@ -1,0 +1,139 @@
+"""Replaying vectors: what is compared, what is skipped, and what the command says of it."""
+
+import json
+
+import pytest
+from testing import function_call, message, row
+
+from gym_llm.cli import main
+from gym_llm.evaluate.conform import judge_texts, replay_vector
+
+
+def vector(server="mcqa", said="B", reward=1.0, **fields):
+    task = row("Which?", options=[{"A": "Oslo"}, {"B": "Bergen"}], expected_answer="B")
+    output = message(f"\\boxed{{{said}}}")
+    return {"source": f"{server}/0", "task": task, "output": output, "reward": reward, "check": "derived", **fields}
+
+
+def weather(city="Oslo", **fields):
+    text = json.dumps({"city": city, "weather_description": f"The weather in {city} is cold."})
+    output = [
+        function_call("get_weather", {"city": "Oslo"}),
+        {"type": "function_call_output", "call_id": "call_1", "output": text},
+        *message("It is cold."),
+    ]
+    task = row("How is it in Oslo?", expected_city="Oslo")
+    source = "example_single_tool_call/0"
+    return {"source": source, "task": task, "output": output, "reward": 1.0, "check": "derived", **fields}
+
+
+def differences(vector, **options):
+    replayed = replay_vector(vector, **options)
+    assert replayed.skipped is None
+    return [(name, expected, got) for _, name, expected, got in replayed.disagreements]
+
+
+def test_an_episode_that_scores_as_recorded_agrees():
+    assert differences(vector(info={"extracted_answer": "B"})) == []
+    assert differences(weather()) == []
+
+
+def test_reward_and_reported_fields_are_compared_and_absent_ones_are_missing():
+    wrong = vector(reward=0.0, info={"extracted_answer": "A", "mood": "fine", "judge_prompt": "x", "grading_time": 1})
+    assert differences(wrong) == [("reward", 0.0, 1.0), ("extracted_answer", "A", "B")]
+    assert replay_vector(wrong).missing == ["mood"]
+    assert differences(vector(reward=1.0 + 1e-12)) == []
+
+
+def test_outputs_of_tools_are_compared_as_json():
+    [(name, expected, got)] = differences(weather("Rome"))
+    assert name == "output of get_weather" and (expected["city"], got["city"]) == ("Rome", "Oslo")
+    unknown = weather()
+    unknown["output"][0]["name"] = "no_tool"
+    assert [name for name, *_ in differences(unknown)] == ["reward"]  # what nobody has answers as it likes
+
+
+def test_a_users_messages_are_compared():
+    task = row("2 + 2?", follow_ups=["And 3 + 3?"], expected_answer="6")
+    output = [*message("4"), {"type": "message", "role": "user", "content": "And 5 + 5?"}, *message("6")]
+    asked = {"source": "example_multi_turn_gymnasium/0", "task": task, "output": output, "check": "derived"}
+    expected = ("respond", ("user", "And 5 + 5?"), ("user", "And 3 + 3?"))
+    assert expected in differences({**asked, "reward": 1.0})
+
+
+def test_an_episode_that_goes_on_is_scored_where_its_record_ends():
+    cut = weather()
+    cut["output"] = cut["output"][:2]
+    assert differences(cut) == []
+
+
+def test_a_failing_episode_is_a_difference():
+    [(name, _, said)] = differences(vector(task=row("Which?", options=[], expected_answer="B")))
+    assert name == "episode" and "expected_answer" in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"server": "no_such_server"}, "no environment has this server's name"),
+        ({"check": "stale"}, "its check is 'stale'"),
+        ({"check": "derived", "row_missing": True}, "its row is missing"),
+        ({"output": [[]]}, "its output is no list of items"),
+    ],
+)
+def test_what_cannot_be_compared_is_skipped_with_the_reason(fields, why):
+    assert replay_vector(vector(**fields)).skipped == why
+
+
+def test_all_checks_tries_what_need_not_come_out():
+    assert differences(vector(check="stale"), all_checks=True) == []
+
+
+def test_without_its_row_only_the_tools_answers_are_compared():
+    task = {"responses_create_params": {"input": "How is it in Oslo?"}}
+    rowless = {"task": task, "check": "not recomputed", "row_missing": True, "reward": -5.0}
+    assert differences(weather(**rowless)) == []
+    assert len(differences(weather("Rome", **rowless))) == 1
+
+
+def test_the_judges_texts_are_found_where_they_are_recorded():
+    response = {"output": [{"type": "reasoning"}, {"content": [{"text": "First"}, {"text": "CORRECT"}]}]}
+    said = [{"text": "A"}, {"text": "B"}]
+    assert judge_texts({"judge": said, "info": {"judge_output": "C"}}) == ["A", "B"]
+    assert judge_texts({"info": {"judge_response": response}}) == ["CORRECT"]
+    assert judge_texts({"info": {"judgement_gen_base": "1", "judgement_base_gen": "2"}}) == ["1", "2"]
+    assert judge_texts({"info": {"rubric_evaluations": [{"judge_response": "x"}, {"judge_response": None}]}}) == ["x"]
+    assert judge_texts({"info": {"judge_output": None}}) == []
+
+
+def test_the_command_prints_differences_and_counts(tmp_path, capsys):
+    file = tmp_path / "vectors.jsonl"
+    vectors = [vector(), vector(reward=0.0, source="mcqa/1"), vector(server="no_such_server")]
+    file.write_text("".join(json.dumps(vector) + "\n" for vector in vectors))
+    assert main(["env", "conform", str(file)]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "1 of 2 agree, of 1 servers; 1 skipped\n  1: no environment has this server's name\n"
+    difference, figures = printed.out.splitlines()
+    assert difference == "mcqa/1  reward: expected 0.0, got 1.0"
+    assert json.loads(figures) == {
+        "agreed": 1,
+        "tried": 2,
+        "servers": {"mcqa": {"agreed": 1, "tried": 2}},
+        "missing": {},
+        "skipped": {"no_such_server/0": "no environment has this server's name"},
+    }
+    assert main(["env", "conform", str(file), "--env-kwargs", "{"]) == 2
+    file.write_text("{}\n")
+    assert main(["env", "conform", str(file)]) == 2
+    assert "a vector has `source`, `task`, `output` and `reward`" in capsys.readouterr().err
+
+
+def test_rows_of_a_servers_data_are_tasks_or_not(tmp_path, capsys):
+    file = tmp_path / "mcqa" / "data" / "example.jsonl"
+    file.parent.mkdir(parents=True)
+    rows = [vector()["task"], {"responses_create_params": {"input": "Which?"}}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["env", "conform", "--rows", str(file)]) == 1
+    difference, figures = capsys.readouterr().out.splitlines()
+    assert difference.startswith('mcqa/example.jsonl#1  row: expected "a task", got "expected_answer: Field required')
+    assert json.loads(figures)["servers"] == {"mcqa": {"agreed": 1, "tried": 2}}

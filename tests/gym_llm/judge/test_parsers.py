@@ -1,0 +1,206 @@
+"""Reading a judge's verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from testing import cpu_seconds
+
+from gym_llm.judge import (
+    boxed_score,
+    first_label,
+    json_field,
+    json_objects,
+    labels,
+    last_label,
+    letter,
+    number_over,
+    points,
+    tail_label,
+    yes_no_line,
+)
+
+GRADE = letter("ABC", {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C"})
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "conform"),
+    [
+        ("It could be [[A!=B]], but: [[A=B]]", True, False),
+        ("[[A=B]]", True, True),
+        ("[[A!=B]]", False, False),
+        ("[A=B]", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_last_label_counts_and_to_conform_the_first(text: str, right: bool | None, conform: bool | None) -> None:
+    assert labels("[[A=B]]", "[[A!=B]]")(text) is right
+    assert labels("[[A=B]]", "[[A!=B]]", conform=True)(text) is conform
+
+
+def test_labels_of_letters_are_whole_words() -> None:
+    assert last_label("INCORRECT", ["CORRECT", "INCORRECT"]) == "INCORRECT"
+    assert labels("Judgement: yes", "Judgement: no")("Judgement: yes, Judgement: not sure") is True
+    assert last_label("incorrect or Correct?", ["CORRECT", "INCORRECT"], ignore_case=True) == "CORRECT"
+    assert last_label("the A+ is better than A", ["A", "A+"]) == "A" and last_label("A+", ["A", "A+"]) == "A+"
+    assert first_label("INCORRECT", ["CORRECT", "INCORRECT"]) == "INCORRECT"
+    assert first_label("none", ["CORRECT"]) is None
+
+
+def test_a_label_is_named_in_the_record() -> None:
+    parse = labels("[[YES]]", "[[NO]]")
+    assert [parse.name_of(value) for value in (True, False, None)] == ["[[YES]]", "[[NO]]", None]
+
+
+def test_the_rightmost_label_of_the_tail_counts_before_the_first_of_all_to_conform() -> None:
+    early = "[[A!=B]] " + "because " * 40
+    parse = tail_label("[[A=B]]", "[[A!=B]]", conform=True)
+    assert parse(early + "[[A!=B]] no, [[A=B]]") is True
+    assert parse(early + "[[A=B]] " + "x" * 250) is False
+    assert tail_label("[[A=B]]", "[[A!=B]]")(early + "[[A=B]] " + "x" * 250) is True
+    assert parse("nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ("B", "B"),
+        (" **B**. ", "B"),
+        ("[C]", "C"),
+        ("The answer matches.\n\nA", "A"),
+        ("Both agree.\nA: CORRECT", "A"),
+        ("After reviewing the answer against the gold one, the grade is B.", "B"),
+        ("Answer: B", "B"),
+        ("The grade is not A. Grade: **C**", "C"),
+        ("CORRECT", "A"),
+        ("INCORRECT", "B"),
+        ("This was NOT_ATTEMPTED.", "C"),
+        ("It is not incorrect but correct", "A"),
+        ("A good answer is what I give you", None),
+        ("The answer is a surprise", None),
+        ("The grade is A's", None),
+        ("", None),
+        ("Cannot say", None),
+    ],
+)
+def test_a_letter_is_a_grade_and_not_the_beginning_of_a_word(text: str, grade: str | None) -> None:
+    assert GRADE(text) == grade
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "conform"),
+    [
+        ("Judgement: YES", True, True),
+        ("judgement:  **No**", False, None),
+        ("judgement:\n no", False, False),
+        ("Judgement: yes. On reflection\nJudgement: no", False, False),
+        ("Judgement: not sure", None, False),
+        ("Judgement: perhaps", None, None),
+        ("yes", None, None),
+    ],
+)
+def test_yes_or_no_after_a_marker(text: str, right: bool | None, conform: bool | None) -> None:
+    assert yes_no_line("Judgement:")(text) is right
+    assert yes_no_line("Judgement:", conform=True)(text) is conform
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('```json\n{"result": "PASS", "explanation": "it has {braces} and \\"result\\""}\n```', "PASS"),
+        ('First {"result": "FAIL"}, then {"result": "PASS"} and {"other": 1}', "PASS"),
+        ('{"result": "PASS", "parts": [{"result": "FAIL"}]}', "PASS"),
+        ('{"result": "PASS"', None),
+        ('{"result": "MAYBE"}', None),
+        ('{ {"result": "PASS"}', "PASS"),
+        ("{" * 1_000 + '{"result": "PASS"}', "PASS"),
+        ('{"a": ' * 900 + '{"result": "PASS"}', "PASS"),
+        ("", None),
+    ],
+)
+def test_a_field_of_the_last_object_that_has_it(text: str, value: str | None) -> None:
+    assert json_field("result", ["PASS", "FAIL"])(text) == value
+
+
+def test_objects_come_in_order() -> None:
+    assert list(json_objects('{"a": {"b": 1}} and {"c": [{}]}')) == [{"a": {"b": 1}}, {"c": [{}]}]
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "conform"),
+    [
+        (r"\boxed{1}", 1.0, 1.0),
+        (r"\boxed{0} no: \boxed{ 0.5 }", 0.5, 0.5),
+        (r"\boxed{\frac{1}{2}}", 0.5, None),
+        (r"\boxed{1/2}", 0.5, None),
+        (r"\boxed{0.7}", None, None),
+        (r"\boxed{nan}", None, None),
+        (r"\boxed{1", None, None),
+        (r"\boxed{1/0}", None, None),
+        ("1", None, None),
+    ],
+)
+def test_a_boxed_score(text: str, right: float | None, conform: float | None) -> None:
+    assert boxed_score()(text) == right
+    assert boxed_score(conform=True)(text) == conform
+
+
+def test_points_of_a_total() -> None:
+    parse = points(7)
+    assert parse("<points>3 out of 7</points><points> 6.5 </points>") == 6.5
+    assert parse("<points>7/7</points>") == 7
+    assert parse("<points>9 out of 7</points>") is None and parse("7 out of 7") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("score[7] / max_score[10]", 7.0),
+        ("score[3] / max_score[5]", 6.0),
+        ("Total score: 7.5/10", 7.5),
+        ("The score is 4 out of 5.", 8.0),
+        ("Score: 3\nTotal score: **6**", 6.0),
+        ("Score: 3/0", None),
+        ("Score: 9\nThe end", 9.0),
+        ("Score: high", None),
+        ("7/10", None),
+    ],
+)
+def test_a_score_over_a_maximum(text: str, score: float | None) -> None:
+    assert number_over(10)(text) == score
+
+
+PARSERS: dict[str, Any] = {
+    "labels": labels("[[A=B]]", "[[A!=B]]"),
+    "words": labels("CORRECT", "INCORRECT"),
+    "tail": tail_label("[[A=B]]", "[[A!=B]]", conform=True),
+    "letter": GRADE,
+    "line": yes_no_line("Judgement:"),
+    "json": json_field("result"),
+    "boxed": boxed_score(),
+    "points": points(7),
+    "number": number_over(),
+}
+HOSTILE = [
+    "{",
+    '{"a":',
+    '{"a":"',
+    "[[A=",
+    "[",
+    "score 1 / ",
+    "score\n",
+    "9",
+    "\\boxed{",
+    "Judgement: ",
+    "<points>",
+    " ",
+    "A ",
+]
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("piece", [*HOSTILE, " ", "A ", "INCORRECTLY ", "grade ", "answer is "])
+def test_a_megabyte_of_anything_takes_little_time(name: str, piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    assert cpu_seconds(PARSERS[name], text) < 0.15
