@@ -8,7 +8,7 @@ import socket
 import traceback
 from typing import Literal, NamedTuple, get_args
 
-from gym_llm.errors import EngineError, InfrastructureError
+from gym_llm.errors import EngineError, InfrastructureError, JudgeError
 from gym_llm.secrets import redacted_logger
 from gym_llm.types import FailureKind, Phase
 
@@ -166,7 +166,10 @@ def note_failure(error: BaseException, failure: BaseException) -> None:
 
 
 def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str) -> None:
-    """Tell the log of a failure with its traceback, the first time that this line of code raises this kind of error."""
+    """Tell the log of a failure, the first time that this line of code raises this kind of error.
+
+    With its traceback, but for a judge's: that one is nobody's bug, and its sentence says all.
+    """
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -176,4 +179,5 @@ def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str)
         return
     _logged.add(key)
     where = f" in {phase}" if phase else ""
-    logger.error("An episode of %s is masked, it failed%s. This is logged once:\n%s", env_id, where, text.rstrip())
+    what = f" {reason(error)}" if isinstance(error, JudgeError) else f"\n{text.rstrip()}"
+    logger.error("An episode of %s is masked, it failed%s. This is logged once:%s", env_id, where, what)

@@ -7,6 +7,7 @@ import copy
 import importlib.util
 import json
 import pickle
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,6 +19,7 @@ from model_server import ModelServer
 from testing import message, row
 
 from gym_llm import BaseTask, Episode, JudgeError, Verdict
+from gym_llm.cli import main
 from gym_llm.concurrency import drive, resources
 from gym_llm.concurrency.resources import open_resources
 from gym_llm.judge import JudgedEnv, Labels, labels
@@ -91,6 +93,35 @@ def test_a_judge_that_fails_masks_the_episode(server: ModelServer) -> None:
     with pytest.raises(JudgeError, match="on strike") as failure:
         play(env)
     assert failure.value.failure_kind == "judge_failed"
+
+
+@pytest.mark.parametrize("listening", [False, True])
+def test_a_judge_that_is_down_is_a_sentence_and_masked_episodes(
+    server: ModelServer,
+    listening: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("gym_llm.outcomes._logged", set())
+    server.answer = lambda body: 500
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        judge = {"engine": server.url if listening else nobody, "kwargs": {"max_retries": 0}}
+        argv = ["gym_llm/SimpleQA-v0", "--engine", "constant:Paris", "--episodes", "4", "--retries", "0"]
+        output = tmp_path / "out.jsonl"
+        assert main(["rollout", *argv, "--env-kwargs", json.dumps({"judge": judge}), "--output", str(output)]) == 1
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [record["failure_kind"] for record in records] == ["judge_failed"] * 4
+    assert all(record["reward"] is None and "JudgeError" in record["traceback"] for record in records)
+    (said,) = [each.getMessage() for each in caplog.records if "is masked" in each.getMessage()]
+    sentence = "The judge gave no answer: " if listening else f"The engine {nobody} is not available: "
+    assert "failed in verify. This is logged once: JudgeError: " in said and sentence in said and "\n" not in said
+    shown = capsys.readouterr()
+    assert "4 (4 judge_failed)" in shown.out and sentence in shown.out
+    assert "Traceback" not in shown.out + shown.err
 
 
 def test_labels_in_the_answer_or_in_the_judges_thinking_are_not_the_verdict() -> None:
