@@ -133,7 +133,7 @@ def test_what_is_no_command_is_answered_in_one_line(command, sentence, see, caps
     ("words", "completed"),
     [
         ("gym-llm ro", ["rollout"]),
-        ("gym-llm rollout gym_llm/M", ["gym_llm/MathVerify-v0", "gym_llm/Mixed-v0", "gym_llm/MultipleChoice-v0"]),
+        ("gym-llm rollout gym_llm/Mu", ["gym_llm/MultiChallenge-v0", "gym_llm/MultipleChoice-v0"]),
         ("gym-llm data upload --to h", ["huggingface"]),
     ],
 )
@@ -490,7 +490,7 @@ NOWHERE = "http://127.0.0.1:9/v1"
         ([ENV, "--env-kwargs", '{"max_turns": 0}'], "max_turns is the number of model turns"),
         (
             [ENV, "--env-kwargs", '{"colour": 1}'],
-            r"no argument 'colour'\. It has max_turns, render_mode",
+            r"no argument 'colour'\. It has max_turns, prompt_config, render_mode",
         ),
         ([ENV, "--env-kwargs", '{"max_turn": 1}'], r"no argument 'max_turn'\. Did you mean max_turns\?"),
         ([ENV, "--tasks", "missing.jsonl"], r"Cannot read the task file missing\.jsonl"),
