@@ -26,6 +26,7 @@ for _name in (
     "growth",
     "token_conversations",
     "cli_process",
+    "rollout_commands",
     "hub_server",
     "model_server",
     "played",
