@@ -11,7 +11,6 @@ is 1 if anything went wrong.
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import math
 import random
@@ -28,6 +27,7 @@ from gymnasium.error import DependencyNotInstalled, InvalidAction
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.data.files.records import parse_record
+from gym_llm.env_class import known_arguments
 from gym_llm.env_files import dry_run_kwargs
 from gym_llm.record import make_record
 from gym_llm.registration import env_ids
@@ -140,7 +140,7 @@ def environments() -> list[gym.Env[Any, Any]]:
             cls = type(gym.make(env_id, disable_env_checker=True, **dry_run).unwrapped)
         except DependencyNotInstalled:
             continue
-        known = {name: value for name, value in arguments.items() if takes(cls, name)}
+        known = {name: value for name, value in arguments.items() if name in known_arguments(cls)}
         for name, wrappers in stacks().items():
             env = gym.make(env_id, disable_env_checker=True, **dry_run, **known)
             for wrap in wrappers:
@@ -148,18 +148,6 @@ def environments() -> list[gym.Env[Any, Any]]:
             env.stack = name  # type: ignore[attr-defined]
             made.append(env)
     return made
-
-
-def takes(cls: type, argument: str) -> bool:
-    """Whether a class's constructor, or one that it passes all on to, has an argument."""
-    for base in cls.__mro__:
-        if "__init__" in vars(base):
-            parameters = inspect.signature(base).parameters.values()
-            if any(parameter.name == argument for parameter in parameters):
-                return True
-            if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
-                return False
-    return False
 
 
 def same(value: Any, read: Any) -> bool:

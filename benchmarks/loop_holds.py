@@ -33,6 +33,7 @@ from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.engines.base import Engine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.http_bodies import chat_body, responses_body
+from gym_llm.env_class import known_arguments
 from gym_llm.env_files import dry_run_kwargs
 from gym_llm.errors import EngineError
 from gym_llm.limits import ITEMS, LIMITS
@@ -44,7 +45,7 @@ from gym_llm.rollout.settings import RolloutSettings
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from growth import PATTERNS, hostile_text
-from hostile_actions import stacks, takes
+from hostile_actions import stacks
 
 SIZE = 1_000_000  # characters of JSON
 _MOST_SECONDS = 0.05
@@ -273,7 +274,7 @@ def environments(only: str | None, stack: str | None) -> Iterator[Any]:
             cls = type(gym.make(env_id, disable_env_checker=True, **dry_run).unwrapped)
         except DependencyNotInstalled:
             continue
-        known: dict[str, Any] = {name: value for name, value in wanted.items() if takes(cls, name)}
+        known: dict[str, Any] = {name: value for name, value in wanted.items() if name in known_arguments(cls)}
         for name, wrappers in stacks().items():
             if name in ("text", "both", "named") or (stack or name) != name:  # what those add is in the others
                 continue

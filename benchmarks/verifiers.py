@@ -34,12 +34,11 @@ from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.concurrency.bridge import Suspended, begin
 from gym_llm.concurrency.garbage import rare_collection
-from gym_llm.env_class import env_class
+from gym_llm.env_class import env_class, known_arguments
 from gym_llm.registration import env_ids, parse_id
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from growth import PATTERNS, hostile_text
-from hostile_actions import takes
 from loop_holds import Holds, counted
 from testing import function_call, message
 
@@ -250,7 +249,7 @@ async def measure(options: argparse.Namespace) -> list[Cost]:
             continue
         cls = env_class(env_id)
         try:
-            kwargs = cls.dry_run_kwargs | ({"deadline": _DEADLINE} if takes(cls, "deadline") else {})
+            kwargs = cls.dry_run_kwargs | ({"deadline": _DEADLINE} if "deadline" in known_arguments(cls) else {})
             env: Any = gym.make(env_id, disable_env_checker=True, **kwargs).unwrapped
         except DependencyNotInstalled as error:
             print(f"{env_id}: {error}", file=sys.stderr)

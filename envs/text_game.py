@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.types import Row
 
 
@@ -51,7 +52,7 @@ class SeededTask(BaseTask):
     """The same seed gives the same game; without one the environment's own generator is asked."""
 
 
-class TextGame(VerifierEnv):
+class TextGame(ConformingEnv):
     """A game: the reward is the sum of its moves' rewards.
 
     Args:
@@ -68,20 +69,12 @@ class TextGame(VerifierEnv):
     metrics = {"success": Metric("rate")}
 
     def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        no_move: Literal["end", "ask"] = "end",
-        conform: Literal["nemo"] | None = None,
-        **kwargs: Any,
+        self, tasks: str | list[Row] | None = None, *, no_move: Literal["end", "ask"] = "end", **kwargs: Any
     ) -> None:
         if no_move not in ("end", "ask"):
             raise ValueError(f"no_move is 'end' or 'ask', got {no_move!r}.")
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
         super().__init__(tasks, **kwargs)
         self.no_move = no_move
-        self.conform = conform
 
     def start(self, task: Any, rng: random.Random) -> Game:
         """Begin the task's game; `rng` is seeded with its seed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -28,25 +29,42 @@ def env_class(env_id: str) -> type[VerifierEnv]:
     return creator
 
 
-def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
-    """The names of what a class takes, its parents' included where it passes the rest on to them.
+def known_arguments(cls: type) -> frozenset[str]:
+    """The names of what a class takes, its parents' included as far as each passes the rest on to the next.
 
     >>> from gym_llm.env import VerifierEnv
-    >>> sorted(env_arguments(VerifierEnv))
+    >>> sorted(known_arguments(VerifierEnv))
     ['max_turns', 'prompt_config', 'render_mode', 'tasks']
+    """
+    return frozenset(
+        parameter.name
+        for _, parameters in _constructors(cls)
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    )
+
+
+def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
+    """As `known_arguments`.
 
     Returns:
-        None where it takes anything.
+        None where it takes anything: what another package's class does with the rest is its own affair.
     """
-    names: set[str] = set()
-    for parent in verifier.__mro__:
-        if "__init__" not in vars(parent):
-            continue
-        own = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
-        passed_on = {parameter.name for parameter in own if parameter.kind is parameter.VAR_KEYWORD}
-        names.update({parameter.name for parameter in own} - passed_on)
-        if not passed_on:
-            return frozenset(names)
-        if parent is object or not parent.__module__.startswith("gym_llm."):
-            break  # what another package's class does with the rest is its own affair
-    return None
+    for parent, parameters in _constructors(verifier):
+        if _passes_on(parameters) and not parent.__module__.startswith("gym_llm."):
+            return None
+    return known_arguments(verifier)
+
+
+def _constructors(cls: type) -> Iterator[tuple[type, list[inspect.Parameter]]]:
+    """The classes whose constructors get arguments, and which."""
+    for parent in cls.__mro__:
+        if "__init__" in vars(parent):
+            parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
+            yield parent, parameters
+            if not _passes_on(parameters):
+                return
+
+
+def _passes_on(parameters: list[inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

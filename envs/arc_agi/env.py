@@ -2,17 +2,14 @@ r"""ArcAGI: puzzles of coloured grids, answered with a grid (NeMo Gym's `arc_agi
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.grids import Grid, first_json_grid_as_nemo_gym, last_json_grid
-from gym_llm.grading.options import check_conform
-from gym_llm.types import Row
 
 
-class ArcAGI(VerifierEnv):
+class ArcAGI(ConformingEnv):
     r"""Find the rule of the examples; the reward is 1.0 for the expected output grid.
 
     The answer is the last `\boxed{[[…]]}`, or, without any, the last grid in the text. Details: `predicted_output` (the
@@ -42,13 +39,6 @@ class ArcAGI(VerifierEnv):
             if not grid or not grid[0]:
                 raise ValueError("it is an empty grid, which no answer can be")
             return grid
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the grid that the model gives with the expected one."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, model_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.calendar.schedule import Event, Window, minutes, read_events, window
 from gym_llm.grading.extraction import json_values
-from gym_llm.types import Row
 
 _MOST_CHARACTERS = 100_000  # at an answer's end; a calendar has some hundreds
 
@@ -40,7 +40,7 @@ class ExpectedEvent(BaseModel):
         return all(window.allows(event) for window in self.windows)
 
 
-class Calendar(VerifierEnv):
+class Calendar(ConformingEnv):
     """Give the calendar that a conversation has led to; the reward is 1.0 if all events are where they may be.
 
     Detail: `reason`, a word: `pass`, or the first thing that is wrong.
@@ -57,14 +57,6 @@ class Calendar(VerifierEnv):
 
         exp_cal_state: dict[str, ExpectedEvent]
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
-        super().__init__(tasks, **kwargs)
-        self._as_nemo_gym = conform == "nemo"
-
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the calendar in the last message and check it."""
         reason = self._problem(task.exp_cal_state, episode.last_item_text)
@@ -80,7 +72,7 @@ class Calendar(VerifierEnv):
         entries = self._calendar(text)
         if entries is None:
             return "no_json_list"
-        events = read_events(entries, len(expected), self._as_nemo_gym)
+        events = read_events(entries, len(expected), self.conform is not None)
         if isinstance(events, str):
             return events
         met = all(event.is_met(events.get(name)) for name, event in expected.items())
@@ -90,11 +82,11 @@ class Calendar(VerifierEnv):
         """The last list of objects in the text, for NeMo Gym the first; None if there is none."""
         calendar = None
         for entries in json_values(text[-_MOST_CHARACTERS:], list):
-            if self._as_nemo_gym:
+            if self.conform:
                 entries = _innermost(entries)
             if any(isinstance(entry, dict) for entry in entries):
                 calendar = entries
-                if self._as_nemo_gym:
+                if self.conform:
                     break
         return calendar
 

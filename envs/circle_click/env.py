@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv, tool
+from gym_llm import BaseTask, Episode, Metric, Verdict, tool
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.call_matching import parse_arguments
-from gym_llm.grading.options import check_conform
 from gym_llm.pictures import asking, draw_circles, shuffled_colors
 from gym_llm.types import Row, known
 
 _SIZE = 400
 
 
-class CircleClick(VerifierEnv):
+class CircleClick(ConformingEnv):
     """Click into the circle of a color, once; the reward is 1.0 for a hit, its edge included.
 
     Details: `clicked_x`, `clicked_y` (absent without a click on whole numbers), `hit`.
@@ -46,13 +46,6 @@ class CircleClick(VerifierEnv):
 
         circles: list[CircleClick.Circle] = []
         target_color: str = ""
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw circles, each of another color, and one of the colors."""

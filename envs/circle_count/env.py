@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
 
 import numpy as np
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.answers import last_boxed
-from gym_llm.grading.options import check_conform
 from gym_llm.pictures import asking, draw_circles, shuffled_colors
 from gym_llm.types import Row, known
 
@@ -18,7 +17,7 @@ _SIZE = 400
 _MOST_DIGITS = 18
 
 
-class CircleCount(VerifierEnv):
+class CircleCount(ConformingEnv):
     r"""Count the circles of one color; the reward is 1.0 if the number in `\boxed{}` is right.
 
     Details: `predicted_count` (absent without a number), `expected_count`, `correct`.
@@ -44,13 +43,6 @@ class CircleCount(VerifierEnv):
 
         circles: list[CircleCount.Circle] = []
         target_color: str = ""
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw circles, and one of their colors."""

@@ -3,7 +3,7 @@ r"""GPQADiamond: questions of graduate science with four options (NeMo Gym's `gp
 from __future__ import annotations
 
 import string
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
@@ -41,10 +41,8 @@ class GPQADiamond(MultipleChoice):
                 raise ValueError(f"expected_answer {self.expected_answer!r} is not the letter of an option ({names})")
             return self
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(tasks, grading_mode=None, conform=conform, **kwargs)
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
+        super().__init__(tasks, grading_mode=None, **kwargs)
 
     def _verdict(self, task: MultipleChoice.Task, text: str) -> Verdict:
         choice = choice_as_nemo_gym(text) if self.conform else extract_choice(text, task.choices)

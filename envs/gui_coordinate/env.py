@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.grading.options import check_conform
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.pictures import asking, draw_circles, shuffled_colors
 from gym_llm.types import Row
 
@@ -20,7 +20,7 @@ _MOST_POINTS = 10_000
 _SIZE = 400
 
 
-class GUICoordinate(VerifierEnv):
+class GUICoordinate(ConformingEnv):
     """Say where something is, `<point>(x, y)</point>`; the reward falls from 1.0 at the place to 0.0 at `max_dist`.
 
     x and y go from 0 to 1000, from left to right and from top to bottom. At a distance d, in widths of the picture, the
@@ -55,13 +55,6 @@ class GUICoordinate(VerifierEnv):
             if not (math.isfinite(x) and math.isfinite(y)):
                 raise ValueError(f'expected_answer is two numbers such as "0.25,0.5", got {value!r}')
             return x, y
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw circles, each of another color, and one of the colors."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.hotpotqa_qa.alternatives import Alternative, alternatives, plain, reason_to_remove
 from gym_llm.envs.hotpotqa_qa.extraction import extract_answer
-from gym_llm.grading.options import check_conform
 from gym_llm.grading.text_metrics import normalize_answer, token_f1
 from gym_llm.types import Row
 
 _LONGEST = 20_000  # characters of an answer that are read
 
 
-class HotpotQA(VerifierEnv):
+class HotpotQA(ConformingEnv):
     """Answer a question in a few words; the reward is 1.0 if the expected answer stands at the answer's beginning.
 
     Details: `extracted_answer`, `answer_em` and `answer_f1` (HotpotQA's own), `is_correct`, `is_correct_strict` (the
@@ -70,19 +70,12 @@ class HotpotQA(VerifierEnv):
             return reason_to_remove(self.expected_answer)
 
     def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        report_filtered_metrics: bool = True,
-        conform: Literal["nemo"] | None = None,
-        **kwargs: Any,
+        self, tasks: str | list[Row] | None = None, *, report_filtered_metrics: bool = True, **kwargs: Any
     ) -> None:
         if not isinstance(report_filtered_metrics, bool):
             raise ValueError(f"report_filtered_metrics is true or false, got {report_filtered_metrics!r}.")
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.report_filtered_metrics = report_filtered_metrics
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer in all that the model said with the expected one."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Literal
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.constraints import (
     Followed,
     GradingMode,
@@ -16,10 +16,9 @@ from gym_llm.grading.constraints import (
     graded,
     ifbench,
 )
-from gym_llm.types import Row
 
 
-class IFBench(VerifierEnv):
+class IFBench(ConformingEnv):
     """Answer in the form that is asked for; the reward is the share of the constraints that the answer follows.
 
     Details: `follow_instruction_list`, `follow_all_instructions`, these as read loosely (`…_loose`), `reward_loose`.
@@ -42,14 +41,6 @@ class IFBench(VerifierEnv):
 
         prompt: str = ""
         grading_mode: GradingMode = "fraction"
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the answer for each constraint, as it is and loosely."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.constraints import GradingMode, Instructions, Job, follow_later, follow_quickly, graded, ifevalg
-from gym_llm.types import Row
 
 _FIELDS = ("instruction_id_list", "kwargs", "prompt", "grading_mode")
 
@@ -23,7 +23,7 @@ class Metadata(Instructions):  # type: ignore[no-redef]  # as there
     grading_mode: GradingMode = "binary"
 
 
-class InstructionFollowing(VerifierEnv):
+class InstructionFollowing(ConformingEnv):
     """Answer in the form that is asked for: words, marks, sections, letters; the reward is 1.0 if it has all of it.
 
     Details: `follow_all_instructions`, `follow_instruction_list`.
@@ -51,14 +51,6 @@ class InstructionFollowing(VerifierEnv):
                 return row
             beside = {name: row[name] for name in _FIELDS if name in row}
             return {**row, "verifier_metadata": beside | (metadata or {})}
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Check the answer for each constraint."""

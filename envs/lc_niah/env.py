@@ -7,11 +7,11 @@ from typing import Any, Literal, get_args
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import expected_list, final_answer_list
-from gym_llm.grading.options import check_conform
 from gym_llm.grading.text_metrics import in_worker, set_f1
 from gym_llm.types import Item, Row
 
@@ -20,7 +20,7 @@ DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten
 _SHORT = 40_000  # product of the two lengths
 
 
-class LCNIAH(VerifierEnv):
+class LCNIAH(ConformingEnv):
     """Answer with a list, `Final Answer: [a, b]`; its F1 is the reward, less what was copied into the reasoning.
 
     Details: `answer_score` (the F1), `reasoning_overlap`, the same as `overlap_lcs`, `overlap_ngram16` or
@@ -66,7 +66,6 @@ class LCNIAH(VerifierEnv):
         *,
         overlap_metric_rule: OverlapMetric = "lcs",
         overlap_grading_rule: OverlapRule = "multiply",
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         for name, rule, rules in (
@@ -76,11 +75,9 @@ class LCNIAH(VerifierEnv):
             if rule not in rules:
                 hint = did_you_mean(str(rule), rules)
                 raise ValueError(f"{name} is one of {', '.join(rules)}; got {rule!r}.{hint}")
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.overlap_metric_rule = overlap_metric_rule
         self.overlap_grading_rule = overlap_grading_rule
-        self.conform = conform
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the list in the last line, and measure how much the reasoning has of the input."""

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.types import Row, known
@@ -39,7 +40,7 @@ class Match(BaseModel):
     abs_tol: Tolerance | None = None
 
 
-class LitmusAgent(VerifierEnv):
+class LitmusAgent(ConformingEnv):
     """Answer with a value in the asked form; the reward is 1.0 if it is the expected one by the row's rule.
 
     Details: `predicted_value` and `abs_error` where there are such, `correct`, `resolved_answer_type`,
@@ -128,17 +129,14 @@ class LitmusAgent(VerifierEnv):
         *,
         float_rel_tol: float = 1e-6,
         float_abs_tol: float = 1e-6,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         for name, value in (("float_rel_tol", float_rel_tol), ("float_abs_tol", float_abs_tol)):
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ValueError(f"{name} is a number, 0 or more; got {value!r}.")
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
         super().__init__(tasks, **kwargs)
         self._tolerances = (float_rel_tol, float_abs_tol)
-        self._thousands = conform is None
+        self._thousands = self.conform is None
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the answer in the model's messages and compare it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.grading.options import check_conform
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.thinking import strip_thinking
 from gym_llm.types import Row
 
@@ -19,7 +19,7 @@ _VERDICT = re.compile(r"[\s*]*+(?:(yes)|no)(?![^\W_])", re.IGNORECASE)
 _AS_NEMO_GYM = re.compile(r"\s*+\**+\s*+(?:(yes)|no)", re.IGNORECASE)
 
 
-class MathProofJudgement(VerifierEnv):
+class MathProofJudgement(ConformingEnv):
     """Judge a proof, `Judgement: Yes` or `Judgement: No`; the reward is 1.0 if that is right.
 
     Details: `extracted_judgement` ("Yes", "No" or None); `tp`, `fp`, `fn`, `tn`: 1.0 for what the judgement is.
@@ -62,19 +62,12 @@ class MathProofJudgement(VerifierEnv):
             return read_judgement(self.expected_judgement) is True
 
     def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        skills_parity_mode: bool = False,
-        conform: Literal["nemo"] | None = None,
-        **kwargs: Any,
+        self, tasks: str | list[Row] | None = None, *, skills_parity_mode: bool = False, **kwargs: Any
     ) -> None:
         if not isinstance(skills_parity_mode, bool):
             raise ValueError(f"skills_parity_mode is true or false, got {skills_parity_mode!r}.")
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.skills_parity_mode = skills_parity_mode
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the first judgement with the right one."""

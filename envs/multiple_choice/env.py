@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, field_validator, model_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
-from gym_llm.grading.options import check_choice, check_conform, check_pattern
+from gym_llm.grading.options import check_choice, check_pattern
 from gym_llm.types import Row
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
@@ -34,7 +35,7 @@ class TemplateMetadata(BaseModel):
         return patterns
 
 
-class MultipleChoice(VerifierEnv):
+class MultipleChoice(ConformingEnv):
     """Choose one option; the reward is 1.0 if it is the expected one. Details: `extracted_answer`, a letter or None.
 
     Args:
@@ -80,18 +81,11 @@ class MultipleChoice(VerifierEnv):
             return [regex] if isinstance(regex, str) else regex
 
     def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        grading_mode: GradingMode | None = None,
-        conform: Literal["nemo"] | None = None,
-        **kwargs: Any,
+        self, tasks: str | list[Row] | None = None, *, grading_mode: GradingMode | None = None, **kwargs: Any
     ) -> None:
         check_choice("grading_mode", grading_mode, get_args(GradingMode))
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.grading_mode = grading_mode
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the option that the last message chooses with the expected one."""

@@ -38,12 +38,11 @@ class NVARC(ArcAGI):
         tasks: str | list[Row] | None = None,
         *,
         agent_mode: Literal["transductive"] = "transductive",
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         if agent_mode != "transductive":
             raise ValueError(f"agent_mode is 'transductive', the answer a grid and not a program; got {agent_mode!r}.")
-        super().__init__(tasks, conform=conform, **kwargs)
+        super().__init__(tasks, **kwargs)
 
     def setup(self, task: Task) -> None:
         """Refuse what cannot be played; a file that has such rows, too, can be read."""

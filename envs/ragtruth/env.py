@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any, Literal
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.grading.options import check_choice, check_conform
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
+from gym_llm.grading.options import check_choice
 from gym_llm.grading.thinking import without_tagged
 from gym_llm.types import Row
 
@@ -16,7 +17,7 @@ _JSON_MARK = re.compile(r"json", re.IGNORECASE)
 _SHOWN = 500
 
 
-class RAGTruth(VerifierEnv):
+class RAGTruth(ConformingEnv):
     """List the spans that the sources do not support; the reward is 1.0 if there are some where there should be.
 
     Details: `is_halu` and `pred_halu` (0 or 1), `parse_fail` (1 if the answer is no such list), `extracted` (the list
@@ -51,17 +52,14 @@ class RAGTruth(VerifierEnv):
         *,
         think_tag: str = "think",
         unparsed: Literal["no", "wrong"] | None = None,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(think_tag, str) or not think_tag:
             raise ValueError(f'think_tag is the name of a tag, such as "think"; got {think_tag!r}.')
         check_choice("unparsed", unparsed, ("no", "wrong"))
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.think_tag = think_tag
-        self.unparsed = unparsed or ("no" if conform else "wrong")
-        self.conform = conform
+        self.unparsed = unparsed or ("no" if self.conform else "wrong")
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare whether the answer lists a span with whether there is one."""

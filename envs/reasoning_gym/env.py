@@ -2,14 +2,15 @@ r"""ReasoningGym: the tasks and the scorers of the reasoning-gym library (NeMo G
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency import wait
 from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.conforming import ConformingEnv
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.envs.reasoning_gym.names import dataset_names
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
@@ -20,7 +21,7 @@ from gym_llm.types import Row
 ASK = "Write your final answer between <answer> and </answer>."
 
 
-class ReasoningGym(VerifierEnv):
+class ReasoningGym(ConformingEnv):
     """Solve a procedural puzzle; the reward is what the library's scorer of that kind of puzzle says.
 
     Args:
@@ -61,7 +62,6 @@ class ReasoningGym(VerifierEnv):
         config: dict[str, Any] | None = None,
         level: int | None = None,
         deadline: float = 10.0,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         known = dataset_names()
@@ -75,15 +75,13 @@ class ReasoningGym(VerifierEnv):
             )
         if level is not None and (not isinstance(level, int) or level < 0):
             raise ValueError(f"level is a whole number from 0, or None; got {level!r}.")
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
         configs = {dataset: config or {}} if isinstance(dataset, str) else config or {}
         for name, settings in configs.items():
             if name not in named or not isinstance(settings, dict):
                 raise ValueError(f"config is a dict of settings for each of several datasets, by name; got {name!r}.")
         check_settings(deadline, None)
         super().__init__(tasks, **kwargs)
-        self.deadline, self.level, self.conform = deadline, level, conform
+        self.deadline, self.level = deadline, level
         self._names, self._configs = named, configs
         self._shares = [weight / sum(weights) for weight in weights]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.grading.options import check_conform
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.text_metrics import Phrase
-from gym_llm.types import Row
 
 Subset = Literal[
     "cwe",
@@ -29,7 +28,7 @@ Subset = Literal[
 ]
 
 
-class Ruler(VerifierEnv):
+class Ruler(ConformingEnv):
     """Name what the context hides; the reward is the share of the references named, in `qa_1` and `qa_2` 1.0 for any.
 
     Detail: the reward under the subset's name. Source of the rule: RULER, https://github.com/NVIDIA/RULER.
@@ -65,13 +64,6 @@ class Ruler(VerifierEnv):
         def phrases(self) -> list[Phrase]:
             """What to look for."""
             return [Phrase.read(reference.lower()) for reference in self.outputs]
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look for each reference in all that the model said."""

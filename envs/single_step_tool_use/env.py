@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import ValidationError
-
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.single_step_tool_use.comparison import MESSAGE, NO_ACTION, NO_CALL, NO_MESSAGE, Comparison, Settings
-from gym_llm.grading.call_matching import Call, ExpectedAction, ExpectedMessage, parse_arguments, read_calls
+from gym_llm.grading.call_matching import Call, ExpectedAction, calls_of, read_calls
+from gym_llm.grading.options import read_settings
 from gym_llm.types import Item, Row, is_said
 
 
-class SingleStepToolUse(VerifierEnv):
+class SingleStepToolUse(ConformingEnv):
     """Do what an expert did next: a message, or calls with nearly the same arguments. Detail: `category`, a sentence.
 
     Nothing is run: the first turn with calls ends the episode.
@@ -38,28 +38,18 @@ class SingleStepToolUse(VerifierEnv):
         @cached_property
         def calls(self) -> list[Call]:
             """The expert's calls, their arguments read; none if it was a message."""
-            if isinstance(self.expected_action, ExpectedMessage):
-                return []
-            return [Call(call.name, parse_arguments(call.arguments)) for call in self.expected_action.calls]
+            return calls_of(self.expected_action)
 
     def __init__(
         self,
         tasks: str | list[Row] | None = None,
         *,
         tool_call_comparator_config: dict[str, Any] | None = None,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
-        try:
-            settings = Settings.model_validate(tool_call_comparator_config or {})
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            place = ".".join(map(str, ("tool_call_comparator_config", *problem["loc"])))
-            raise ValueError(f"{place}: {problem['msg']}.") from None
+        settings = read_settings("tool_call_comparator_config", Settings, tool_call_comparator_config)
         super().__init__(tasks, **kwargs)
-        self._comparison = Comparison(settings, conform == "nemo")
+        self._comparison = Comparison(settings, self.conform is not None)
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the turn with the expert's."""

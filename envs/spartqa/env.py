@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.spartqa.grading import Label, choose, extract_answer, label_key, labels_of, without_thoughts
-from gym_llm.grading.options import check_conform
-from gym_llm.types import Row
 
 _SHOWN = 200  # characters of the answer that the details repeat
 
 
-class SpartQA(VerifierEnv):
+class SpartQA(ConformingEnv):
     """Choose one of two objects, both or none; the reward is 1.0 for the right choice.
 
     Details: `exact` (the target itself was written), `parsed`, `extracted`, `predicted_label`.
@@ -65,13 +64,6 @@ class SpartQA(VerifierEnv):
         def labels(self) -> list[Label]:
             """What can be chosen."""
             return labels_of(self.options or [self.target])
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the choice in all that the model said with the target."""

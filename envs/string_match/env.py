@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.string_match.extraction import ExtractionMode, extract
 from gym_llm.envs.string_match.reading import Reading, similarity
-from gym_llm.grading.options import check_conform
-from gym_llm.types import Row
 
 _LONGEST = 2_000
 """Characters beyond four times the expected answer's: what is longer is compared as it is, not in other forms."""
 
 
-class StringMatch(VerifierEnv):
+class StringMatch(ConformingEnv):
     """Give a short answer; the reward is 1.0 if it equals the expected one in a form, 0.98 for nearly the same number.
 
     Details: `expected_answer`, `extracted_answer` (None if there is none).
@@ -47,13 +46,6 @@ class StringMatch(VerifierEnv):
         def nemo_reading(self) -> Reading:
             """The same as NeMo Gym has them."""
             return Reading(self.expected_answer, nemo=True)
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer in all that the model said with the expected one."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.grading.options import check_conform
 from gym_llm.types import Row
 
 
-class StructEval(VerifierEnv):
+class StructEval(ConformingEnv):
     """Write JSON, YAML, TOML, XML or CSV; the reward is 0.2 if it parses, and up to 0.8 for the paths that are in it.
 
     Details: `render_score` (1.0 if it parses), `key_validation_score` and `raw_output_score` (the shares of the paths
@@ -56,19 +56,10 @@ class StructEval(VerifierEnv):
             """The paths, step by step."""
             return tuple(map(steps_of, self.raw_output_metric))
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        deadline: float = 5.0,
-        conform: Literal["nemo"] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, tasks: str | list[Row] | None = None, *, deadline: float = 5.0, **kwargs: Any) -> None:
         check_settings(deadline, None)
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.deadline = deadline
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Parse the output, and look for the paths."""

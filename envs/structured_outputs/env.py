@@ -10,8 +10,9 @@ from typing import Any, Literal
 from gymnasium.error import DependencyNotInstalled
 from pydantic import field_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.conforming import ConformingEnv
 from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.structured_outputs.grading import (
     Problem,
@@ -25,13 +26,12 @@ from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.extras import install
 from gym_llm.grading.extraction import fences
 from gym_llm.grading.formats import Format
-from gym_llm.grading.options import check_conform
 from gym_llm.types import Item, Row
 
 _SHOWN = 217  # NeMo Gym shows 200 characters of a message, and before it an error's name
 
 
-class StructuredOutputs(VerifierEnv):
+class StructuredOutputs(ConformingEnv):
     """Answer in JSON, YAML, XML, TOML or CSV, or with a call; the reward is 1.0 if what is said fits the row's schema.
 
     Objects need all properties of the schema, and no others. Details: `error_type` (None if it fits), `error_message`.
@@ -74,7 +74,6 @@ class StructuredOutputs(VerifierEnv):
         xml_coerce_types: bool = True,
         strip_fences: bool = False,
         deadline: float = 5.0,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         if importlib.util.find_spec("jsonschema") is None:
@@ -85,12 +84,10 @@ class StructuredOutputs(VerifierEnv):
             if not isinstance(value, bool):
                 raise ValueError(f"{name} is true or false, got {value!r}.")
         check_settings(deadline, None)
-        check_conform(conform)
         super().__init__(tasks, **kwargs)
         self.xml_coerce_types = xml_coerce_types
         self.strip_fences = strip_fences
         self.deadline = deadline
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Read the answer or the call, and compare it with the schema."""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.swe_pivot.comparison import Grade, Settings, grade, read_object
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
 from gym_llm.grading.text_metrics import in_worker
@@ -18,7 +19,7 @@ DEADLINE = 5.0  # seconds of CPU time; two texts of two thousand characters take
 _QUICK = 60_000  # product of the arguments' lengths; such texts take some 20 ms at most
 
 
-class SWEPivot(VerifierEnv):
+class SWEPivot(ConformingEnv):
     """Make the call that an expert made next: the same kind of tool, the same target, similar arguments.
 
     Nothing is run: the first turn with calls ends the episode, and its first call is graded. The reward is 1.0 or 0.0,
@@ -91,7 +92,6 @@ class SWEPivot(VerifierEnv):
         similarity_full_credit: float = 0.8,
         enable_diff_size_shaping: bool = True,
         diff_size_alpha: float = 0.1,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         if reward_mode not in ("binary", "continuous"):
@@ -106,8 +106,6 @@ class SWEPivot(VerifierEnv):
                 f"similarity_threshold is at most similarity_full_credit; got {similarity_threshold!r} and "
                 f"{similarity_full_credit!r}."
             )
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
         super().__init__(tasks, **kwargs)
         self._settings = Settings(
             reward_mode,
@@ -117,7 +115,7 @@ class SWEPivot(VerifierEnv):
             similarity_full_credit,
             bool(enable_diff_size_shaping),
             diff_size_alpha,
-            conform == "nemo",
+            self.conform is not None,
         )
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import field_validator, model_validator
 
-from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.multiple_choice.grading import Options
-from gym_llm.grading.options import check_conform
-from gym_llm.types import Row
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")
 _STRICT_OF_NEMO_GYM = re.compile(r"<solution>\s*+\[?([A-Za-z])\]?\s*+</solution>")
@@ -24,7 +23,7 @@ _ONLY_LETTER = re.compile(r"[^A-Za-z]*([A-Za-z])[^A-Za-z]*")
 _LONGEST = 6_000
 
 
-class SWERLJudge(VerifierEnv):
+class SWERLJudge(ConformingEnv):
     """Choose the right patch by its letter, in `<solution>`; the reward is 1.0 for it. Details: `extracted_answer`.
 
     Args:
@@ -67,13 +66,6 @@ class SWERLJudge(VerifierEnv):
             """Those of them that are right."""
             answer = self.expected_answer
             return self.letters & {*([answer] if isinstance(answer, str) else answer)}
-
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        check_conform(conform)
-        super().__init__(tasks, **kwargs)
-        self.conform = conform
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter in the solution with the right ones."""

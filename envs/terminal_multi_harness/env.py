@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from gymnasium.error import DependencyNotInstalled
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.terminal_multi_harness import categories as is_
 from gym_llm.envs.terminal_multi_harness.comparison import Result, Settings, compare, is_quick, tools_schemas
 from gym_llm.extras import install
@@ -19,10 +20,11 @@ from gym_llm.grading.call_matching import (
     ExpectedAction,
     ExpectedCall,
     ExpectedMessage,
-    parse_arguments,
+    calls_of,
     read_calls,
 )
 from gym_llm.grading.json_schema import json_schema
+from gym_llm.grading.options import read_settings
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.types import Item, Row, known
 
@@ -41,7 +43,7 @@ class ComparatorConfig(BaseModel):
     ignored_argument_keys_by_tool: dict[str, list[str]] = {}
 
 
-class TerminalMultiHarness(VerifierEnv):
+class TerminalMultiHarness(ConformingEnv):
     """Do what the expert did next; the reward is 1.0 if the action is the same by the rules of its harness.
 
     Nothing is run: the first turn with calls ends the episode. Details: `category`, `similarity_score`.
@@ -87,9 +89,7 @@ class TerminalMultiHarness(VerifierEnv):
         @cached_property
         def calls(self) -> list[Call]:
             """The expert's calls, their arguments read; none if it was a message."""
-            if isinstance(self.expected_action, ExpectedMessage):
-                return []
-            return [Call(call.name, parse_arguments(call.arguments)) for call in self.expected_action.calls]
+            return calls_of(self.expected_action)
 
         @cached_property
         def size(self) -> int:
@@ -102,21 +102,13 @@ class TerminalMultiHarness(VerifierEnv):
         tasks: str | list[Row] | None = None,
         *,
         tool_call_comparator_config: dict[str, Any] | None = None,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
         if importlib.util.find_spec("jsonschema") is None:
             raise DependencyNotInstalled(f"TerminalMultiHarness needs the jsonschema library: {install('schema')}")
-        try:
-            self._config = ComparatorConfig.model_validate(tool_call_comparator_config or {})
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            place = ".".join(map(str, ("tool_call_comparator_config", *problem["loc"])))
-            raise ValueError(f"{place}: {problem['msg']}.") from None
+        name = "tool_call_comparator_config"
+        self._config = read_settings(name, ComparatorConfig, tool_call_comparator_config)
         super().__init__(tasks, **kwargs)
-        self._as_nemo_gym = conform == "nemo"
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the turn with the expert's."""
@@ -130,8 +122,8 @@ class TerminalMultiHarness(VerifierEnv):
         schemas = tools_schemas(episode.request.get("tools") or [] if tools is None else tools)
         threshold, query = self._config.string_similarity_threshold, self._config.query_string_similarity_threshold
         threshold = threshold if task.threshold is None else task.threshold
-        query = threshold if query is None or self._as_nemo_gym or task.threshold is not None else query
-        settings = Settings(task.harness, threshold, query, schemas, self._as_nemo_gym)
+        query = threshold if query is None or self.conform or task.threshold is not None else query
+        settings = Settings(task.harness, threshold, query, schemas, self.conform is not None)
         size = sum(len(call["arguments"]) for call in episode.function_calls())
         if is_quick(task.calls, calls, (task.size, size), settings):
             return _verdict(compare(task.calls, calls, settings))

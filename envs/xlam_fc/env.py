@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.call_matching import (
     MOST_EXPECTED,
     NOT_JSON,
@@ -34,7 +35,7 @@ class Expected(BaseModel):
         return parse_arguments(arguments) if isinstance(arguments, str) else arguments
 
 
-class XlamFC(VerifierEnv):
+class XlamFC(ConformingEnv):
     """Make the expected calls in one turn, in any order; the reward is 1.0 if all are there and no other is.
 
     Nothing is run: the first turn with calls ends the episode. Details: `num_expected`, `num_predicted`, `num_correct`,
@@ -54,14 +55,10 @@ class XlamFC(VerifierEnv):
 
         expected_answers: Annotated[list[Expected], Field(max_length=MOST_EXPECTED)] = []
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, conform: Literal["nemo"] | None = None, **kwargs: Any
-    ) -> None:
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self._equal = operator.eq if conform else json_equal
-        self._pair = first_fit if conform else largest_matching
+        self._equal = operator.eq if self.conform else json_equal
+        self._pair = first_fit if self.conform else largest_matching
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Pair the model's calls with the expected ones."""

@@ -6,7 +6,6 @@ reported (`info`), what the judge said (`judge`), and how far the record can be 
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import os
@@ -24,7 +23,7 @@ from gym_llm.data.files.reading import read_objects
 from gym_llm.data.prepare.validation import row_kind
 from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.env import VerifierEnv
-from gym_llm.env_class import env_class
+from gym_llm.env_class import env_class, known_arguments
 from gym_llm.errors import DataError, JudgeError
 from gym_llm.outcomes import reason
 from gym_llm.registration import verifier_folder
@@ -178,7 +177,7 @@ def _last_text(response: dict[str, Any]) -> str:
 
 def _arguments(cls: type[VerifierEnv], vector: dict[str, Any], texts: list[str], folder: Path) -> dict[str, Any]:
     """The environment's arguments: to do as NeMo Gym does, with the recorded judge."""
-    parameters = _parameters(cls)
+    parameters = known_arguments(cls)
     turns = len(recorded_turns({"output": vector["output"]}))
     kwargs: dict[str, Any] = {"max_turns": max(turns + 1, cls.default_max_turns)}
     if "conform" in parameters:
@@ -194,18 +193,6 @@ def _arguments(cls: type[VerifierEnv], vector: dict[str, Any], texts: list[str],
     if "check_full_generation_on_fail" in parameters and texts:
         kwargs["check_full_generation_on_fail"] = len(texts) > 1  # NeMo Gym's class does it, what it ships does not
     return kwargs | {name: value for name, value in (vector.get("options") or {}).items() if name in parameters}
-
-
-def _parameters(cls: type) -> set[str]:
-    """What a class's constructor takes, those of the bases included to which it passes on what it does not know."""
-    names: set[str] = set()
-    for base in cls.__mro__:
-        if "__init__" in vars(base):
-            parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-            names.update(parameter.name for parameter in parameters)
-            if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
-                break
-    return names
 
 
 def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: Replayed) -> None:
@@ -238,7 +225,7 @@ def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: 
         info = {"task_index": -1, "turn": len(turns)}
         reward = env.playing.score_cut_short(info)
     library = vector.get("library_reward")
-    asks_no_judge = library is not None and "judge" not in _parameters(type(env))
+    asks_no_judge = library is not None and "judge" not in known_arguments(type(env))
     _compare(replayed, "reward", library if asks_no_judge else vector["reward"], reward)
     _compare_details(replayed, vector.get("info") or {}, info)
 

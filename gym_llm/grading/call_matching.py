@@ -81,6 +81,13 @@ ExpectedAction: TypeAlias = Annotated[ExpectedMessage | ExpectedCall | ExpectedB
 """What the expert did."""
 
 
+def calls_of(action: ExpectedMessage | ExpectedCall | ExpectedBatch) -> list[Call]:
+    """The expert's calls, their arguments read; none if it was a message."""
+    if isinstance(action, ExpectedMessage):
+        return []
+    return [Call(call.name, parse_arguments(call.arguments)) for call in action.calls]
+
+
 def parse_arguments(text: str) -> Any:
     r"""A call's arguments as JSON, else `NOT_JSON`. Integers beyond 64 bits come back as the nearest float.
 

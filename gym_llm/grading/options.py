@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from gym_llm.did_you_mean import did_you_mean
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
@@ -21,12 +25,6 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
         raise ValueError(f"{name} is one of {', '.join(choices)}; got {value!r}.{hint}")
 
 
-def check_conform(conform: Any) -> None:
-    """Raise ValueError unless this can be a verifier's `conform`."""
-    if conform not in (None, "nemo"):
-        raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
-
-
 def check_pattern(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> str:
     """The pattern, or a ValueError if it is no regular expression.
 
@@ -39,3 +37,13 @@ def check_pattern(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> str:
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
     return pattern
+
+
+def read_settings(name: str, schema: type[M], settings: dict[str, Any] | None) -> M:
+    """An argument that is a dict of settings, checked; a ValueError says what is wrong with the first that is."""
+    try:
+        return schema.model_validate(settings or {})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+    place = ".".join(map(str, (name, *problem["loc"])))
+    raise ValueError(f"{place}: {problem['msg']}.")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
-from gym_llm.env import VerifierEnv
+from gym_llm.conforming import ConformingEnv
 from gym_llm.errors import JudgeError
 from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge.judge import Answer, Judge, Params
@@ -42,7 +42,7 @@ class Judgement:
     swap_failed: bool = False
 
 
-class JudgedEnv(VerifierEnv):
+class JudgedEnv(ConformingEnv):
     """A verifier whose `verify` asks a judge, with `ask`; all episodes of an event loop share it.
 
     Every call is in the record: `info["judge_evaluations"]` lists request, response and verdict, as NeMo Gym does. A
@@ -94,13 +94,10 @@ class JudgedEnv(VerifierEnv):
         judge_votes: int = 1,
         judge_retries: int = 1,
         judge_max_characters: int = 200_000,
-        conform: Literal["nemo"] | None = None,
         **kwargs: Any,
     ) -> None:
         if judge is not None:
             check_engine("judge", judge)
-        if conform not in (None, "nemo"):
-            raise ValueError(f"conform is None or 'nemo', got {conform!r}.")
         if not isinstance(judge_responses_create_params, dict | None):
             kind = type(judge_responses_create_params).__name__
             raise ValueError(f"judge_responses_create_params is a dict of a request's fields, got {kind}.")
@@ -128,7 +125,6 @@ class JudgedEnv(VerifierEnv):
         self.judge_votes = judge_votes
         self.judge_retries = judge_retries
         self.judge_max_characters = judge_max_characters
-        self.conform = conform
         self._params = Params.read(self.judge_params, judge_responses_create_params or {})
         self._prompts: dict[str, Prompt] = {}
         self._calls: list[list[dict[str, Any]]] = []

@@ -12,6 +12,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.env import VerifierEnv
+from gym_llm.env_class import known_arguments
 from gym_llm.env_files import env_spec, find_env
 from gym_llm.secrets import learn
 from gym_llm.types import Row
@@ -102,13 +103,7 @@ def _check_arguments(env_id: str | EnvSpec, kwargs: dict[str, Any]) -> None:
     creator = load_env_creator(entry) if isinstance(entry, str) else entry
     if not isinstance(creator, type):
         return
-    known = _MAKE_ARGUMENTS | {
-        name
-        for kind in creator.__mro__
-        if "__init__" in vars(kind)
-        for name, parameter in inspect.signature(kind.__init__).parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    } - {"self"}
+    known = known_arguments(creator) | _MAKE_ARGUMENTS
     for name in kwargs:
         if name not in known:
             hint = did_you_mean(name, known)

@@ -160,11 +160,6 @@ def test_a_row_that_nobody_can_meet_is_refused(state, problem):
         Calendar(tasks=[row(exp_cal_state=state)])
 
 
-def test_other_words_for_conform_are_refused():
-    with pytest.raises(ValueError, match="conform is None or 'nemo', got True"):
-        Calendar(conform=True)
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -50,8 +50,3 @@ def test_a_color_that_is_not_there_is_counted_zero():
     env = gym.make("gym_llm/CircleCount-v0")
     env.reset(options={"task": row("How many?", circles=CIRCLES, target_color="green")})
     assert env.step(message(r"\boxed{0}"))[1] == 1.0
-
-
-def test_arguments_are_checked():
-    with pytest.raises(ValueError, match="conform is None or 'nemo'"):
-        gym.make("gym_llm/CircleCount-v0", conform="x")

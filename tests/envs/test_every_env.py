@@ -21,9 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testing import ROOT, function_call, message, response
 
+from gym_llm.conforming import ConformingEnv
 from gym_llm.data import dumps, read_jsonl
 from gym_llm.env import VerifierEnv
-from gym_llm.env_class import env_class
+from gym_llm.env_class import env_class, known_arguments
 from gym_llm.registration import env_ids, parse_id
 from gym_llm.tools.calls import run_calls
 
@@ -59,6 +60,16 @@ def some_actions(env_id: str, steps: int = 150) -> list[Any]:
         if isinstance(action, list) and action in space and "web_search_call" not in (i.get("type") for i in action):
             actions.append(action)
     return actions
+
+
+@every_env
+def test_who_takes_conform_says_on_its_page_what_that_changes(env_id: str) -> None:
+    takes_it = "conform" in known_arguments(env_class(env_id))
+    assert takes_it == issubclass(env_class(env_id), ConformingEnv)
+    assert takes_it == ("conform" in (folder(env_id) / "README.md").read_text("utf-8"))
+    if takes_it:
+        with pytest.raises(ValueError, match="conform is None or 'nemo', got 'nemu'"):
+            make(env_id, conform="nemu")
 
 
 def test_every_folder_is_an_environment_of_the_documentation() -> None:

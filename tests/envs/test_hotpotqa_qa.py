@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium as gym
 import pytest
 from testing import cpu_seconds, message, row, scored
@@ -150,13 +148,8 @@ def test_expected_answers_that_are_hard_to_match(expected: str, reason: str) -> 
 
 
 def test_wrong_arguments_and_rows_are_refused() -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"report_filtered_metrics": "yes"}, "true or false"),
-        ({"conform": "x"}, "None or 'nemo'"),
-    ]
-    for kwargs, said in wrong:
-        with pytest.raises(ValueError, match=said):
-            gym.make(ENV, **kwargs)
+    with pytest.raises(ValueError, match="true or false"):
+        gym.make(ENV, report_filtered_metrics="yes")
     with pytest.raises(DataError, match="expected_answer is empty"):
         gym.make(ENV, tasks=[row(expected_answer=" ")])
 

@@ -229,8 +229,6 @@ def test_a_row_without_an_attack_is_refused() -> None:
     env = gym.make("gym_llm/IndirectPromptInjection-v0")
     with pytest.raises(DataError, match="injection"):
         env.reset(options={"task": row("x", environment={}, required_tools=[])})
-    with pytest.raises(ValueError, match="conform"):
-        gym.make("gym_llm/IndirectPromptInjection-v0", conform="nemogym")
 
 
 def test_recorded_requests_name_tools_that_are_there() -> None:

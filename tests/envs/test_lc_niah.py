@@ -79,7 +79,6 @@ def test_wrong_arguments_and_rows_are_refused() -> None:
     for kwargs, said in (
         ({"overlap_metric_rule": "lsc"}, "Did you mean lcs"),
         ({"overlap_grading_rule": "x"}, "overlap_grading_rule is one of"),
-        ({"conform": "x"}, "None or 'nemo'"),
     ):
         with pytest.raises(ValueError, match=said):
             gym.make(ENV, **kwargs)

@@ -82,10 +82,9 @@ def test_a_row_without_a_judgement_is_refused(fields):
         MathProofJudgement([row(**fields)])
 
 
-@pytest.mark.parametrize("kwargs", [{"skills_parity_mode": "yes"}, {"conform": "x"}])
-def test_arguments_that_make_no_sense_are_refused(kwargs):
-    with pytest.raises(ValueError, match=next(iter(kwargs))):
-        gym.make("gym_llm/MathProofJudgement-v0", **kwargs)
+def test_arguments_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="skills_parity_mode"):
+        gym.make("gym_llm/MathProofJudgement-v0", skills_parity_mode="yes")
 
 
 @pytest.mark.parametrize("unit", ["Judgement", "Judgement" + " " * 100, "*", "Judgement:" + "*" * 100, "<think>"])

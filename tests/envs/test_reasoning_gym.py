@@ -127,7 +127,6 @@ def test_all_datasets_are_known_and_others_refused() -> None:
         {"level": -1},
         {"config": {"gcd": 3}},
         {"dataset": "gcd", "config": 3},
-        {"conform": "x"},
         {"deadline": 0},
     ]
     for kwargs in wrong:

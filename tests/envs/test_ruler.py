@@ -65,11 +65,6 @@ def test_a_row_that_cannot_be_graded_is_refused(fields: dict[str, Any], said: st
         gym.make(ENV, tasks=[row(**fields)])
 
 
-def test_conform_is_nemo_or_none() -> None:
-    with pytest.raises(ValueError, match="None or 'nemo'"):
-        gym.make(ENV, conform="x")
-
-
 @pytest.mark.parametrize("piece", ["a", "ab", "ab ", " "])
 def test_a_megabyte_costs_little(piece: str) -> None:
     env = gym.make(ENV).unwrapped

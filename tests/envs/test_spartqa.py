@@ -119,11 +119,6 @@ def test_the_metadata_is_read_where_the_fields_are_empty() -> None:
         gym.make(ENV, tasks=[row(verifier_metadata={"options": ["a", "b"]})])
 
 
-def test_conform_is_nemo_or_none() -> None:
-    with pytest.raises(ValueError, match="None or 'nemo'"):
-        gym.make(ENV, conform="x")
-
-
 @pytest.mark.parametrize(
     "piece",
     ["answer\n", "Final answer: ", "Final answer:\n", "answer is ", "<think>", "* ", "not the cup ", "\n", "final "],

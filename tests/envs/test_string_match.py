@@ -145,11 +145,6 @@ def test_an_empty_expected_answer_is_never_right() -> None:
     assert scored(ENV, "\\boxed{}", expected_answer="", extraction_mode="boxed")[0] == 0.0
 
 
-def test_conform_is_nemo_or_none() -> None:
-    with pytest.raises(ValueError, match="None or 'nemo'"):
-        gym.make(ENV, conform="x")
-
-
 @pytest.mark.parametrize(
     "piece", ["answer: ", "answer", "answer:\n", "\\boxed{", "\\text{", "\u0301\u0323", "\ufdfa", " ", "1,", "and "]
 )

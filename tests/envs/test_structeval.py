@@ -140,10 +140,9 @@ def test_a_wrong_row_is_refused(fields):
         StructEval([row(**fields)])
 
 
-@pytest.mark.parametrize("kwargs", [{"deadline": 0}, {"conform": "x"}])
-def test_arguments_that_make_no_sense_are_refused(kwargs):
-    with pytest.raises(ValueError, match=next(iter(kwargs))):
-        gym.make(ENV, **kwargs)
+def test_arguments_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="deadline"):
+        gym.make(ENV, deadline=0)
 
 
 @pytest.mark.parametrize("kind", ["json", "yaml", "xml", "toml", "csv", "html"])

@@ -247,7 +247,6 @@ def test_a_row_without_a_call_is_refused(fields):
         ({"similarity_threshold": 2}, "are shares"),
         ({"diff_size_alpha": "a"}, "are shares"),
         ({"similarity_threshold": 0.9}, "at most similarity_full_credit"),
-        ({"conform": 1}, "conform is None or 'nemo'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(kwargs, problem):

@@ -292,8 +292,6 @@ def test_a_configuration_that_makes_no_sense_is_refused():
         TerminalMultiHarness(tool_call_comparator_config={"string_similarity_threshold": 9})
     with pytest.raises(ValueError, match=r"tool_call_comparator_config\.threshold: Extra inputs"):
         TerminalMultiHarness(tool_call_comparator_config={"threshold": 0.9})
-    with pytest.raises(ValueError, match="conform is None or 'nemo'"):
-        TerminalMultiHarness(conform="yes")
 
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):

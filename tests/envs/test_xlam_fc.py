@@ -103,11 +103,6 @@ def test_a_row_without_readable_calls_is_refused(expected, problem):
         XlamFC(tasks=[row(expected_answers=expected)])
 
 
-def test_other_words_for_conform_are_refused():
-    with pytest.raises(ValueError, match="conform is None or 'nemo', got 'upstream'"):
-        XlamFC(conform="upstream")
-
-
 def test_many_large_and_deep_calls_cost_little():
     env = XlamFC(tasks=[row(expected_answers=[expect(a=["x"] * 10, b=n) for n in range(60)])])
     many = [function_call("f", {"a": ["x"] * 10, "b": n}) for n in range(512)]
