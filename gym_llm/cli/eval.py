@@ -26,6 +26,8 @@ examples:
   gym-llm eval gym_llm/Arithmetic-v0 gym_llm/Weather-v0 --repeats 4 --output runs/tour
   gym-llm eval gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 --by subject,level \\
       --engine base=http://localhost:8000/v1 --engine tuned=http://localhost:8001/v1 --output runs/mcqa
+  gym-llm eval gym_llm/SimpleQA-v0 gym_llm/Arithmetic-v0 --env-kwargs '{"max_turns": 4}' \\
+      --env-kwargs 'gym_llm/SimpleQA-v0={"judge": "http://judge:8000/v1"}'
   gym-llm eval suite.yaml --repeats 4 --limit 100 --prices prices.yaml
   gym-llm eval ... --output runs/mcqa --resume                   play what is missing, and write the reports again
 
@@ -46,6 +48,8 @@ _WHAT = """ids of environments (`gym-llm list` names all), files such as ./my_en
 key=value over what it says"""
 _CONFIG = "a suite, or any configuration (several: later ones win)"
 _TASKS = "tasks instead of the one environment's own; see `gym-llm rollout --help`"
+_ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON gives one of them its own, which go over these
+(several: give it again)"""
 _ENGINE = f"""{options.ENGINE}; NAME=SPEC gives it a name (several: give it again)"""
 _BY = "give figures for each value of these fields too: of the tasks or of the verifier's info, e.g. subject,level"
 _PRICES = "YAML: what a million tokens cost, by model"
@@ -66,7 +70,7 @@ def eval(
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
-    env_kwargs: Annotated[str | None, options.what("JSON", "the one environment's further arguments")] = None,
+    env_kwargs: Annotated[list[str] | None, options.what("[ENV_ID=]JSON", _ENV_KWARGS)] = None,
     engine: Annotated[list[str] | None, options.engine("SPEC", _ENGINE)] = None,
     model: options.Model = None,
     engine_option: options.EngineOptions = None,
@@ -130,7 +134,7 @@ def eval(
         config or [],
         engine,
         tasks=tasks,
-        env_kwargs=env_kwargs,
+        env_kwargs=env_kwargs or [],
         engine_options={**({} if model is None else {"model": model}), **dict(engine_option or [])},
         episodes=episodes,
         repeats=repeats,
@@ -185,7 +189,7 @@ def _parts(
     engines: list[str] | None,
     *,
     tasks: str | None,
-    env_kwargs: str | None,
+    env_kwargs: list[str],
     engine_options: dict[str, Any],
     episodes: int | None,
     repeats: int | None,
@@ -207,7 +211,7 @@ def _parts(
             targets,
             engines,
             tasks=tasks,
-            env_kwargs=options.read_env_kwargs(env_kwargs),
+            kwargs_by_env=options.read_kwargs_by_env(env_kwargs, targets) if targets else {},
             engine_options=engine_options,
             repeats=repeats,
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gym_llm.cli.usage import shown_argument
+from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
 from gym_llm.extras import install
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gym_llm.rollout.part import Part
     from gym_llm.rollout.settings import RolloutSettings, Tracing
 
+_KWARGS = '{"max_turns": 4}'
 _PIP = '{"pip": ["math-verify==0.8.0"]}'
 
 
@@ -193,7 +195,31 @@ def seeded(parts: Sequence[Part], seed: int | None) -> list[Part]:
 
 def read_env_kwargs(text: str | None) -> dict[str, Any]:
     """What `--env-kwargs` says."""
-    return {} if text is None else read_json("--env-kwargs", text, '{"max_turns": 4}', dict)
+    return {} if text is None else read_json("--env-kwargs", text, _KWARGS, dict)
+
+
+def read_kwargs_by_env(texts: Sequence[str], envs: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The arguments of each environment by what `--env-kwargs` says, JSON for all of them and `ENV_ID=JSON` for one.
+
+    An environment's own go over those of all, and later ones over earlier ones.
+
+    Raises:
+        UsageError: If one is no JSON object, or is for an environment that is not there.
+    """
+    shared: dict[str, Any] = {}
+    own: dict[str, dict[str, Any]] = {env: {} for env in envs}
+    for text in texts:
+        env, equals, value = text.partition("=")
+        if not equals or text.lstrip().startswith(("{", "[")):
+            shared.update(read_env_kwargs(text))
+        elif env in own:
+            own[env].update(read_json(f"--env-kwargs {env}", value, _KWARGS, dict))
+        else:
+            raise UsageError(
+                f"--env-kwargs names {shown_argument(env)!r}, which is not played.{did_you_mean(env, envs)} "
+                f"Played: {', '.join(envs)}; JSON alone is for all of them."
+            )
+    return {env: {**shared, **kwargs} for env, kwargs in own.items()}
 
 
 def read_json(option: str, text: str, example: str, *kinds: type) -> Any:

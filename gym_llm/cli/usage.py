@@ -23,10 +23,14 @@ def shown_argument(argument: str) -> str:
 
     >>> shown_argument("api_key=k-1"), shown_argument('{"judge_api_key": "k-2", "turns": 3}')
     ('api_key=***', '{"judge_api_key": "***", "turns": 3}')
+    >>> shown_argument('mine/Quiz-v0={"judge_api_key": "k-2"}')
+    'mine/Quiz-v0={"judge_api_key": "***"}'
     """
     name, equals, value = argument.partition("=")
     if equals and _OPTION.fullmatch(name):
         return f"{name}={MASK if is_secret_key(name) else shown_argument(value)}"
+    if equals and value.startswith("{") and not argument.startswith("{"):  # ENV_ID=JSON
+        return f"{mask(name)}={shown_argument(value)}"
     if argument.startswith(("{", "[")):
         with suppress(ValueError, RecursionError):
             given = json.loads(argument)

@@ -214,8 +214,8 @@ def evaluate(
         env_id: An id, several, or parts, which name their environments' tasks; or a suite, a file `*.yaml`.
         engines: Specs, `NAME=SPEC`, a suite's names, or engines that the caller started; None for the suite's own, or
             the pocket model.
-        tasks: As for `gym_llm.rollout`, of the one environment; `env_kwargs` too.
-        env_kwargs: Its further arguments.
+        tasks: As for `gym_llm.rollout`, of the one environment.
+        env_kwargs: Further arguments of every environment that an id names; a `Part` has its own.
         engine_options: The engines' arguments.
         repeats: How often each task is played; None for what parts or sections say, or once.
         output: The folder; see `Evaluation`, as for the others.

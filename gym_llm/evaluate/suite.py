@@ -39,6 +39,7 @@ def env_parts(
     *,
     tasks: str | list[Row] | None = None,
     env_kwargs: dict[str, Any] | None = None,
+    kwargs_by_env: Mapping[str, dict[str, Any]] | None = None,
     engine_options: dict[str, Any] | None = None,
     repeats: int | None = None,
 ) -> dict[str, list[Part]]:
@@ -48,7 +49,8 @@ def env_parts(
         targets: Ids of environments; or parts, whose `dataset` names them in the results, and whose engine is not used.
         engines: Specs, `NAME=SPEC`, engines that are running, or either by name; None for the pocket model.
         tasks: Of the environment, where there is one.
-        env_kwargs: Of the environment, where there is one.
+        env_kwargs: Of every environment that is named by its id.
+        kwargs_by_env: Of single ones of them, by id; they go over those of all.
         engine_options: Of every engine.
         repeats: How often each task is played; None for once, or what a part says.
 
@@ -60,12 +62,15 @@ def env_parts(
     """
     if not targets:
         raise UsageError("Name an environment, or a suite. `gym-llm list` names the environments.")
-    if len(targets) > 1 and (tasks is not None or env_kwargs):
-        raise UsageError(
-            "Several environments have their own tasks and arguments: give them in the sections of a suite."
-        )
+    if len(targets) > 1 and tasks is not None:
+        raise UsageError("Several environments have their own tasks: give them in the sections of a suite.")
+    if (tasks is not None or env_kwargs) and not all(isinstance(target, str) for target in targets):
+        raise UsageError("A Part has its own tasks and arguments: give them there.")
+    own = kwargs_by_env or {}
     parts = [
-        Part(target, tasks=tasks, env_kwargs=env_kwargs or {}) if isinstance(target, str) else target
+        Part(target, tasks=tasks, env_kwargs={**(env_kwargs or {}), **own.get(target, {})})
+        if isinstance(target, str)
+        else target
         for target in targets
     ]
     names = _dataset_names(parts)

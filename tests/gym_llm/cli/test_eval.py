@@ -128,6 +128,40 @@ def test_environments_are_named_one_by_one_too(server, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_arguments_are_for_every_environment_or_for_one(capsys):
+    argv = [FOLLOW, CHOICE, "--engine", "random", "--limit", 1, "--quiet", "--output", "out"]
+    own = [f'{CHOICE}={{"conform": "nemo"}}', f'{CHOICE}={{"max_turns": 2}}', '{"max_turns": 3, "render_mode": null}']
+    assert evaluate(*argv, *(word for text in own for word in ("--env-kwargs", text))) == 0
+    parts = json.loads(Path("out/records/random.summary.json").read_text())["settings"]["datasets"]
+    assert {part["env_id"]: part["env_kwargs"] for part in parts.values()} == {
+        FOLLOW: {"max_turns": 3, "render_mode": None},
+        CHOICE: {"max_turns": 2, "render_mode": None, "conform": "nemo"},
+    }
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"conform": "nemo"}', "FollowUp: gym_llm/FollowUp-v0 has no argument 'conform'. It has "),
+        (f'{FOLLOW}={{"max_turn": 3}}', "has no argument 'max_turn'. Did you mean max_turns?"),
+        ('gym_llm/FolowUp-v0={"max_turns": 3}', "'gym_llm/FolowUp-v0', which is not played. Did you mean " + FOLLOW),
+        (
+            "max_turns=3",
+            f"'max_turns', which is not played. Played: {FOLLOW}, {CHOICE}; JSON alone is for all of them.",
+        ),
+        (f"{FOLLOW}=[3]", f"--env-kwargs {FOLLOW} is a JSON object such as"),
+        (f"{FOLLOW}=", f"--env-kwargs {FOLLOW} is not JSON"),
+        ("3", "--env-kwargs is a JSON object such as"),
+    ],
+)
+def test_arguments_of_nobody_are_refused_in_one_sentence(capsys, text, expected):
+    assert evaluate(FOLLOW, CHOICE, "--engine", "random", "--env-kwargs", text) == 2
+    message = capsys.readouterr().err
+    assert expected in message and message.count("\n") == 1
+    assert not Path("evaluations").exists()
+
+
 def test_what_is_finished_is_not_played_again(server, capsys):
     argv = ["suite.yaml", "--engine", f"base={server.url}", "--output", "out", "--resume", "--quiet"]
     assert evaluate(*argv) == 0
@@ -289,6 +323,17 @@ def test_no_secret_is_in_any_file_or_shown(server, capsys, monkeypatch):
     for secret in ("sk-0123456789", "environment-s3cret-1", "tok-9876543"):
         assert not any(secret in each for each in texts), secret
     assert "***" in Path("out/results.json").read_text()
+
+
+def test_the_key_of_one_environments_judge_is_not_in_the_command_to_go_on(server, capsys):
+    server.answer = lambda body: 400
+    judge = {"engine": server.url, "kwargs": {"api_key": "sk-0123456789", "max_retries": 0}}
+    argv = ["gym_llm/SimpleQA-v0", "--env-kwargs", f"gym_llm/SimpleQA-v0={json.dumps({'judge': judge})}"]
+    limits = ["--concurrency", 1, "--retries", 0, "--max-failures", 1]
+    assert evaluate(*argv, "--engine", "constant:Oslo", *limits, "--output", "out") == 1
+    hint = capsys.readouterr().err.partition("Resume with (put the secrets in for ***): ")[2]
+    assert 'gym_llm/SimpleQA-v0={"judge": ' in hint and '"api_key": "***"' in hint
+    assert not any("0123456789" in path.read_text() for path in Path("out").rglob("*.*") if path.is_file())
 
 
 def test_too_many_masked_episodes_end_it_with_a_report_and_how_to_go_on(server, capsys):
