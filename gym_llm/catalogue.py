@@ -7,9 +7,10 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 
 from gym_llm.class_source import ClassSource, first_line, read_class
 from gym_llm.did_you_mean import did_you_mean
@@ -38,7 +39,7 @@ def describe(env_id: str) -> Description:
     entry_point = gym.spec(env_id).entry_point
     try:
         module, _, name = entry_point.partition(":") if isinstance(entry_point, str) else ("", "", "")
-        source = (read_class(module, name) if module else None) or _of_class(env_id)
+        source = (read_class(module, name) if module else None) or _of_class(env_id, entry_point)
     except Exception as error:  # another package's environment may fail in any way; the others are listed all the same
         return Description(f"cannot be made: {reason(error)}", [], "")
     example = source.file.with_name("data") / "example.jsonl"
@@ -48,10 +49,12 @@ def describe(env_id: str) -> Description:
     return Description(first_line(source.doc), source.tools, tasks)
 
 
-def _of_class(env_id: str) -> ClassSource:
+def _of_class(env_id: str, entry_point: Any) -> ClassSource:
     from gym_llm.env import VerifierEnv
     from gym_llm.env_class import env_class
 
+    if isinstance(entry_point, str):
+        load_env_creator(entry_point)  # whose error says more, in a list, than that of `env_class`
     verifier = env_class(env_id)
     try:
         file = Path(inspect.getfile(verifier))

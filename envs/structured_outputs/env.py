@@ -34,7 +34,8 @@ _SHOWN = 217  # NeMo Gym shows 200 characters of a message, and before it an err
 class StructuredOutputs(ConformingEnv):
     """Answer in JSON, YAML, XML, TOML or CSV, or with a call; the reward is 1.0 if what is said fits the row's schema.
 
-    Objects need all properties of the schema, and no others. Details: `error_type` (None if it fits), `error_message`.
+    Objects need all properties of the schema, and no others. Details: `error_type` (None if it fits), `error_message`,
+    and the row's `response_mode`.
 
     Args:
         xml_coerce_types: Whether the texts of XML count as the numbers and truths that they are, and single elements as
@@ -95,40 +96,40 @@ class StructuredOutputs(ConformingEnv):
             return self._verify_call(task, episode)
         text = episode.text
         if not text or text.isspace():
-            return _verdict(Problem("empty_response", "No assistant response text"))
+            return _verdict(task, Problem("empty_response", "No assistant response text"))
         if self.strip_fences and (fence := next(fences(text), None)) is not None:
             text = fence.body
         rules = self._rules(task, task.schema_type)
         if is_quick_for(rules, text):
-            return _verdict(problem_of((rules, text)))
-        return self._verify_in_worker("problem_of", (rules, text))
+            return _verdict(task, problem_of((rules, text)))
+        return self._verify_in_worker(task, "problem_of", (rules, text))
 
     def _verify_call(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         if error := episode.last_response.get("error"):
-            return _verdict(Problem("api_error", str(error)))
+            return _verdict(task, Problem("api_error", str(error)))
         calls = list(episode.function_calls())
         if not calls:
-            return _verdict(Problem("missing_tool_call", "No function_call item found in assistant response"))
+            return _verdict(task, Problem("missing_tool_call", "No function_call item found in assistant response"))
         if len(calls) > 1:
             names = ", ".join(str(call["name"])[:_SHOWN] for call in calls[:_SHOWN])
-            return _verdict(Problem("multiple_tool_calls", f"Expected exactly one function_call, got: {names}"))
+            return _verdict(task, Problem("multiple_tool_calls", f"Expected exactly one function_call, got: {names}"))
         problem, payload = _payload(task, calls[0])
         if problem is not None:
-            return _verdict(problem)
+            return _verdict(task, problem)
         rules, arguments = self._rules(task, "json"), str(calls[0]["arguments"])
         if is_quick_for(rules, arguments):
-            return _verdict(problem_of_json((rules, payload)))
-        return self._verify_in_worker("problem_of_json", (rules, payload))
+            return _verdict(task, problem_of_json((rules, payload)))
+        return self._verify_in_worker(task, "problem_of_json", (rules, payload))
 
     def _rules(self, task: Task, kind: Format) -> Rules:
         return Rules(task.schema_str, kind, self.conform is not None, self.xml_coerce_types)
 
-    async def _verify_in_worker(self, function: str, argument: Any) -> Verdict:
+    async def _verify_in_worker(self, task: Task, function: str, argument: Any) -> Verdict:
         pool = shared_pool(f"gym_llm.envs.structured_outputs.grading:{function}", deadline=self.deadline)
         try:
-            return _verdict(await pool.call(argument))
+            return _verdict(task, await pool.call(argument))
         except (DeadlinePassed, WorkerDied) as error:
-            return _verdict(Problem("timeout", str(error)))
+            return _verdict(task, Problem("timeout", str(error)))
 
 
 def _payload(task: StructuredOutputs.Task, call: Item) -> tuple[Problem | None, Any]:
@@ -156,7 +157,8 @@ def _what_is_wrong(text: str) -> str | None:
     return None
 
 
-def _verdict(problem: Problem | None) -> Verdict:
+def _verdict(task: StructuredOutputs.Task, problem: Problem | None) -> Verdict:
     error_type, message = problem or (None, None)
     message = None if message is None else message[:_SHOWN]
-    return Verdict(float(problem is None), {"error_type": error_type, "error_message": message})
+    details = {"response_mode": task.response_mode, "error_type": error_type, "error_message": message}
+    return Verdict(float(problem is None), details)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gym_llm.cli.help import Command
 from gym_llm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gym_llm.catalogue import Description
 
 _EXAMPLES = """\
 examples:
@@ -31,7 +37,10 @@ def list_envs(
         str | None, typer.Option(metavar="NAME", help="only environments of this domain, e.g. math")
     ] = None,
 ) -> int:
-    """List every registered environment by domain: what it is, how many tasks it comes with, its tools."""
+    """List every registered environment by domain: what it is, how many tasks it comes with, its tools.
+
+    Where the output is no terminal each is one line, its columns separated by tabs.
+    """
     from gym_llm.catalogue import markdown_table, refresh_table
 
     if into is not None and domain is not None:
@@ -46,24 +55,34 @@ def list_envs(
 
 
 def _print_table(domain: str | None) -> None:
+    from rich.console import Console
+
+    from gym_llm.catalogue import describe, ids_of
+    from gym_llm.cli.usage import printable
+
+    console = Console()
+    rows = ((env_id, group, describe(env_id)) for group, ids in ids_of(domain).items() for env_id in ids)
+    if console.is_terminal:
+        _print_for_reading(console, rows)
+        return
+    print("environment", "what it is", "tasks", "domain", "tools", sep="\t")
+    for env_id, group, about in rows:
+        cells = (env_id, about.summary, about.tasks, group, ", ".join(about.tools))
+        print(*(" ".join(printable(cell).split()) for cell in cells), sep="\t")
+
+
+def _print_for_reading(console: Console, rows: Iterable[tuple[str, str, Description]]) -> None:
+    """In two columns, as wide as the terminal is: more would be narrow ones."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from gym_llm.catalogue import describe, ids_of
-    from gym_llm.cli.bars import table_console
-
-    console = table_console()
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=int(console.is_terminal))
-    for heading in ("environment", "what it is", "tasks", "domain", "tools")[: 2 if console.is_terminal else 5]:
-        table.add_column(heading, overflow="fold", no_wrap=heading == "environment")
-    for env_id, group in ((env_id, name) for name, ids in ids_of(domain).items() for env_id in ids):
-        about = describe(env_id)
-        summary, tasks, tools = Text(about.summary), about.tasks, ", ".join(about.tools)
-        if console.is_terminal:  # four columns would be narrow ones
-            summary.append(f"\n{tools}" if tools else "", "cyan")
-            notes = f"  {group}, tasks: {tasks}" if tasks else f"  {group}"
-            table.add_row(f"{env_id}\n{notes}", summary)
-        else:
-            table.add_row(env_id, summary, tasks, group, tools)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=1)
+    table.add_column("environment", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    for env_id, group, about in rows:
+        tools = ", ".join(about.tools)
+        summary = Text(about.summary).append(f"\n{tools}" if tools else "", "cyan")
+        notes = f"  {group}, tasks: {about.tasks}" if about.tasks else f"  {group}"
+        table.add_row(f"{env_id}\n{notes}", summary)
     console.print(table)

@@ -23,6 +23,7 @@ def error(action, schema=None, kind="json", kwargs=None, **fields):
     schema = json.dumps(obj(a=S, b=INT) if schema is None else schema)
     reward, info = scored(ENV, action, kwargs, schema_str=schema, schema_type=kind, **fields)
     assert reward == float(info["error_type"] is None)
+    assert info["response_mode"] == fields.get("response_mode", "text")
     assert (info["error_message"] is None) == (info["error_type"] is None)
     assert len(info["error_message"] or "") <= 217
     return info["error_type"]
