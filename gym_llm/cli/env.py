@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gym_llm.cli import options
 from gym_llm.cli.help import Command, Group
 from gym_llm.cli.usage import complete_env, printable
 from gym_llm.errors import UsageError
@@ -62,10 +63,10 @@ of the record. One whose `check` is not reproduced, derived or judge is skipped,
 
 With --rows nothing is played: each row of a server's data has to be a task of its environment.
 
-Prints what differs, and one JSON object last: how many of each server's vectors agreed and were tried, the reported
-fields that are missing here, and why others were skipped.
+Prints one JSON object: how many of each server's vectors agreed and were tried, the reported fields that are missing
+here, and why others were skipped. What differs is told on stderr, as it comes.
 
-exit codes: 0 all that were tried agree; 1 something differs; 2 wrong arguments; 130 interrupted.
+exit codes: 0 all that were tried agree; 1 something differs; 2 wrong arguments or data; 130 interrupted.
 """
 _MOST_SHOWN = 200
 _MARKS = {"ok": "ok", "failed": "FAILED", "missing": "-", "not run": "NOT RUN"}
@@ -138,28 +139,27 @@ def conform(
     """Replay episodes that NeMo Gym's servers scored, and compare rewards and reports."""
     from gym_llm.evaluate.conform import check_rows, replay_file
 
-    try:
-        kwargs = json.loads(env_kwargs) if env_kwargs else None
-    except ValueError as error:
-        raise UsageError(f"--env-kwargs is not JSON ({error}).") from None
+    kwargs = options.read_env_kwargs(env_kwargs)
     servers: dict[str, Counter[str]] = {}
     missing: dict[str, list[str]] = {}
     skipped: dict[str, str] = {}
+    whys: Counter[str] = Counter()
     for file in files:
         for replayed in check_rows(file) if rows else replay_file(file, all_checks=all_checks, env_kwargs=kwargs):
             if replayed.skipped is not None:
                 skipped[replayed.source] = replayed.skipped
+                whys[replayed.skipped] += 1
                 continue
             counts = servers.setdefault(replayed.server, Counter(agreed=0, tried=0))
             counts.update(agreed=not replayed.disagreements, tried=1)
             for source, name, expected, got in replayed.disagreements:
-                print(printable(f"{source}  {name}: expected {_short(expected)}, got {_short(got)}"))
+                difference = f"{source}  {name}: expected {_short(expected)}, got {_short(got)}"
+                print(printable(difference), file=sys.stderr)
             known = missing.setdefault(replayed.server, [])
             known.extend(name for name in replayed.missing if name not in known)
     total = sum(servers.values(), Counter())
-    whys = Counter(skipped.values())
     print(
-        f"{total['agreed']} of {total['tried']} agree, of {len(servers)} servers; {len(skipped)} skipped",
+        f"{total['agreed']} of {total['tried']} agree, of {len(servers)} servers; {whys.total()} skipped",
         file=sys.stderr,
     )
     for why, count in whys.most_common():

@@ -24,13 +24,28 @@ from gym_llm.data.prepare.validation import row_kind
 from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.env import VerifierEnv
 from gym_llm.env_class import env_class, known_arguments
-from gym_llm.errors import DataError, JudgeError
+from gym_llm.errors import DataError, JudgeError, UsageError
 from gym_llm.outcomes import reason
+from gym_llm.printable import excerpt
 from gym_llm.registration import verifier_folder
+from gym_llm.rollout.factory import EnvFactory
 from gym_llm.types import Item, Row
 
 TRUSTED = frozenset({"reproduced", "derived", "judge"})
 """The kinds of `check` whose rewards must come out again."""
+
+_NEEDED = {"source", "task", "output", "reward"}
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "source": (str, "a text"),
+    "task": (dict, "an object"),
+    "reward": ((int, float), "a number"),
+    "check": (str, "a text"),
+    "info": (dict, "an object"),
+    "options": (dict, "an object"),
+    "judge": (list, "a list"),
+    "recorded_input": (list, "a list"),
+}
+"""What the fields of a vector are, in Python and in words; an `output` that is no list of items is skipped."""
 
 _PROMPTS = frozenset({"judge_prompt", "judge_responses_create_params", "judge_response", "judge_evaluations"})
 _CLOCKED = ("_time", "_time_s", "_time_taken", "_seconds")
@@ -73,12 +88,17 @@ def replay_file(path: str | os.PathLike[str], **options: Any) -> Iterator[Replay
     """Replay the vectors of a file; `options` are those of `replay_vector`.
 
     Raises:
-        DataError: If the file cannot be read, or a line is no vector.
+        DataError: If the file cannot be read, has no vectors, or a line is none.
+        UsageError: If an environment cannot be made with its arguments.
     """
-    for number, (_, vector) in enumerate(read_objects(os.fspath(path)), 1):
-        if not isinstance(vector.get("source"), str) or not {"task", "output", "reward"} <= vector.keys():
-            raise DataError(f"{path}, line {number}: a vector has `source`, `task`, `output` and `reward`.")
+    empty = True
+    for number, vector in read_objects(os.fspath(path)):
+        if wrong := _what_is_wrong(vector):
+            raise DataError(f"{path}, line {number}: {wrong}.")
+        empty = False
         yield replay_vector(vector, **options)
+    if empty:
+        raise DataError(f"{path} has no vectors.")
 
 
 def replay_vector(
@@ -91,6 +111,9 @@ def replay_vector(
             are arguments of the environment.
         all_checks: Whether one that need not come out again is tried, too.
         env_kwargs: Further arguments of the environment.
+
+    Raises:
+        UsageError: If the environment cannot be made with these arguments.
     """
     source, server = vector["source"], vector["source"].partition("/")[0]
     replayed = Replayed(source, server)
@@ -111,10 +134,12 @@ def replay_vector(
         texts = judge_texts(vector)
         try:
             kwargs = {**_arguments(env_class(env_id), vector, texts, Path(folder)), **(env_kwargs or {})}
-            env: Any = gym.make(env_id, disable_env_checker=True, **kwargs)
+            env: Any = EnvFactory(env_id, env_kwargs=kwargs).make()
         except gym.error.DependencyNotInstalled as error:
             replayed.skipped = str(error)
             return replayed
+        except (gym.error.Error, TypeError, ValueError) as error:
+            raise UsageError(f"{source}: {error}") from None
         with closing(env):
             try:
                 _play(env.unwrapped, vector, calls_only, replayed)
@@ -132,7 +157,7 @@ def check_rows(path: str | os.PathLike[str]) -> Iterator[Replayed]:
     """Prepare each row of a server's file, `SERVER/data/NAME.jsonl`, as a rollout would; none is played.
 
     Raises:
-        DataError: If the file cannot be read.
+        DataError: If the file cannot be read, or has no rows.
     """
     server = Path(path).resolve().parent.parent.name
     env_id = env_of_server(server)
@@ -143,6 +168,7 @@ def check_rows(path: str | os.PathLike[str]) -> Iterator[Replayed]:
             kind = row_kind(env_class(env_id), {})
         except gym.error.DependencyNotInstalled as error:
             skipped = str(error)
+    number = -1
     for number, (_, row) in enumerate(read_objects(os.fspath(path))):
         replayed = Replayed(f"{server}/{Path(path).name}#{number}", server, skipped)
         if skipped is None:
@@ -151,6 +177,23 @@ def check_rows(path: str | os.PathLike[str]) -> Iterator[Replayed]:
             except DataError as error:
                 replayed.disagreements.append(Disagreement(replayed.source, "row", "a task", str(error)))
         yield replayed
+    if number < 0:
+        raise DataError(f"{path} has no rows.")
+
+
+def _what_is_wrong(vector: dict[str, Any]) -> str:
+    """Why an object is no vector; "" if it is one."""
+    if not _NEEDED.issubset(vector):
+        return "a vector has `source`, `task`, `output` and `reward`"
+    for name, (kinds, words) in _KINDS.items():
+        value = vector.get(name)
+        if not isinstance(value, kinds) and (name in _NEEDED or value is not None):
+            return f"the `{name}` of a vector is {words}, not {excerpt(value, 60)}"
+    if not all(isinstance(call, dict) and isinstance(call.get("text"), str) for call in vector.get("judge") or ()):
+        return "the `judge` of a vector is a list of objects with the `text` that it said"
+    if not all(isinstance(item, dict) for item in vector.get("recorded_input") or ()):
+        return "the `recorded_input` of a vector is a list of items"
+    return ""
 
 
 def judge_texts(vector: dict[str, Any]) -> list[str]:
@@ -160,19 +203,23 @@ def judge_texts(vector: dict[str, Any]) -> list[str]:
     info = vector.get("info") or {}
     if isinstance(response := info.get("judge_response"), dict):
         return [_last_text(response)]
-    if evaluations := info.get("judge_evaluations"):
-        return [_last_text(call.get("response") or {}) for call in evaluations]
-    if rubric := info.get("rubric_evaluations"):
-        return [criterion["judge_response"] for criterion in rubric if criterion.get("judge_response") is not None]
+    if evaluations := _objects(info.get("judge_evaluations")):
+        return [_last_text(call.get("response")) for call in evaluations]
+    if rubric := _objects(info.get("rubric_evaluations")):
+        return [criterion["judge_response"] for criterion in rubric if isinstance(criterion.get("judge_response"), str)]
     names = ("judge_output", "judge_raw", "judgement_gen_base", "judgement_base_gen")
     return [info[name] for name in names if isinstance(info.get(name), str)]
 
 
-def _last_text(response: dict[str, Any]) -> str:
-    texts = [
-        part["text"] for item in response.get("output", ()) for part in item.get("content") or () if "text" in part
-    ]
-    return texts[-1] if texts else ""
+def _last_text(response: Any) -> str:
+    items = _objects(response.get("output")) if isinstance(response, dict) else []
+    parts = [part for item in items for part in _objects(item.get("content"))]
+    return next((part["text"] for part in reversed(parts) if isinstance(part.get("text"), str)), "")
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none in anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _arguments(cls: type[VerifierEnv], vector: dict[str, Any], texts: list[str], folder: Path) -> dict[str, Any]:

@@ -56,9 +56,10 @@ class EnvFactory:
         task_argument: dict[str, Any] = {"tasks": tasks} if tasks is not None else {}
         try:
             first = gym.make(env_id, **kwargs, **task_argument)
-        except TypeError:
+        except TypeError as error:
             _check_arguments(env_id, env_kwargs or {})
-            raise
+            sentence, _, _ = str(error).partition(" was raised from the environment creator")  # added by `gym.make`
+            raise TypeError(sentence) from error
         verifier = first.unwrapped
         if not isinstance(verifier, VerifierEnv) or verifier.spec is None:
             raise TypeError(f"{env_id} is a {type(verifier).__name__}, not a gym_llm.VerifierEnv.")

@@ -136,8 +136,7 @@ class Part:
         except ModuleNotFoundError as error:
             raise UsageError(f"{self.env_id} cannot be imported: {error}") from None
         except (gym.error.Error, TypeError, ValueError) as error:
-            sentence, _, _ = str(error).partition(" was raised from the environment creator")  # added by gym.make
-            raise UsageError(f"{self.dataset}: {sentence}" if self.dataset else sentence) from None
+            raise UsageError(f"{self.dataset}: {error}" if self.dataset else str(error)) from None
         summary = Summary(self.repeats, pass_threshold)
         return OpenPart(self, plan, cast(VerifierEnv, plan.factory.make().unwrapped), wrappers, summary)
 

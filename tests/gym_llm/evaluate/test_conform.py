@@ -108,24 +108,89 @@ def test_the_judges_texts_are_found_where_they_are_recorded():
 
 def test_the_command_prints_differences_and_counts(tmp_path, capsys):
     file = tmp_path / "vectors.jsonl"
-    vectors = [vector(), vector(reward=0.0, source="mcqa/1"), vector(server="no_such_server")]
+    vectors = [vector(), vector(reward=0.0, source="mcqa/1"), *[vector(server="no_such_server")] * 2]
     file.write_text("".join(json.dumps(vector) + "\n" for vector in vectors))
     assert main(["env", "conform", str(file)]) == 1
     printed = capsys.readouterr()
-    assert printed.err == "1 of 2 agree, of 1 servers; 1 skipped\n  1: no environment has this server's name\n"
-    difference, figures = printed.out.splitlines()
+    difference, *counts = printed.err.splitlines()
     assert difference == "mcqa/1  reward: expected 0.0, got 1.0"
-    assert json.loads(figures) == {
+    assert counts == ["1 of 2 agree, of 1 servers; 2 skipped", "  2: no environment has this server's name"]
+    assert json.loads(printed.out) == {
         "agreed": 1,
         "tried": 2,
         "servers": {"mcqa": {"agreed": 1, "tried": 2}},
         "missing": {},
         "skipped": {"no_such_server/0": "no environment has this server's name"},
     }
-    assert main(["env", "conform", str(file), "--env-kwargs", "{"]) == 2
-    file.write_text("{}\n")
-    assert main(["env", "conform", str(file)]) == 2
-    assert "a vector has `source`, `task`, `output` and `reward`" in capsys.readouterr().err
+
+
+def refusal(capsys, *argv):
+    """The sentence with which the command refuses."""
+    assert main(["env", "conform", *map(str, argv)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith("gym-llm: ") and printed.err.count("\n") == 1, printed
+    return printed.err
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "has no vectors."),
+        (b"\n \n", "has no vectors."),
+        (b"{}\n", "line 1: a vector has `source`, `task`, `output` and `reward`."),
+        (b"\xff\x00\xfe\n", "line 1: not JSON"),
+        (b"x" * (1 << 20), "line 1: not JSON"),
+        (b"[" * (1 << 20), "line 1: not JSON"),
+        *(
+            (json.dumps(vector(**{name: value})).encode(), f"line 1: the `{name}` of a vector is {words}")
+            for name, value, words in [
+                ("source", 5, "a text, not 5."),
+                ("task", None, "an object, not None."),
+                ("reward", "high", "a number, not 'high'."),
+                ("check", ["derived"], "a text, not ['derived']."),
+                ("info", [1], "an object, not [1]."),
+                ("options", "max_turns", "an object, not 'max_turns'."),
+                ("judge", "A", "a list, not 'A'."),
+                ("judge", [{"verdict": "A"}], "a list of objects with the `text` that it said."),
+                ("recorded_input", [5], "a list of items."),
+            ]
+        ),
+        (json.dumps(vector(options={"max_turns": -1})).encode(), "mcqa/0: max_turns is the number of model turns"),
+    ],
+)
+def test_what_is_no_vector_is_refused_in_one_sentence(tmp_path, capsys, content, sentence):
+    file = tmp_path / "vectors.jsonl"
+    file.write_bytes(content)
+    assert sentence in refusal(capsys, file)
+
+
+def test_what_is_no_file_of_vectors_is_refused_in_one_sentence(tmp_path, capsys):
+    file = tmp_path / "vectors.jsonl"
+    assert "No such file" in refusal(capsys, file)
+    assert "Is a directory" in refusal(capsys, tmp_path)
+    file.write_text("")
+    assert "has no rows" in refusal(capsys, "--rows", file)
+    file.write_text(json.dumps(vector()) + "\n")
+    for kwargs, sentence in (
+        ("{", "--env-kwargs is not JSON"),
+        ("[" * 100_000, "--env-kwargs is nested too deeply"),
+        ("[1]", "--env-kwargs is a JSON object"),
+        ('{"max_turn": 1}', "gym_llm/MultipleChoice-v0 has no argument 'max_turn'. Did you mean max_turns?"),
+    ):
+        assert sentence in refusal(capsys, file, "--env-kwargs", kwargs)
+
+
+def test_a_vector_without_its_judges_texts_is_skipped(tmp_path, capsys):
+    task = row("Which?", expected_answer="B")
+    said = {"judge_evaluations": [{"response": {"output": [{"content": [{"text": "A"}]}]}}]}
+    broken = [{"judge_evaluations": [5]}, {"rubric_evaluations": {"a": 1}}, {"judge_output": 5}, {}]
+    infos = {f"simpleqa/{number}": info for number, info in enumerate([said, *broken])}
+    file = tmp_path / "vectors.jsonl"
+    file.write_text("".join(json.dumps(vector(source=name, task=task, info=i)) + "\n" for name, i in infos.items()))
+    assert main(["env", "conform", str(file)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["servers"] == {"simpleqa": {"agreed": 1, "tried": 1}}
+    assert figures["skipped"] == dict.fromkeys(list(infos)[1:], "what its judge said was not recorded")
 
 
 def test_rows_of_a_servers_data_are_tasks_or_not(tmp_path, capsys):
@@ -134,6 +199,6 @@ def test_rows_of_a_servers_data_are_tasks_or_not(tmp_path, capsys):
     rows = [vector()["task"], {"responses_create_params": {"input": "Which?"}}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(["env", "conform", "--rows", str(file)]) == 1
-    difference, figures = capsys.readouterr().out.splitlines()
-    assert difference.startswith('mcqa/example.jsonl#1  row: expected "a task", got "expected_answer: Field required')
-    assert json.loads(figures)["servers"] == {"mcqa": {"agreed": 1, "tried": 2}}
+    printed = capsys.readouterr()
+    assert printed.err.startswith('mcqa/example.jsonl#1  row: expected "a task", got "expected_answer: Field required')
+    assert json.loads(printed.out)["servers"] == {"mcqa": {"agreed": 1, "tried": 2}}
