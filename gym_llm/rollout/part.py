@@ -215,7 +215,7 @@ class OpenPart:
             "env_id": self.env_id,
             "tasks": mask(part.tasks) if isinstance(part.tasks, str) else None,
             "tasks_sha256": None if part.tasks is None else _digest(part.tasks),
-            **({} if prompt is None else {"prompt_sha256": _digest(list(prompt.texts.items()))}),
+            **({} if prompt is None else {"prompt_sha256": _digest(list(prompt.texts.by_role.items()))}),
             **mask(arguments, part.secrets),
             "repeats": part.repeats,
             **({"limit": part.limit} if part.limit else {}),

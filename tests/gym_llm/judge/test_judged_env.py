@@ -220,13 +220,13 @@ def test_a_prompt_of_the_users_replaces_it_and_is_checked_at_once(prompted: Any,
         "user: '{question.__class__}'": "no name of a value",
         "user: '{question!r:>9}'": "no name of a value",
         "users: x": "has a text `user`",
-        "user: 3": "is a text, got int",
-        "user: [": "cannot be read",
+        "user: 3": "has to have a text `user`",
+        "user: [": "Cannot read the prompt",
     }.items():
         file.write_text(text)
         with pytest.raises(ValueError, match=problem):
             prompted(judge="constant:A", judge_prompt_fpath=str(file))
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"Cannot read the prompt .*: No such file"):
         prompted(judge="constant:A", judge_prompt_fpath=str(tmp_path / "missing.yaml"))
 
 

@@ -1,0 +1,60 @@
+"""Prompts in files: YAML with a text `user`, perhaps a text `system`, and places for values: `{question}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gym_llm.errors import DataError
+from gym_llm.types import Item
+
+
+class PromptTexts(NamedTuple):
+    """The texts of a prompt's messages."""
+
+    user: str
+    system: str | None = None
+
+    @property
+    def by_role(self) -> dict[str, str]:
+        """The texts in the order of their messages."""
+        return {"user": self.user} if self.system is None else {"system": self.system, "user": self.user}
+
+    def messages(self, values: Mapping[str, Any]) -> list[Item]:
+        """The messages with these values in their places (`str.format_map`); a value may hold braces."""
+        return [{"role": role, "content": text.format_map(values)} for role, text in self.by_role.items()]
+
+
+def read_content(path: str, *, plain: bool = False) -> Any:
+    """What a file says, YAML or the plain text of `user`, read once per process and version; a DataError if it cannot.
+
+    It is for `texts_of`, and not to be changed.
+    """
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise DataError(f"Cannot read the prompt {path}: {error.strerror or error}.") from None
+    return _read(path, plain, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, plain: bool, _mtime_ns: int, _size: int) -> Any:
+    import yaml  # takes 20 ms, and only those who have prompts need it
+
+    try:
+        text = Path(path).read_text("utf-8")
+        return {"user": text} if plain else yaml.safe_load(text)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise DataError(f"Cannot read the prompt {path}: {' '.join(str(error).split())}.") from None
+
+
+def texts_of(content: Any, name: str) -> PromptTexts:
+    """The texts that a mapping has; `name` is for the DataError if it has none."""
+    if not isinstance(content, dict) or not isinstance(content.get("user"), str):
+        raise DataError(f"The prompt {name} has to have a text `user`, and may have a text `system`.")
+    system = content.get("system")
+    if not isinstance(system, str | None):
+        raise DataError(f"The prompt {name}: `system` is a text, got {type(system).__name__}.")
+    return PromptTexts(content["user"], system)
