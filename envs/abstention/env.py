@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm import Episode, Metric, Verdict
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge.letters import LetterGraded
@@ -44,10 +44,9 @@ class Abstention(LetterGraded):
         "omniscience_index": Metric("mean"),
     }
 
-    class Task(BaseTask):
+    class Task(LetterGraded.Task):
         """The question, if it is not the request's last message, and its answer."""
 
-        question: str | None = None
         answer: str
 
     def __init__(
@@ -79,9 +78,9 @@ class Abstention(LetterGraded):
         if len(answer) < 1_000 and _normalized(answer) == _normalized(self.abstention_token):
             verdict = "abstain"
         else:
-            question = episode.question if task.question is None else task.question
+            question = task.question_in(episode)
             verdict, text = await self.grade({"question": question, "target": task.answer, "predicted_answer": answer})
-        details = {f"is_{name}": float(name == verdict) for name in self.verdicts.values()}
+        details = self.flags(verdict)
         shown = {"extracted_answer": answer, "ground_truth": task.answer, "verdict": verdict}
         rest = {
             "judge_output": None if text is None else text.strip(),

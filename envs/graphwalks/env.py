@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from pydantic import field_validator
-
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.grading.answer_lists import expected_list, final_answer_list
+from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import set_f1
 from gym_llm.types import Row
 
@@ -33,16 +31,10 @@ class GraphWalks(VerifierEnv):
     class Task(BaseTask):
         """The expected nodes, as a JSON list in a string."""
 
-        expected_answer: str
+        expected_answer: ExpectedList
         problem_type: str = ""
         n_tokens: int | None = None
         prompt_chars: int | None = None
-
-        @field_validator("expected_answer")
-        @classmethod
-        def _list(cls, answer: str) -> str:
-            expected_list(answer)
-            return answer
 
         @cached_property
         def nodes(self) -> frozenset[str]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from pydantic import field_validator
-
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.conforming import ConformingEnv
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
-from gym_llm.grading.answer_lists import expected_list, final_answer_list
+from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import in_worker, set_f1
 from gym_llm.types import Item, Row
 
@@ -47,13 +45,7 @@ class LCNIAH(ConformingEnv):
     class Task(BaseTask):
         """The expected items, as a JSON list in a string."""
 
-        expected_answer: str
-
-        @field_validator("expected_answer")
-        @classmethod
-        def _list(cls, answer: str) -> str:
-            expected_list(answer)
-            return answer
+        expected_answer: ExpectedList
 
         @cached_property
         def needles(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from gym_llm import Episode, Verdict
 from gym_llm.envs.arc_agi.env import ArcAGI
 from gym_llm.errors import DataError
 from gym_llm.grading.grids import grid_of_lines_as_nemo_gym, last_grid_of_lines
-from gym_llm.grading.thinking import strip_thinking, without_pairs
+from gym_llm.grading.thinking import strip_thinking, without_spans
 from gym_llm.types import Row
 
 
@@ -52,7 +52,7 @@ class NVARC(ArcAGI):
     def verify(self, task: ArcAGI.Task, episode: Episode) -> Verdict:
         """Compare the grid that the model gives with the expected one."""
         if self.conform:
-            grid = grid_of_lines_as_nemo_gym(without_pairs(episode.messages_text, "think"))
+            grid = grid_of_lines_as_nemo_gym(without_spans(episode.messages_text, "<think>", "</think>").strip())
         else:
             grid = last_grid_of_lines(strip_thinking(episode.messages_text))
         correct = grid == task.expected_output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm import Episode, Metric, Verdict
 from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge.letters import LetterGraded
 
@@ -29,10 +29,9 @@ class Omniscience(LetterGraded):
         "omniscience_index": Metric("mean"),
     }
 
-    class Task(BaseTask):
+    class Task(LetterGraded.Task):
         """The question, if it is not the request's last message, its answer, and what it is about."""
 
-        question: str | None = None
         expected_answer: str
         domain: str | None = None
         topic: str | None = None
@@ -43,11 +42,11 @@ class Omniscience(LetterGraded):
         answer = strip_thinking(said, unclosed=True, conform=self.conform is not None)
         if self.conform and episode.last_response.get("status") == "incomplete" and "</think" not in said:
             answer = ""  # as if each model wrote its thinking into its answers
-        question = episode.question if task.question is None else task.question
+        question = task.question_in(episode)
         verdict, text = await self.grade(
             {"question": question, "expected_answer": task.expected_answer, "generation": answer}
         )
-        details = {f"is_{name}": float(name == verdict) for name in self.verdicts.values()}
+        details = self.flags(verdict)
         index = details["is_correct"] - details["is_incorrect"]
         shown = {"extracted_answer": answer, "verdict": verdict, "judge_output": text.strip()}
         rest = {"omniscience_index": index, "is_hallucination": details["is_incorrect"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm import Episode, Metric, Verdict
 from gym_llm.judge.letters import LetterGraded
 
 
@@ -25,19 +25,18 @@ class SimpleQA(LetterGraded):
         "is_not_attempted": Metric("rate", higher_is_better=None),
     }
 
-    class Task(BaseTask):
+    class Task(LetterGraded.Task):
         """The question, if it is not the request's last message, and its answer."""
 
-        question: str | None = None
         expected_answer: str
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the last message."""
         answer = episode.last_message
-        question = episode.question if task.question is None else task.question
+        question = task.question_in(episode)
         verdict, text = await self.grade(
             {"question": question, "expected_answer": task.expected_answer, "generation": answer}
         )
-        details = {f"is_{name}": float(name == verdict) for name in self.verdicts.values()}
+        details = self.flags(verdict)
         shown = {"extracted_answer": answer, "verdict": verdict, "judge_output": text.strip()}
         return Verdict(details["is_correct"], {**shown, **details})

@@ -32,7 +32,7 @@ class CalendarTools:
             return _BAD_ID
         if field not in _FIELDS:
             return f"Invalid field. Available fields are: {', '.join(_FIELDS)}"
-        event = next(iter(state.events.where("event_id", event_id)), None)
+        event = state.events.find("event_id", event_id)
         return "Event not found." if event is None else {field: event[field]}
 
     @office_tool()
@@ -100,7 +100,7 @@ class CalendarTools:
             return "Event duration not provided."
         if problem := _problem("event_start", event_start) or _problem("duration", duration):
             return problem
-        event_id = str(state.events.next_id("event_id")).zfill(8)
+        event_id = state.events.next_id("event_id", 8)
         state.events.add(
             {
                 "event_id": event_id,

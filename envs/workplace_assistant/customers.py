@@ -96,7 +96,7 @@ class CustomerTools:
             return f"Product interest not valid. Please choose from: {', '.join(map(repr, PRODUCTS))}"
         if field in ("customer_email", "assigned_to_email"):
             new_value = new_value.lower()
-        customer = next(iter(state.customers.where("customer_id", customer_id)), None)
+        customer = state.customers.find("customer_id", customer_id)
         if customer is None:
             return "Customer not found."
         if field not in customer:
@@ -133,7 +133,7 @@ class CustomerTools:
         """
         if not (customer_name and assigned_to_email and status):
             return "Please provide all required fields: customer_name, assigned_to_email, status."
-        customer_id = str(state.customers.next_id("customer_id")).zfill(8)
+        customer_id = state.customers.next_id("customer_id", 8)
         state.customers.add(
             {
                 "customer_id": customer_id,

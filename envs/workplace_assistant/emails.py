@@ -38,7 +38,7 @@ class EmailTools:
             return "Email ID not provided."
         if not field:
             return "Field not provided."
-        email = next(iter(state.emails.where("email_id", email_id)), None)
+        email = state.emails.find("email_id", email_id)
         if email is None:
             return "Email not found."
         if field not in email:
@@ -117,7 +117,7 @@ class EmailTools:
             return "Email ID or recipient not provided."
         if not _is_address(recipient):
             return "Invalid recipient email address."
-        email = next(iter(state.emails.where("email_id", email_id)), None)
+        email = state.emails.find("email_id", email_id)
         if email is None:
             return "Email not found."
         return _send(state, recipient, f"FW: {email['subject']}", email["body"], "forwarded")
@@ -132,7 +132,7 @@ class EmailTools:
         """
         if not email_id or not body:
             return "Email ID or body not provided."
-        email = next(iter(state.emails.where("email_id", email_id)), None)
+        email = state.emails.find("email_id", email_id)
         if email is None:
             return "Email not found."
         return _send(state, email["sender/recipient"], f"RE: {email['subject']}", body, "replied")
@@ -147,7 +147,7 @@ def _send(state: Office, recipient: str, subject: str, body: str | None, done: s
         return "Invalid recipient email address."
     state.emails.add(
         {
-            "email_id": str(state.emails.next_id("email_id")),
+            "email_id": state.emails.next_id("email_id"),
             "inbox/outbox": "outbox",
             "sender/recipient": recipient.lower(),
             "subject": subject,

@@ -31,7 +31,7 @@ class ProjectTools:
             return "Task ID not provided."
         if not field:
             return "Field not provided."
-        task = next(iter(state.tasks.where("task_id", task_id)), None)
+        task = state.tasks.find("task_id", task_id)
         if task is None:
             return "Task not found."
         return {field: task[field]} if field in task else "Field not found."
@@ -96,7 +96,7 @@ class ProjectTools:
         for name, value in (("assigned_to_email", assignee), ("list_name", list_name), ("board", board)):
             if problem := _problem(state, name, value):
                 return problem
-        task_id = str(state.tasks.next_id("task_id")).zfill(8)
+        task_id = state.tasks.next_id("task_id", 8)
         state.tasks.add(
             {
                 "task_id": task_id,
@@ -137,7 +137,7 @@ class ProjectTools:
             new_value = new_value.lower()
         if problem := _problem(state, field, new_value):
             return problem
-        task = next(iter(state.tasks.where("task_id", task_id)), None)
+        task = state.tasks.find("task_id", task_id)
         if task is None:
             return "Task not found."
         if field not in task:

@@ -62,9 +62,9 @@ class Table:
         if self.rows is None:
             self.rows = self._data.tables[self._name]
 
-    def where(self, column: str, value: str) -> list[Record]:
-        """The records with this value."""
-        return [row for row in self.rows if row[column] == value]
+    def find(self, column: str, value: str) -> Record | None:
+        """The first record with this value; None if there is none."""
+        return next((row for row in self.rows if row[column] == value), None)
 
     def add(self, record: Record) -> None:
         """Append a record."""
@@ -88,13 +88,14 @@ class Table:
         self.rows = rows
         return True
 
-    def next_id(self, column: str) -> int:
-        """One more than the largest number among the ids."""
+    def next_id(self, column: str, digits: int = 1) -> str:
+        """One more than the largest number among the ids, with so many digits at least."""
         ids = [row[column] for row in self.rows]
         try:
-            return max(map(int, ids), default=0) + 1
+            largest = max(map(int, ids), default=0)
         except ValueError:  # a task's or customer's id can be changed to anything
-            return max((int(value) for value in ids if value.isdecimal() and len(value) < 20), default=0) + 1
+            largest = max((int(value) for value in ids if value.isdecimal() and len(value) < 20), default=0)
+        return str(largest + 1).zfill(digits)
 
     def same(self, other: Table, labels: bool = True) -> bool:
         """Whether both have the same records in the same order, upper and lower case aside, and the same labels."""

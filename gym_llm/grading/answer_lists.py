@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator
 
 from gym_llm.grading.extraction import last_line
 
@@ -57,3 +60,12 @@ def expected_list(answer: str) -> list[str]:
     if not isinstance(items, list) or not all(isinstance(item, (str, int, float)) for item in items):
         raise ValueError(f"expected_answer is a JSON list of texts in a string; got {answer[:80]!r}")
     return [str(item) for item in items]
+
+
+def _checked(answer: str) -> str:
+    expected_list(answer)
+    return answer
+
+
+ExpectedList: TypeAlias = Annotated[str, AfterValidator(_checked)]
+"""A row's expected answer that is such a list."""

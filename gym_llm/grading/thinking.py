@@ -67,16 +67,25 @@ def without_spans(text: str, opening: str, closing: str) -> str:
     >>> without_spans("a<i>b</i>c<i>", "<i>", "</i>")
     'ac<i>'
     """
-    kept: list[str] = []
+    return _joined(text, _outside(text, opening, closing))
+
+
+def _outside(text: str, opening: str, closing: str) -> list[tuple[int, int]]:
+    """Where a text is outside of all that goes from an opening tag to the next closing one."""
+    kept: list[tuple[int, int]] = []
     position = 0
     for _ in range(_MOST_TAGS):
         start = text.find(opening, position)
         end = text.find(closing, start) if start >= 0 else -1
         if end < 0:
             break
-        kept.append(text[position:start])
+        kept.append((position, start))
         position = end + len(closing)
-    return "".join(kept) + text[position:]
+    return [*kept, (position, len(text))]
+
+
+def _joined(text: str, spans: list[tuple[int, int]]) -> str:
+    return "".join([text[start:end] for start, end in spans])
 
 
 def without_tagged(text: str, tag: str) -> str:
@@ -98,37 +107,10 @@ def without_tagged(text: str, tag: str) -> str:
     if len(lowered) != len(text):  # a letter that becomes two: then the tags' case counts
         lowered = text
     opening, closing = f"<{tag}>".lower(), f"</{tag}>".lower()
-    kept: list[tuple[int, int]] = []
-    position = 0
-    for _ in range(_MOST_TAGS):
-        start = lowered.find(opening, position)
-        end = lowered.find(closing, start) if start >= 0 else -1
-        if end < 0:
-            break
-        kept.append((position, start))
-        position = end + len(closing)
-    kept.append((position, len(text)))
-    rest = "".join(text[start:end] for start, end in kept)
-    lowered = "".join(lowered[start:end] for start, end in kept)
+    kept = _outside(lowered, opening, closing)
+    rest, lowered = _joined(text, kept), _joined(lowered, kept)
     if (last := lowered.rfind(closing)) >= 0:
         rest = rest[last + len(closing) :]
     if opening in lowered:
         rest = re.sub(re.escape(opening), "", rest, flags=re.IGNORECASE)
     return rest.strip()
-
-
-def without_pairs(text: str, tag: str) -> str:
-    """Leave out `<tag>…</tag>` and nothing else, case being the same; stripped.
-
-    >>> without_pairs("<think>A?</think> B <think>", "think"), without_pairs("A?</think>B", "think")
-    ('B <think>', 'A?</think>B')
-    """
-    kept, position = [], 0
-    for _ in range(_MOST_TAGS):
-        start = text.find(f"<{tag}>", position)
-        end = text.find(f"</{tag}>", start) if start >= 0 else -1
-        if end < 0:
-            break
-        kept.append(text[position:start])
-        position = end + len(tag) + 3
-    return ("".join(kept) + text[position:]).strip()

@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 
 from gym_llm.judge.env import JudgedEnv
 from gym_llm.judge.parsers import Parser, letter
+from gym_llm.tasks import BaseTask
+from gym_llm.types import Episode
 
 
 class LetterGraded(JudgedEnv):
@@ -25,11 +27,24 @@ class LetterGraded(JudgedEnv):
     fallback: ClassVar[str] = "B"
     first_characters: ClassVar[bool] = False
 
+    class Task(BaseTask):
+        """The question, if it is not the request's last message."""
+
+        question: str | None = None
+
+        def question_in(self, episode: Episode) -> str:
+            """What was asked."""
+            return episode.question if self.question is None else self.question
+
     async def grade(self, values: Mapping[str, Any]) -> tuple[str, str]:
         """The verdict on an answer, and what the judge said; a judge that says nothing fails."""
         parse = (_nemo_parser if self.conform else _parser)(type(self))
         judgement = await self.ask(values, parse, unparsable=self.fallback, empty_fails=True)
         return self.verdicts[judgement.value], judgement.text
+
+    def flags(self, verdict: str) -> dict[str, float]:
+        """1.0 for the verdict and 0.0 for all others: `is_correct` and so on."""
+        return {f"is_{name}": float(name == verdict) for name in self.verdicts.values()}
 
 
 def _parser(env: type[LetterGraded]) -> Parser:
