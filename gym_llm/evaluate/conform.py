@@ -127,7 +127,8 @@ def replay_vector(
     elif calls_only and (vector.get("check") != "not recomputed" or not _outputs(output)):
         replayed.skipped = "its row is missing"
     elif not (calls_only or all_checks or vector.get("check") in TRUSTED):
-        replayed.skipped = f"its check is {vector.get('check')!r}"
+        check = vector.get("check")
+        replayed.skipped = "it has no check, such as 'reproduced'" if check is None else f"its check is {check!r}"
     if replayed.skipped is not None or env_id is None:
         return replayed
     with tempfile.TemporaryDirectory(prefix="gym-llm-conform-") as folder:

@@ -77,6 +77,7 @@ def test_a_failing_episode_is_a_difference():
     [
         ({"server": "no_such_server"}, "no environment has this server's name"),
         ({"check": "stale"}, "its check is 'stale'"),
+        ({"check": None}, "it has no check, such as 'reproduced'"),
         ({"check": "derived", "row_missing": True}, "its row is missing"),
         ({"output": [[]]}, "its output is no list of items"),
     ],
