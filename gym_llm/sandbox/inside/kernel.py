@@ -1,0 +1,82 @@
+"""Linux's own calls that Python 3.11 has no functions for: namespaces, mounts, rights."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+NEW_MOUNTS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
+NEW_USER, NEW_PIDS, NEW_NET = 0x10000000, 0x20000000, 0x40000000
+NOSUID, NODEV, NOEXEC, REMOUNT, READ_ONLY, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 32, 1, 4096, 16384, 1 << 18
+
+_SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP, _DROP_BOUNDING, _SET_NO_NEW_PRIVILEGES = 4, 1, 22, 24, 38
+_CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
+_SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8914, 0x41
+
+
+def _call(name: str, *arguments: object) -> int:
+    result: int = getattr(_libc, name)(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces of the parent for new ones (of processes: for the next child)."""
+    _call("unshare", flags)
+
+
+def mount(kind: str, target: str, flags: int, options: str = "", source: str | None = None) -> None:
+    """Mount a file system of some kind, or change a mount."""
+    _call("mount", (source or kind).encode(), target.encode(), kind.encode() or None, flags, options.encode() or None)
+
+
+def map_user(user: int, group: int) -> None:
+    """In a new user namespace: keep this user and group, by the same numbers."""
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def loopback_up() -> None:
+    """Have 127.0.0.1 answer in a new network namespace."""
+    import fcntl
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        fcntl.ioctl(connection, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _UP_AND_RUNNING))
+
+
+def keep_to_itself(yes: bool = True) -> None:
+    """Let no other process of the same user look into this one, or let it; its own /proc/self is closed to it, too."""
+    _call("prctl", _SET_DUMPABLE, 0 if yes else 1, 0, 0, 0)
+
+
+def drop_rights() -> None:
+    """Give up every capability for good, and whatever a set-user-ID program would give."""
+    _call("prctl", _SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    for capability in range(64):
+        try:
+            _call("prctl", _DROP_BOUNDING, capability, 0, 0, 0)
+        except OSError:  # there are no more, or it may not: then it has none to drop
+            break
+    header = struct.pack("Ii", _CAPABILITIES_3, 0)
+    _call("capset", header, struct.pack("6I", *[0] * 6))
+    keep_to_itself(False)
+
+
+def filter_calls(program: bytes) -> None:
+    """Put this process, and all that it starts, under a seccomp filter (its instructions, eight bytes each)."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    _call("prctl", _SET_SECCOMP, 2, header, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _call("prctl", _SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,112 @@
+"""The calls that a program in the sandbox may not make: a filter for the kernel, for x86-64 and arm64.
+
+Denied is what reaches beyond files, memory, threads and processes of one's own: new namespaces and mounts, other
+processes' memory, the kernel's keys, modules, clocks and tracing, io_uring (whose requests no filter sees), shared
+memory that no limit counts, and sockets. Numbers that this list does not know yet are answered as unknown.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from typing import Dict, Optional, Tuple  # noqa: UP035
+
+# name: (x86-64, arm64); None where there is no such call.
+_Numbers = Dict[str, Tuple[Optional[int], Optional[int]]]  # noqa: UP006, UP045 (evaluated, on Python 3.9 too)
+_DENIED: _Numbers = {
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "unshare": (272, 97), "setns": (308, 268),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264),
+    "quotactl": (179, 60), "quotactl_fd": (443, 443), "swapon": (167, 224), "swapoff": (168, 225),
+    "acct": (163, 89), "reboot": (169, 142), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "sethostname": (170, 161), "setdomainname": (171, 162),
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272), "pidfd_getfd": (438, 438),
+    "migrate_pages": (256, 238), "move_pages": (279, 239),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "lookup_dcookie": (212, 18),
+    "fanotify_init": (300, 262), "syslog": (103, 116),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
+    "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
+    "_sysctl": (156, None), "nfsservctl": (180, 42), "vhangup": (153, 58),
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "shmdt": (67, 197),
+    "msgget": (68, 186), "msgsnd": (69, 189), "semget": (64, 190), "mq_open": (240, 180),
+    "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    "landlock_create_ruleset": (444, 444), "listmount": (458, 458), "statmount": (457, 457),
+}  # fmt: skip
+_ABSENT: _Numbers = {  # answered as unknown, so that C libraries fall back
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "clone3": (435, 435),
+}  # fmt: skip
+_SOCKETS: _Numbers = {"socket": (41, 198)}
+_CLONE: _Numbers = {"clone": (56, 220)}
+_IOCTL: _Numbers = {"ioctl": (16, 29)}
+_NEWEST = 462  # mseal
+_NEW_NAMESPACES = 0x7E020000 | 0x80  # CLONE_NEW*, and CLONE_NEWTIME
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+_LOCAL, _INTERNET, _INTERNET6 = 1, 2, 10
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL = 0x7FFF0000, 0x80000000
+
+
+def calls_filter(loopback: bool) -> bytes:
+    """The filter of this machine, as instructions of classic BPF.
+
+    Args:
+        loopback: Whether sockets are allowed: local ones, and those of an internet that ends at 127.0.0.1.
+
+    Raises:
+        RuntimeError: On an architecture that there is none for.
+    """
+    if platform.machine() not in _ARCHITECTURES:
+        raise RuntimeError(f"there is no seccomp filter for {platform.machine()}")
+    column, architecture = _ARCHITECTURES[platform.machine()]
+
+    def numbers(table: _Numbers) -> list[int]:
+        return [row[column] for row in table.values() if row[column] is not None]  # type: ignore[misc]
+
+    code = [
+        *_instructions((_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL)),
+        *_instructions((_LOAD, 0, 0, 0)),
+    ]
+    for number in numbers(_DENIED):
+        code += _if(_EQUAL, number, _error(errno.EPERM))
+    for number in numbers(_ABSENT):
+        code += _if(_EQUAL, number, _error(errno.ENOSYS))
+    code += _if(_AT_LEAST, _NEWEST + 1, _error(errno.ENOSYS))  # x32's numbers, too
+    for number in numbers(_CLONE):
+        code += _argument(number, 0, [(_ANY_BIT, _NEW_NAMESPACES, _error(errno.EPERM))])
+    for number in numbers(_IOCTL):
+        code += _argument(number, 1, [(_EQUAL, bad, _error(errno.EPERM)) for bad in (_TIOCSTI, _TIOCLINUX)])
+    families = (_LOCAL, _INTERNET, _INTERNET6) if loopback else ()
+    for number in numbers(_SOCKETS):
+        good = [(_EQUAL, family, _ALLOW) for family in families]
+        code += _argument(number, 0, [*good, (_AT_LEAST, 0, _error(errno.EACCES))])
+    code += _instructions((_RETURN, 0, 0, _ALLOW))
+    return b"".join(code)
+
+
+def _error(number: int) -> int:
+    return 0x00050000 | number
+
+
+def _instructions(*parts: tuple[int, int, int, int]) -> list[bytes]:
+    return [struct.pack("HBBI", *part) for part in parts]
+
+
+def _if(test: int, value: int, result: int) -> list[bytes]:
+    return _instructions((test, 0, 1, value), (_RETURN, 0, 0, result))
+
+
+def _argument(number: int, index: int, tests: list[tuple[int, int, int]]) -> list[bytes]:
+    """If it is this call: test the low half of an argument, then load the call's number again."""
+    body = _instructions((_LOAD, 0, 0, 16 + 8 * index))
+    for test in tests:
+        body += _if(*test)
+    body += _instructions((_LOAD, 0, 0, 0))
+    return [*_instructions((_EQUAL, 0, len(body), number)), *body]

@@ -1,0 +1,104 @@
+"""The first process in a sandbox. It never runs a model's code: for each run it starts a supervisor, apart.
+
+Over the socket that it was given it is sent one end of a channel per run. Where namespaces cannot be had inside (in
+a container), `serve_one` is a supervisor for one run over standard input and output instead.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+from . import kernel, seccomp, supervisor, wire
+
+
+def serve(control: int, settings: dict[str, Any]) -> None:
+    """Start a supervisor for each channel that comes, until the other side closes the socket."""
+    _prepare(settings)
+    requests = socket.socket(fileno=control)
+    gc.freeze()  # what is here now is never looked at again: pages stay shared with every run
+    requests.send(b"ready")
+    while True:
+        message, channels, _, _ = socket.recv_fds(requests, 1, 1)
+        if not message:
+            return
+        if channels and os.fork() == 0:
+            requests.detach()
+            os.close(control)
+            _apart(channels[0], settings)
+
+
+def serve_one(settings: dict[str, Any]) -> None:
+    """Be the supervisor of one run, over standard input and output."""
+    _prepare(settings)
+    channel = os.dup(1)
+    requests = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    supervisor.supervise(requests, channel, settings, wire.receive(requests))
+
+
+def _prepare(settings: dict[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's own handler would let a program end its supervisor
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    sys.dont_write_bytecode = True
+    sys.path[:] = [*sys.path[1:], *settings["packages"], sys.path[0]]  # the last is where this package is
+    for name in [*_COMMON, *settings["preload"]]:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # a program that wants it is told so
+    if settings["filter"]:
+        settings["filters"] = {allowed: seccomp.calls_filter(allowed) for allowed in (False, True)}
+    kernel.keep_to_itself()
+
+
+def _apart(channel: int, settings: dict[str, Any]) -> None:
+    """In a child: read what is to be run, take it to namespaces of its own, and be gone."""
+    try:
+        request = wire.receive(channel)
+        limits = request[0]["limits"]
+        spaces = kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS | kernel.NEW_IPC | kernel.NEW_UTS
+        user, group = os.getuid(), os.getgid()
+        kernel.unshare(spaces | (kernel.NEW_NET if request[0].get("loopback") else 0))
+        kernel.keep_to_itself(False)
+        kernel.map_user(user, group)
+        resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"] + 2,) * 2)  # counted in the new namespace alone
+        kernel.keep_to_itself()
+        if os.fork() == 0:
+            _own_files(limits)
+            if request[0].get("loopback"):
+                kernel.loopback_up()
+            supervisor.supervise(channel, channel, settings, request)
+    except EOFError:
+        pass  # nobody waits for it any more
+    except BaseException as error:
+        wire.send(channel, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
+    os._exit(0)
+
+
+def _own_files(limits: dict[str, int]) -> None:
+    hidden = kernel.NOSUID | kernel.NODEV
+    kernel.mount("", "/", kernel.RECURSIVE | kernel.PRIVATE)
+    kernel.mount("proc", "/proc", hidden | kernel.NOEXEC)
+    files = f"mode=700,nr_inodes={limits['files']}"
+    kernel.mount("tmpfs", "/tmp", hidden, f"size={limits['disk_bytes']},{files}")
+    kernel.mount("tmpfs", "/dev/shm", hidden | kernel.NOEXEC, f"size={limits['disk_bytes']},{files}")
+    if os.path.isdir("/dev/pts"):  # other runs' terminals
+        kernel.mount("tmpfs", "/dev/pts", hidden | kernel.NOEXEC | kernel.READ_ONLY, "size=4k")
+    os.chdir("/tmp")
+
+
+_COMMON: list[str] = [
+    *("ast", "asyncio.base_futures", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime"),
+    *("decimal", "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "linecache", "math", "operator"),
+    *("random", "re", "statistics", "string", "textwrap", "threading", "time", "traceback", "typing"),
+]
+"""What programs import most; a fork has it for nothing."""

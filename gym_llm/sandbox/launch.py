@@ -1,0 +1,37 @@
+"""Starts bubblewrap from root without root's rights: `python -I -S launch.py JSON`.
+
+In namespaces inside, root outside would still own the kernel's settings, and no limit on processes would hold for it.
+So root becomes a user that nobody else is. What that user could not reach, an interpreter below /root say, is mounted
+in its place first, in a namespace of mounts that nobody else sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from inside import kernel
+
+
+def main(user: int, hidden: dict[str, list[str]], command: list[str]) -> None:
+    """Put folders where the user can reach them, become that user, and become the command."""
+    if hidden:
+        kernel.unshare(kernel.NEW_MOUNTS)
+        kernel.mount("", "/", kernel.RECURSIVE | kernel.PRIVATE)
+        for top, paths in hidden.items():
+            descriptors = [os.open(path, os.O_PATH) for path in paths]
+            kernel.mount("tmpfs", top, 0, "mode=755,size=1m")
+            for path, descriptor in zip(paths, descriptors, strict=True):
+                os.makedirs(path)
+                kernel.mount("", path, kernel.BIND | kernel.RECURSIVE, source=f"/proc/self/fd/{descriptor}")
+                os.close(descriptor)
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    settings = json.loads(sys.argv[1])
+    main(settings["user"], settings["hidden"], settings["command"])

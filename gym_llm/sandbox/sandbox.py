@@ -1,0 +1,207 @@
+"""Runs programs that a model wrote where they can do no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gym_llm.errors import SandboxError
+from gym_llm.sandbox.backends import Box, make_backend, own_python
+from gym_llm.sandbox.channel import Channel
+from gym_llm.sandbox.limits import Limits
+
+Limit = Literal["cpu", "wall", "memory", "processes", "output"]
+_LONG = 12  # times what a run may take: the supervisor ends it long before
+_MAIN = "main.py"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended, and what it left.
+
+    Attributes:
+        limit: The limit that it passed, for which it was killed; else None.
+        exit_code: What its first process ended with; None if a signal ended it.
+        signal: The signal that ended its first process, else None.
+        stdout: The first bytes of it, up to `Limits.output_bytes`.
+        stderr: Likewise.
+        cpu_seconds: Processor time of all its processes.
+        wall_seconds: Seconds by the clock.
+        peak_bytes: About the most memory that it had at a time.
+        files: What it left of the files that were asked for, by name.
+    """
+
+    limit: Limit | None
+    exit_code: int | None
+    signal: int | None
+    stdout: bytes
+    stderr: bytes
+    cpu_seconds: float
+    wall_seconds: float
+    peak_bytes: int
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself, with exit code 0."""
+        return self.limit is None and self.exit_code == 0
+
+
+class Sandbox:
+    """Programs in a sandbox: no network, this machine's files read-only or not there at all, limits on all they take.
+
+    Each run has processes, memory and a /tmp of its own, and nothing of it is left afterwards. What a program should
+    print, or what it is for, must not be given to it: compare outside.
+
+    A sandbox belongs to an event loop. Environments share one: `await sandbox_for(env)`.
+
+    Args:
+        backend: `bubblewrap`, `docker`, `podman`, `apptainer`, or `unsafe`, which protects nothing.
+        box: What is shown of this machine, and which interpreter runs Python; this one's by default.
+        image: Of containers: its name, or the path of one of apptainer's.
+        preload: Modules that Python programs find imported already.
+        concurrency: Runs at a time; None for one per core. More wait. Cells of sessions count, idle sessions do not.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+        SandboxUnavailable: If the backend cannot be had here.
+    """
+
+    def __init__(
+        self,
+        backend: str = "bubblewrap",
+        *,
+        box: Box | None = None,
+        image: str | None = None,
+        preload: Sequence[str] = (),
+        concurrency: int | None = None,
+    ) -> None:
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency is the number of runs at a time, got {concurrency!r}.")
+        self.box = box or own_python()
+        settings = {"packages": list(self.box.packages), "preload": list(preload), "filter": backend != "unsafe"}
+        self._backend = make_backend(backend, self.box, settings, image)
+        self.slots = asyncio.Semaphore(concurrency or len(os.sched_getaffinity(0)))
+
+    async def __aenter__(self) -> Sandbox:
+        await self._backend.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End every run and session, and wait until they are gone."""
+        await self._backend.close()
+
+    async def python(
+        self, code: str, *, stdin: bytes = b"", files: Mapping[str, bytes] | None = None, **options: Any
+    ) -> RunResult:
+        """Run a Python program as `python main.py` would.
+
+        Args:
+            code: The program.
+            stdin: What it reads.
+            files: Beside it, by name.
+            **options: Of `run`.
+        """
+        named = {**(files or {}), _MAIN: code.encode("utf-8", "replace")}
+        return await self.run(None, stdin=stdin, files=named, **options)
+
+    async def run(
+        self,
+        argv: Sequence[str] | None,
+        *,
+        stdin: bytes = b"",
+        files: Mapping[str, bytes] | None = None,
+        executable: Sequence[str] = (),
+        collect: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        loopback: bool = False,
+        reserves: bool = False,
+    ) -> RunResult:
+        """Run a command in a folder of its own.
+
+        Args:
+            argv: The command; None for the file `main.py`, in the sandbox's own interpreter, which need not start.
+            stdin: What it reads.
+            files: By name, in the folder that it starts in.
+            executable: Those of the files that can be executed.
+            collect: Names of files to bring back, of those it leaves.
+            environment: Variables beside PATH, HOME and LANG.
+            limits: What it may take.
+            loopback: Whether it may use sockets, with nobody but itself on 127.0.0.1.
+            reserves: Whether it reserves much more memory than it uses, as Java, Go and Node.js do: only what is used
+                is limited then.
+
+        Raises:
+            SandboxError: If the sandbox failed, at a second try too; never for what the program does.
+        """
+        limits = limits or Limits()
+        named = dict(files or {})
+        header = {
+            "kind": "run",
+            "argv": None if argv is None else list(argv),
+            "main": _MAIN,
+            "files": [[name, 0o755 if name in executable else 0o644] for name in named],
+            "collect": list(collect),
+            "loopback": loopback,
+            "reserves": reserves,
+            **self.common(limits, environment),
+        }
+        pieces = [stdin, *named.values()]
+        async with self.slots:
+            try:
+                answer, output = await self._exchange(header, pieces, limits)
+            except SandboxError:  # its sandbox's first process ended, say; another is started
+                answer, output = await self._exchange(header, pieces, limits)
+        left = zip(collect, answer["collected"], output[2:], strict=True)
+        return result_of(answer, output, {name: data for name, is_there, data in left if is_there})
+
+    async def _exchange(
+        self, header: dict[str, Any], pieces: list[bytes], limits: Limits
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        channel = await self.channel()
+        try:
+            await channel.send(header, pieces)
+            return await channel.receive(patience(limits))
+        finally:
+            await channel.close()
+
+    async def channel(self) -> Channel:
+        """A channel to a new supervisor, which waits for what it is to run."""
+        return await self._backend.channel()
+
+    def common(self, limits: Limits, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What the header of every request says."""
+        variables = {
+            **{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
+            **{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            **self.box.environment,
+            **(environment or {}),
+        }
+        return {"limits": limits.as_json(), "environment": variables}
+
+
+def result_of(answer: dict[str, Any], output: list[bytes], files: dict[str, bytes]) -> RunResult:
+    """A supervisor's answer as a result."""
+    return RunResult(
+        limit=answer["limit"],
+        exit_code=answer["exit_code"],
+        signal=answer["signal"],
+        stdout=output[0],
+        stderr=output[1],
+        cpu_seconds=answer["cpu_seconds"],
+        wall_seconds=answer["wall_seconds"],
+        peak_bytes=answer["peak_bytes"],
+        files=files,
+    )
+
+
+def patience(limits: Limits) -> float:
+    """Seconds after which a sandbox that has not answered never will."""
+    return _LONG * (limits.cpu_seconds + limits.wall_seconds) + 60

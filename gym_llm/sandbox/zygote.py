@@ -1,0 +1,110 @@
+"""The process in bubblewrap that starts a supervisor for each run, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable
+
+from gym_llm.errors import SandboxError, SandboxUnavailable
+from gym_llm.sandbox.channel import Channel
+
+_START_SECONDS = 60
+_FULL_SECONDS = 0.002
+_LAST_BYTES = 2000
+
+
+class Zygote:
+    """Started with the first run, and again if it ends.
+
+    Args:
+        command: Makes the command line, from the number of the socket that it inherits.
+    """
+
+    def __init__(self, command: Callable[[int], list[str]]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Start it, unless it runs.
+
+        Raises:
+            SandboxUnavailable: If it does not start; the message has its last words.
+        """
+        async with self._starting:
+            if self._closed:
+                raise SandboxUnavailable("The sandbox is closed.")
+            if self._process is not None and self._process.poll() is None:
+                return
+            self._end()
+            control, inherited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with inherited, tempfile.TemporaryFile() as words:
+                self._control = control
+                try:
+                    self._process = subprocess.Popen(
+                        self._command(inherited.fileno()),
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=words,
+                        pass_fds=(inherited.fileno(),),
+                        env={"PATH": "/usr/bin:/bin"},  # bubblewrap's own can be read inside
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    raise SandboxUnavailable(f"No sandbox: {error}.") from None
+                inherited.close()
+                control.setblocking(False)
+                ready = b""
+                with contextlib.suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(_START_SECONDS):
+                        ready = await asyncio.get_running_loop().sock_recv(control, 16)
+                if ready != b"ready":
+                    self._end()
+                    words.seek(0)
+                    said = words.read(_LAST_BYTES).decode("utf-8", "replace").strip().splitlines()
+                    raise SandboxUnavailable(f"No sandbox: {said[-1] if said else 'its first process ended'}.")
+
+    async def channel(self) -> Channel:
+        """A channel to a supervisor of a new run.
+
+        Raises:
+            SandboxError: If the process ended meanwhile.
+            SandboxUnavailable: If it does not start.
+        """
+        await self.start()
+        assert self._control is not None
+        mine, its = socket.socketpair()
+        with its:
+            while True:
+                try:
+                    socket.send_fds(self._control, [b"."], [its.fileno()])
+                    break
+                except BlockingIOError:  # it has hundreds to start
+                    await asyncio.sleep(_FULL_SECONDS)
+                except OSError as error:
+                    mine.close()
+                    raise SandboxError(f"A sandbox ended: {error}.", failure_kind="kill_shaped") from None
+        return await Channel.over(mine)
+
+    async def close(self) -> None:
+        """End it and all that runs in it."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+        self._control = self._process = None
