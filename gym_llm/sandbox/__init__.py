@@ -4,5 +4,16 @@ from gym_llm.sandbox.backends import Box, own_python
 from gym_llm.sandbox.limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.session import CellResult, PythonSession
+from gym_llm.sandbox.shared import check_sandbox, sandbox_for
 
-__all__ = ["Box", "CellResult", "Limits", "PythonSession", "RunResult", "Sandbox", "own_python"]
+__all__ = [
+    "Box",
+    "CellResult",
+    "Limits",
+    "PythonSession",
+    "RunResult",
+    "Sandbox",
+    "check_sandbox",
+    "own_python",
+    "sandbox_for",
+]

@@ -20,6 +20,7 @@ from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.zygote import Zygote
 
 INSIDE = Path(__file__).with_name("inside")
+BACKENDS = ("bubblewrap",)
 _MOUNTED = "/run/gym_llm"
 _FIRST_USER = 1_800_000_000  # far above what anybody else uses
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
@@ -78,7 +79,7 @@ def make_backend(name: str, box: Box, settings: dict[str, object], image: str | 
     if name == "bubblewrap":
         bubblewrap_path()
         return Zygote(lambda control: bubblewrap(box, f"serve {control}", settings))
-    raise ValueError(f"backend is bubblewrap, got {name!r}.")
+    raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {name!r}.")
 
 
 def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:

@@ -1,0 +1,42 @@
+"""The sandbox that environments of one event loop share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from gym_llm.env import VerifierEnv
+from gym_llm.sandbox.backends import BACKENDS, Box, bubblewrap_path
+from gym_llm.sandbox.sandbox import Sandbox
+
+
+def check_sandbox(name: str) -> None:
+    """Check the argument that names a backend; nothing is started.
+
+    Raises:
+        ValueError: If there is none of this name; one sentence.
+        SandboxUnavailable: If it is bubblewrap, and that is not installed.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"sandbox is one of {', '.join(BACKENDS)}; got {name!r}.")
+    if name == "bubblewrap":
+        bubblewrap_path()
+
+
+async def sandbox_for(
+    env: VerifierEnv, backend: str = "bubblewrap", *, box: Box | None = None, preload: Sequence[str] = ()
+) -> Sandbox:
+    """The sandbox of this kind, started; it is closed with the last environment of the event loop that uses it.
+
+    Args:
+        env: Who asks.
+        backend: Its name; see `Sandbox`.
+        box: What is shown of this machine; this interpreter and its packages by default.
+        preload: Modules that Python programs find imported already.
+
+    Raises:
+        SandboxUnavailable: If it cannot be started here.
+    """
+    name = json.dumps(["sandbox", backend, repr(box), *preload])
+    sandbox: Sandbox = await env.shared(name, lambda: Sandbox(backend, box=box, preload=preload))
+    return sandbox
