@@ -3,6 +3,7 @@
 import string
 
 import pytest
+from constraint_cases import every_case, has_cases_of_all
 
 from gym_llm.grading.constraints.english import count_syllables, is_emoji, is_verb
 from gym_llm.grading.constraints.ifbench import constraint
@@ -127,23 +128,15 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
         ({}, ["1796-04-12, 1805-12-02"], ["1796-04-12, 1822-01-01", "1805-13-01", "1796-4-12", "١٧٩٦-٠٤-١٢", ""])
     ],
 }
-FOLLOWED = [(name, given, text) for name, cases in CASES.items() for given, texts, _ in cases for text in texts]
-NOT_FOLLOWED = [(name, given, text) for name, cases in CASES.items() for given, _, texts in cases for text in texts]
 
 
 def test_there_are_cases_of_all_58():
-    assert len(constraint) == 58 and set(CASES) == {one.name for one in constraint}
-    assert all(followed and not_followed for cases in CASES.values() for _, followed, not_followed in cases)
+    assert len(constraint) == 58 and has_cases_of_all(constraint, CASES)
 
 
-@pytest.mark.parametrize(("name", "given", "text"), FOLLOWED)
-def test_it_is_followed(name, given, text):
-    assert constraint.read(name, given)(text) is True
-
-
-@pytest.mark.parametrize(("name", "given", "text"), NOT_FOLLOWED)
-def test_it_is_not_followed(name, given, text):
-    assert constraint.read(name, given)(text) is False
+@every_case(CASES)
+def test_what_follows_and_what_does_not(name, given, text, followed):
+    assert constraint.read(name, given)(text) is followed
 
 
 @pytest.mark.parametrize(

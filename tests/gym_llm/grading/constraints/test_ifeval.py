@@ -1,6 +1,6 @@
 """IFEval's and IFEvalG's constraints: for each what follows it and what does not."""
 
-import pytest
+from constraint_cases import every_case, has_cases_of_all
 
 from gym_llm.grading.constraints.ifeval import constraint as ifeval
 from gym_llm.grading.constraints.ifevalg import constraint
@@ -142,20 +142,12 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     "count:count_unique": [({}, ["I am what you are.", '"I am"'], ["I am. You are.", "so so"])],
     "count:count_increment_word": [({"keyword1": "a", "keyword2": "b"}, ["abB"], ["ab", "aabb", ""])],
 }
-FOLLOWED = [(name, given, text) for name, cases in CASES.items() for given, texts, _ in cases for text in texts]
-NOT_FOLLOWED = [(name, given, text) for name, cases in CASES.items() for given, _, texts in cases for text in texts]
 
 
 def test_there_are_cases_of_all_54():
-    assert len(ifeval) == 25 and len(constraint) == 54 and set(CASES) == {one.name for one in constraint}
-    assert all(followed and not_followed for cases in CASES.values() for _, followed, not_followed in cases)
+    assert len(ifeval) == 25 and len(constraint) == 54 and has_cases_of_all(constraint, CASES)
 
 
-@pytest.mark.parametrize(("name", "given", "text"), FOLLOWED)
-def test_it_is_followed(name, given, text):
-    assert constraint.read(name, given)(text) is True
-
-
-@pytest.mark.parametrize(("name", "given", "text"), NOT_FOLLOWED)
-def test_it_is_not_followed(name, given, text):
-    assert constraint.read(name, given)(text) is False
+@every_case(CASES)
+def test_what_follows_and_what_does_not(name, given, text, followed):
+    assert constraint.read(name, given)(text) is followed

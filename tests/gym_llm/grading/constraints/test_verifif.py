@@ -1,6 +1,7 @@
 """VerifIF's rules: for each what follows it and what does not, in several languages."""
 
 import pytest
+from constraint_cases import every_case, has_cases_of_all
 
 from gym_llm.grading.constraints.verifif import constraint
 from gym_llm.grading.constraints.verifif_text import count_keyword, paragraphs_of, sentences_of, words_of
@@ -109,23 +110,15 @@ CASES = {  # id: [(arguments, texts that follow it, texts that do not)]
     "punctuation:question_exclaim": [({"num_marks": 2, **TWO}, ["So? It!", "？؟"], ["So."])],
     "punctuation:end_rule": [({"allowed": ["!", "..."]}, ["So! It..."], ["So.", "So?!"])],
 }
-FOLLOWED = [(name, given, text) for name, cases in CASES.items() for given, texts, _ in cases for text in texts]
-NOT_FOLLOWED = [(name, given, text) for name, cases in CASES.items() for given, _, texts in cases for text in texts]
 
 
 def test_there_are_cases_of_all_rules():
-    assert set(CASES) == {one.name for one in constraint} and len(constraint) == 55
-    assert all(followed and not_followed for cases in CASES.values() for _, followed, not_followed in cases)
+    assert len(constraint) == 55 and has_cases_of_all(constraint, CASES)
 
 
-@pytest.mark.parametrize(("name", "given", "text"), FOLLOWED)
-def test_it_is_followed(name, given, text):
-    assert constraint.read(name, given)(text) is True
-
-
-@pytest.mark.parametrize(("name", "given", "text"), NOT_FOLLOWED)
-def test_it_is_not_followed(name, given, text):
-    assert constraint.read(name, given)(text) is False
+@every_case(CASES)
+def test_what_follows_and_what_does_not(name, given, text, followed):
+    assert constraint.read(name, given)(text) is followed
 
 
 @pytest.mark.parametrize("ratio", ["1/0", "x", ""])
