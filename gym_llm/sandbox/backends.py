@@ -10,17 +10,21 @@ import random
 import shutil
 import sys
 import sysconfig
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.extras import install
 from gym_llm.sandbox.channel import Channel
+from gym_llm.sandbox.one_shot import OneShot
 from gym_llm.sandbox.zygote import Zygote
 
 INSIDE = Path(__file__).with_name("inside")
-BACKENDS = ("bubblewrap",)
+BACKENDS = ("bubblewrap", "docker", "podman", "apptainer", "unsafe")
+_IMAGE = "python:3.12-slim"
+_CONTAINER_PYTHON = "python3"
+_CONTAINER_MEMORY = 8 << 30
 _MOUNTED = "/run/gym_llm"
 _FIRST_USER = 1_800_000_000  # far above what anybody else uses
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
@@ -79,6 +83,20 @@ def make_backend(name: str, box: Box, settings: dict[str, object], image: str | 
     if name == "bubblewrap":
         bubblewrap_path()
         return Zygote(lambda control: bubblewrap(box, f"serve {control}", settings))
+    if name == "unsafe":
+        interpreter = replace(box, python=sys.executable)
+        return OneShot(lambda _: _python(interpreter.python, str(INSIDE.parent), "once", settings))
+    inside = _python(_CONTAINER_PYTHON, _MOUNTED, "once", {**settings, "packages": []})
+    if name == "apptainer":
+        return OneShot(
+            lambda _: [*_apptainer(), image or f"docker://{_IMAGE}", *inside], probe=["apptainer", "version"]
+        )
+    if name in ("docker", "podman"):
+        return OneShot(
+            lambda run: [*_container(name, run), image or _IMAGE, *inside],
+            probe=[name, "info"],
+            stop=lambda run: [name, "rm", "--force", run],
+        )
     raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {name!r}.")
 
 
@@ -116,6 +134,22 @@ def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
     if os.geteuid() != 0:
         return command
     return _without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
+
+
+def _container(program: str, name: str) -> list[str]:
+    return [
+        *(program, "run", "--rm", "--interactive", "--name", name, "--network", "none", "--read-only"),
+        *("--tmpfs", "/tmp:rw,nosuid,nodev,exec,mode=1777,size=256m", "--workdir", "/tmp", "--user", "65534:65534"),
+        *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--pids-limit", "256"),
+        *("--memory", str(_CONTAINER_MEMORY), "--volume", f"{INSIDE}:{_MOUNTED}/inside:ro"),
+    ]
+
+
+def _apptainer() -> list[str]:
+    return [
+        *("apptainer", "exec", "--containall", "--no-home", "--net", "--network", "none", "--writable-tmpfs"),
+        *("--no-privs", "--pwd", "/tmp", "--bind", f"{INSIDE}:{_MOUNTED}/inside:ro"),
+    ]
 
 
 def _python(python: str, folder: str, mode: str, settings: dict[str, object]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gym_llm.errors import SandboxError
@@ -17,6 +18,8 @@ class Channel:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self.on_close: Callable[[], Awaitable[None]] | None = None
+        self.last_words: Callable[[], str] | None = None
 
     @classmethod
     async def over(cls, end: socket.socket) -> Channel:
@@ -32,8 +35,8 @@ class Channel:
         try:
             self._writer.write(wire.pack(header, pieces))
             await self._writer.drain()
-        except ConnectionError as error:
-            raise SandboxError(f"A sandbox ended: {error}.") from None
+        except ConnectionError:
+            raise self._ended() from None
 
     async def receive(self, seconds: float) -> wire.Message:
         """Read a message.
@@ -52,7 +55,7 @@ class Channel:
                 header = wire.header_of(await self._reader.readexactly(length))
                 pieces = [await self._reader.readexactly(size) for size in header["sizes"]]
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise SandboxError("A sandbox ended before it answered.", failure_kind="kill_shaped") from None
+            raise self._ended() from None
         except TimeoutError:
             raise SandboxError(f"A sandbox did not answer in {seconds:.0f} seconds.") from None
         except ValueError as error:
@@ -61,8 +64,16 @@ class Channel:
             raise SandboxError(f"A run could not be started in the sandbox: {header['failed']}.")
         return header, pieces
 
+    def _ended(self) -> SandboxError:
+        said = self.last_words() if self.last_words is not None else ""
+        why = f"A sandbox ended before it answered{': ' + said if said else ''}."
+        return SandboxError(why, failure_kind="kill_shaped")
+
     async def close(self) -> None:
         """End the run, whatever it is doing."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
+        if self.on_close is not None:
+            on_close, self.on_close = self.on_close, None
+            await on_close()

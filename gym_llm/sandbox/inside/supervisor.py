@@ -28,15 +28,15 @@ _ANSWER_SECONDS = 5.0  # from the first byte of a cell's answer to its last
 def supervise(requests: int, replies: int, settings: dict[str, Any], request: wire.Message) -> None:
     """Do what is asked for, answer, and end."""
     status = 0
+    header, pieces = request
+    run = _Run(requests, replies, settings, header, pieces)
     try:
-        header, pieces = request
-        run = _Run(requests, replies, settings, header, pieces)
         if header["kind"] == "cells":
             run.cells()
         else:
             run.once()
-    except (EOFError, BrokenPipeError):
-        pass  # nobody waits for it any more
+    except (EOFError, BrokenPipeError):  # nobody waits for it any more
+        run.end()
     except BaseException as error:
         try:
             wire.send(replies, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
@@ -114,7 +114,7 @@ class _Run:
             program.write_file(name, mode, data)
         self._start(program.text_input(self.pieces[0]), None)
         why = self._watch(None)
-        self._end()
+        self.end()
         answer = self._answer(why)
         collected = [program.read_file(name, self.limits["file_bytes"]) for name in self.header["collect"]]
         answer["collected"] = [data is not None for data in collected]
@@ -141,7 +141,7 @@ class _Run:
                     why = "ended"
             over = why is not None or self.ended is not None
             if over:
-                self._end()
+                self.end()
             else:
                 self._signal(signal.SIGSTOP)  # what it left running waits for the next
             for stream in self.streams:
@@ -276,7 +276,7 @@ class _Run:
         except (ProcessLookupError, PermissionError):
             pass
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Kill whatever is left, and wait for it: nothing runs, and nothing writes, after this."""
         self._signal(signal.SIGKILL)
         while True:
