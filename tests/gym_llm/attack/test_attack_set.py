@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -74,16 +75,29 @@ def test_the_two_differ_by_what_the_holed_one_overrides(hole: Hole) -> None:
     assert holed.__mro__[1] is sound and holed.rows is sound.rows and sound.__doc__
 
 
+def oracle(env: VerifierEnv, index: int) -> list[Any]:
+    """The turns of a task's oracle: said again where the user asks on, and once if its calls are run."""
+    env.reset(options={"task_index": index})
+    answer = env.oracle(env._task)
+    runs_calls = env.executes_tools and isinstance(answer, list)
+    return [answer] if runs_calls else [answer] * 5
+
+
 @every_verifier
 def test_an_oracle_gets_full_marks_for_every_task(name: str) -> None:
     env = make(name)
     tasks = env.num_tasks
     assert tasks is not None and 3 <= tasks <= 5
     for index in range(tasks):
-        env.reset(options={"task_index": index})
-        answer = env.oracle(env._task)
-        calls = env.executes_tools and any(item["type"] == "function_call" for item in answer if isinstance(item, dict))
-        assert play(env, Play(index, [answer] if calls else [answer] * 5)) == pytest.approx(1.0), index
+        assert play(env, Play(index, oracle(env, index))) == pytest.approx(1.0), index
+    env.close()
+
+
+@pytest.mark.parametrize("name", [hole.sound for hole in HOLES])
+def test_a_sound_one_pays_no_full_marks_for_the_answer_to_another_task(name: str) -> None:
+    env = make(name)
+    for index, other in itertools.permutations(range(env.num_tasks or 0), 2):
+        assert play(env, Play(index, oracle(env, other))) < 1.0, (index, other)
     env.close()
 
 

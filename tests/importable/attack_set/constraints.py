@@ -22,7 +22,7 @@ class Colours(OwnRows):
         for things, colours in (
             ("ripe apples", ["red", "green", "yellow"]),
             ("polar bears", ["white"]),
-            ("flamingos", ["pink", "white"]),
+            ("flamingos", ["pink"]),
             ("ravens", ["black"]),
         )
     ]
