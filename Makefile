@@ -62,15 +62,15 @@ browser:
 		timeout 300 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1; } \
 		|| echo "There is no chromium here: the viewer's tests in a browser are skipped."
 
-# What every verifier has to pass, in a process for each core; the rest one after the other: some take all cores
-# themselves. Both are run, whichever fails.
-EVERY := tests/envs tests/gym_llm/test_growth.py
-REST := $(EVERY:%=--ignore=%)
+# The fast tests and what every verifier has to pass, in a process for each core; the slow rest one after the other: some
+# take all cores themselves. Both are run, whichever fails; each knows its own failures.
+FAST := -m "not slow or parallel" -o cache_dir=.pytest_cache/fast
+SLOW := -m "slow and not parallel" -o cache_dir=.pytest_cache/slow
 test: lint types browser
 	failed=0; \
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup $(EVERY) \
-		|| { $(call AGAIN,$(BIN)/python -m pytest -v $(EVERY)); } || failed=1; \
-	$(BIN)/python -m pytest $(REST) || { $(call AGAIN,$(BIN)/python -m pytest -v $(REST)); } || failed=1; \
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup $(FAST) \
+		|| { $(call AGAIN,$(BIN)/python -m pytest -v $(FAST)); } || failed=1; \
+	$(BIN)/python -m pytest $(SLOW) || { $(call AGAIN,$(BIN)/python -m pytest -v $(SLOW)); } || failed=1; \
 	exit $$failed
 
 # Needs neither torch nor Ray: `gym-llm chaos ID --workers 2` has what is over Ray.

@@ -47,13 +47,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_HERE = Path(__file__).parent
+_PARALLEL = [_HERE / "envs", _HERE / "gym_llm" / "test_growth.py", _HERE / "gym_llm" / "test_catalogue.py"]
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
-    """Tests with Ray are slow. With several processes (`-n`) they are one's; so are a verifier's, and a file's."""
+    """Tests with Ray are slow. With several processes (`-n`) they are one's; so are a verifier's, and a file's.
+
+    Of the slow ones, those of every verifier are played beside others, too (`make test`).
+    """
     for item in items:
         over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
         if over_ray:
             item.add_marker("slow")
+        if not over_ray and any(item.path.is_relative_to(place) for place in _PARALLEL):
+            item.add_marker("parallel")
         if item.get_closest_marker("xdist_group") is None:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
             group = "ray" if over_ray else parameters.get("env_id", item.path.stem)

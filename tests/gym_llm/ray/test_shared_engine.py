@@ -90,9 +90,11 @@ def test_requests_of_a_process_that_is_killed_fail_as_killed_and_later_ones_are_
     async def main():
         ray = connect()
         async with shared_engine("pocket") as spec, make_engine(spec) as client, make_engine(spec) as idle:
-            asked = [asyncio.create_task(client.respond({**REQUEST, "max_output_tokens": 4000})) for _ in range(3)]
+            pid = await ray.get_actor(spec.partition(":")[2]).pid.remote()
+            os.kill(pid, signal.SIGSTOP)  # or it would have answered when it is killed
+            asked = [asyncio.create_task(client.respond(REQUEST)) for _ in range(3)]
             await asyncio.sleep(0.1)
-            os.kill(await ray.get_actor(spec.partition(":")[2]).pid.remote(), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             failed = await asyncio.gather(*asked, return_exceptions=True)
             return failed, await asyncio.gather(answer(client), answer(idle))
 

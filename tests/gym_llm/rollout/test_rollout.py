@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import pty
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -396,34 +391,6 @@ def test_sampling_may_have_what_only_a_server_knows() -> None:
     engine = FakeEngine(lambda episode, request: response(message_item(str(request["dry_multiplier"]))))
     (record,) = gym_llm.collect(ID, engine, tasks=rows(1), sampling={"dry_multiplier": 0.5})
     assert record["responses_create_params"]["dry_multiplier"] == 0.5
-
-
-@pytest.mark.slow
-def test_collect_shows_on_a_terminal_how_far_it_is_after_a_while():
-    code = (
-        "import gym_llm.rollout.episode_bar as bar\nbar._PATIENCE_SECONDS = {patience}\n"
-        "import gym_llm\ngym_llm.collect('gym_llm/Weather-v0', episodes=40, concurrency=2{more})"
-    )
-
-    def said(patience, more="", on_terminal=True):
-        terminal, ours = pty.openpty()
-        command = [sys.executable, "-c", code.format(patience=patience, more=more)]
-        process = subprocess.Popen(command, stderr=ours if on_terminal else subprocess.PIPE, text=not on_terminal)
-        os.close(ours)
-        read = b""
-        if on_terminal:
-            with contextlib.suppress(OSError):  # Linux's way to say that the other end is closed
-                while data := os.read(terminal, 65536):
-                    read += data
-        os.close(terminal)
-        text = read.decode() + (process.communicate(timeout=60)[1] or "")
-        assert process.wait(60) == 0, text
-        return text
-
-    shown = said(0.0)
-    assert "40/40" in shown and "mean reward 0." in shown
-    assert said(60.0) == said(0.0, ", progress=False") == said(0.0, on_terminal=False) == ""
-    assert "40/40 episodes" in said(60.0, ", progress=True", on_terminal=False)
 
 
 @pytest.mark.parametrize("info", [None, {"turn": "two"}, {"trajectory": "all of it"}, {"trajectory": [[1, 2]]}])
