@@ -108,7 +108,7 @@ HOLES: list[Hole] = [
     ),
     _hole(
         8, "numeric", "EvaluatedTotals", "Totals", "eval",
-        "The answer is evaluated as Python, where the task is at hand.",
+        "The answer is evaluated as Python, without builtins, but the task is at hand.",
         0, ["Answer: task.total"], 1.0, 0.0,
     ),
     _hole(
@@ -167,7 +167,7 @@ HOLES: list[Hole] = [
     _hole(
         19, "formats", "QuadraticTagged", "Tagged", "quadratic_time",
         "Each opening tag is searched for its end through all the rest of the answer.",
-        0, ["<answer>" * 2_500], 0.0, 0.0, shows="in time",
+        0, ["<answer>" * 1_500], 0.0, 0.0, shows="in time",
     ),
     # -- instructions
     _hole(

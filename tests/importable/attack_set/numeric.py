@@ -104,10 +104,10 @@ class EvaluatedTotals(Totals):
     """As `Totals`."""
 
     def number(self, line: str, task: Totals.Task) -> Any:
-        if "**" in line or len(line) > 80:
+        if "**" in line or not re.fullmatch(r"[\w .+*/()-]{1,80}", line):
             return None
         try:
-            return eval(line)  # noqa: S307 - the hole
+            return eval(line, {"__builtins__": {}}, {"self": self, "task": task})  # noqa: S307 - the hole
         except Exception:
             return None
 
