@@ -76,7 +76,7 @@ def test_wrong_cards_and_options_are_refused() -> None:
             gym.make("gym_llm/Blackjack-v0", **kwargs)
     env = gym.make("gym_llm/Blackjack-v0")
     env.reset(seed=1)
-    assert cpu_seconds(env.step, message("<action>" + " " * 500_000 + "<action>" * 50_000)) < 0.2
+    assert cpu_seconds(env.step, message("<action>" + " " * 500_000 + "<action>" * 50_000)) < 1.0
 
 
 @pytest.mark.parametrize("vector", all_vectors_of("blackjack"), ids=vector_id)

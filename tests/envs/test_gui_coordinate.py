@@ -64,7 +64,7 @@ def test_a_place_that_is_none_is_the_authors_mistake(expected):
 @pytest.mark.parametrize("unit", ["<point>", "<point>(", "<point>(1, 1", "<point>(1, 1)", "<point> ", "<point>[("])
 def test_hostile_texts_cost_little(unit):
     text = unit * (1_000_000 // len(unit))
-    assert cpu_seconds(_last_point, text) < 0.2 and cpu_seconds(_first_point, text) < 0.2
+    assert cpu_seconds(_last_point, text) < 1.0 and cpu_seconds(_first_point, text) < 1.0
 
 
 def test_generated_tasks_are_answered_by_their_place():

@@ -221,7 +221,7 @@ def test_what_is_given_out_is_bounded() -> None:
     env.reset(options={"task": task()})
     calls = [function_call("send_message", SEND | {"body": "x" * 400_000})]
     calls += [function_call("get_messages", {}, f"c{i}") for i in range(300)]
-    assert cpu_seconds(env.step, calls) < 0.2
+    assert cpu_seconds(env.step, calls) < 1.0
     assert sum(len(item.get("output", "")) for item in env.unwrapped.episode.items) < 2_000_000
 
 

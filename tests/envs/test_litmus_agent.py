@@ -246,7 +246,7 @@ def test_no_text_takes_long(name):
     ):
         env.reset()
         env.episode.items.extend(message(text))
-        assert cpu_seconds(env.verify, env._task, env.episode) < 0.1
+        assert cpu_seconds(env.verify, env._task, env.episode) < 1.0
 
 
 def test_a_pattern_is_searched_in_another_process():

@@ -49,7 +49,7 @@ def test_where_the_answer_is_found(text: str, ours: str, nemo: str) -> None:
 
 def test_finding_takes_linear_time() -> None:
     for text in ("<answer>" * 100_000, "\\boxed{" * 100_000, "</answer>" * 100_000, "\\boxed{}" * 100_000):
-        assert cpu_seconds(_find_as_nemo_gym, text) + cpu_seconds(_find, text) < 0.2
+        assert cpu_seconds(_find_as_nemo_gym, text) + cpu_seconds(_find, text) < 1.0
 
 
 def test_the_librarys_scorer_decides() -> None:

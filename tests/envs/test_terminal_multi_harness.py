@@ -268,7 +268,7 @@ def test_what_is_done_here_is_done_soon():
         env.reset(options={"task_index": 0})
         env.episode.items.extend(items)
         verdicts = []
-        assert cpu_seconds(lambda: verdicts.append(env.verify(env._task, env.episode))) < 0.1  # noqa: B023
+        assert cpu_seconds(lambda: verdicts.append(env.verify(env._task, env.episode))) < 1.0  # noqa: B023
         if asyncio.iscoroutine(verdicts[0]):
             verdicts[0].close()
 

@@ -100,4 +100,4 @@ def test_large_and_deep_arguments_cost_little():
     ):
         env.reset(options={"task_index": 0})
         env.episode.items.extend([function_call("get_weather", text)] * 3)
-        assert cpu_seconds(env.verify, env._task, env.episode) < 0.1
+        assert cpu_seconds(env.verify, env._task, env.episode) < 1.0

@@ -96,7 +96,7 @@ def test_long_replies_are_read_elsewhere():
     env = VerifIF()
     env.reset(options={"task": row(instructions=[NO_COMMA, RED])})
     steps = []
-    assert cpu_seconds(lambda: steps.append(env.step(message("[<<a, # " * 120_000 + "red")))) < 0.1
+    assert cpu_seconds(lambda: steps.append(env.step(message("[<<a, # " * 120_000 + "red")))) < 1.0
     assert steps[0][4]["follow_instruction_list"] == [False, True]
 
 

@@ -273,16 +273,16 @@ def test_nothing_that_a_model_calls_costs_much() -> None:
     env = gym.make("gym_llm/WorkplaceAssistant-v0").unwrapped
     env.reset(options={"task": task()})
     body = ("email_send_email", {"recipient": "a@b.c", "subject": "x" * 19_000, "body": "y" * 900_000})
-    assert cpu_seconds(env.step, [function_call(*body)]) < 0.1
+    assert cpu_seconds(env.step, [function_call(*body)]) < 1.0
     words = " ".join(f"{number}" for number in range(100_000))
-    assert cpu_seconds(env.step, [function_call("email_search_emails", {"query": words})]) < 0.1
+    assert cpu_seconds(env.step, [function_call("email_search_emails", {"query": words})]) < 1.0
     assert len(env.episode.state.emails.rows) == 300
     many = [function_call("email_search_emails", {"page_size": 300}, f"c{i}") for i in range(100)]
     observation, *_ = env.step(many)
     said = outputs(observation)
     assert sum(map(len, said)) < 2_000_000 and "searched too much" in said[-1]
     address = {"assigned_to_email": "a@" + "a." * 450}
-    assert cpu_seconds(env.step, [function_call("project_management_search_tasks", address)]) < 0.1
+    assert cpu_seconds(env.step, [function_call("project_management_search_tasks", address)]) < 1.0
 
 
 def test_the_generator_works_in_any_tables(tables: str) -> None:

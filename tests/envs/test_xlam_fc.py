@@ -111,7 +111,7 @@ def test_many_large_and_deep_calls_cost_little():
     for calls in (many, deep, large):
         env.reset(options={"task_index": 0})
         env.episode.items.extend(calls)
-        assert cpu_seconds(env.verify, env._task, env.episode) < 0.1
+        assert cpu_seconds(env.verify, env._task, env.episode) < 1.0
 
 
 def test_a_message_is_no_call():
