@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from gym_llm.cli import options
+from gym_llm.cli.attack import EXAMPLES as ATTACK_EXAMPLES
+from gym_llm.cli.attack import attack
 from gym_llm.cli.help import Command, Group
 from gym_llm.cli.usage import complete_env, printable
 from gym_llm.errors import UsageError
@@ -19,6 +21,7 @@ examples:
   gym-llm env init CapitalCities
   gym-llm env test capital_cities
   gym-llm env test --all
+  gym-llm env attack capital_cities/env.py
   gym-llm env conform vectors/mcqa.jsonl
 
 `gym-llm env COMMAND --help` says more about each command.
@@ -71,6 +74,8 @@ exit codes: 0 all that were tried agree; 1 something differs; 2 wrong arguments 
 _MOST_SHOWN = 200
 _MARKS = {"ok": "ok", "failed": "FAILED", "missing": "-", "not run": "NOT RUN"}
 app = typer.Typer(cls=Group, help="Start a verifier, or check one.", epilog=_EXAMPLES, no_args_is_help=True)
+
+app.command(cls=Command, epilog=ATTACK_EXAMPLES)(attack)
 
 
 @app.command(cls=Command, epilog=_INIT_EXAMPLES)

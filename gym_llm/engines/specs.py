@@ -28,6 +28,7 @@ _OURS = {
     "random": ("random", "gym_llm.chaos.policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.ray.engine_client:ActorEngine"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
+    "scripted": ("scripted:TEXT", "gym_llm.attack.judge:ScriptedJudge"),
 }
 """How each is written, and where it is: by name, so that nothing is loaded before it is asked for."""
 

@@ -1,0 +1,126 @@
+"""`gym-llm env attack`: what a verifier pays that is no right answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gym_llm.cli.usage import complete_env, printable
+from gym_llm.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  gym-llm env attack gym_llm/MathVerify-v0
+  gym-llm env attack ./my_env.py:Quiz --rows train.jsonl --limit 20
+  gym-llm env attack gym_llm/TextToSQL-v0 --json
+  gym-llm env attack --all --card
+
+Plays what is no right answer: nothing, NaN, the prompt, all options, many boxes, the answer in reasoning only,
+look-alike letters, a megabyte of every delimiter, verdicts for the judge, the same call again and again; and near
+misses of the right answer. None may be paid as the right answer is. Beside that: whether the same episode is paid the
+same in another order, another environment, another process and with another hash seed; whether a prompt, an info or a
+tool tells what is expected; what a verification costs.
+
+The right answer is what the verifier's `oracle` returns, or what its row's `expected_...` says in one of the usual
+forms. Where neither is known, or a check has nothing to say of a verifier, "not applicable" is all that is said. What
+is meant to be so, the class lists with its reason in `accepted_findings`.
+
+exit codes: 0 nothing was found; 1 something was; 2 wrong arguments; 130 interrupted.
+"""
+
+
+def attack(
+    env_ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENV_ID", help="e.g. gym_llm/Weather-v0, or a file: ./my_env.py", autocompletion=complete_env
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
+    rows: Annotated[str | None, typer.Option(metavar="FILE", help="tasks, instead of the verifier's own")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many tasks to play")] = 5,
+    env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="which tasks a generator makes")] = 0,
+    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="seconds for each verifier")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="print the reports as one JSON array")] = False,
+    cards: Annotated[bool, typer.Option("--card", help="write CARD.md into each verifier's folder")] = False,
+) -> int:
+    """Play what is no right answer, and see whether a verifier pays it."""
+    from gym_llm import attack as attacks
+    from gym_llm.attack.campaign import CHECKS
+    from gym_llm.attack.card import write_card
+    from gym_llm.cli.bars import show_bars
+    from gym_llm.registration import env_ids as registered
+    from gym_llm.scaffold import find_verifier, missing_package
+
+    if bool(env_ids) == every:
+        raise UsageError("Which verifiers? Give ids, or --all.")
+    try:
+        kwargs = json.loads(env_kwargs) if env_kwargs else None
+    except ValueError as error:
+        raise UsageError(f"--env-kwargs is not JSON ({error}).") from None
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise UsageError("--env-kwargs is a JSON object.")
+    reports = []
+    for env_id in env_ids or registered():
+        if every and (missing := missing_package(find_verifier(env_id))):
+            print(f"{env_id}: skipped: {missing}", file=sys.stderr)
+            continue
+        made = 0
+        with show_bars() as draw:
+
+            def show(check: str, env_id: str = env_id, draw: Any = draw) -> None:
+                nonlocal made
+                made += 1
+                draw(env_id, min(made, CHECKS), CHECKS, lambda: check)
+
+            report = attacks.attack(
+                env_id, rows=rows, limit=limit, env_kwargs=kwargs, seed=seed, seconds=timeout, on_check=show
+            )
+        reports.append(report)
+        if cards and (path := write_card(report)):
+            print(path, file=sys.stderr)
+        if not as_json:
+            _print(report)
+    if as_json:
+        print(json.dumps([report.as_json() for report in reports], indent=2))
+    return 1 if any(report.open_findings for report in reports) else 0
+
+
+def _print(report: Any) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from gym_llm.cli.bars import table_console
+
+    console = table_console()
+    console.print(Text(report.env_id, "bold"), soft_wrap=True)
+    if report.findings:
+        table = Table(box=box.SIMPLE_HEAD)
+        for name in ("check", "attack", "severity", "task", "played", "should be", "is"):
+            table.add_column(name, overflow="fold")
+        for finding in report.findings:
+            style = "dim" if finding.accepted else "red" if finding.severity == "high" else "yellow"
+            action = json.dumps(finding.action, ensure_ascii=False)
+            cells = (finding.check, finding.attack, finding.severity, str(finding.task_index), action)
+            got = f"{finding.got} (accepted: {finding.accepted})" if finding.accepted else finding.got
+            table.add_row(*(Text(printable(cell), style) for cell in (*cells, finding.expected, got)))
+        console.print(table)
+    not_said = [
+        f"{check.name} ({check.why})" for check in report.checks if check.state in ("not applicable", "not run")
+    ]
+    if not_said:
+        console.print(Text(f"  nothing to say of: {'; '.join(not_said)}", "dim"), soft_wrap=True)
+    count = len(report.open_findings)
+    accepted = len(report.findings) - count
+    plays = sum(check.plays for check in report.checks)
+    oracle = f"right answers of {sum(each is not None for each in report.oracle)} of {report.tasks} tasks known"
+    console.print(
+        f"  {count} findings, {accepted} accepted; {oracle}; {plays:,} episodes in {report.seconds:.1f} s",
+        style="red" if count else "green",
+        soft_wrap=True,
+    )
