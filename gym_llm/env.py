@@ -19,6 +19,7 @@ from gym_llm.outcomes import note_failure
 from gym_llm.responses.actions import read_action
 from gym_llm.responses.transcript import transcript
 from gym_llm.responses.user_items import user_items
+from gym_llm.right_answers import RightAnswers
 from gym_llm.row_prompts import RowPrompt, read_row_prompt
 from gym_llm.seeding import LazilySeeded
 from gym_llm.spaces import RequestSpace, ResponseSpace
@@ -33,7 +34,7 @@ _UNFINISHED = {"incomplete", "failed", "cancelled"}
 _TEARDOWN_SECONDS = 30.0
 
 
-class VerifierEnv(LazilySeeded[Request, Any]):
+class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
     """An environment that asks, answers tool calls, and scores.
 
     The observation is the request to send next, the action is the response that came back
@@ -65,8 +66,6 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` is still to come; None also where the class has none.
         metrics: What of the info of `verify` is reported of a run beside the reward, by name.
-        accepted_findings: What `gym-llm env attack` finds and that is meant to be so: the reason by the check's name,
-            or `check/attack`.
         phase: The hook that runs, or was the last to fail (`gym_llm.types.Phase`); `env` for anything else.
     """
 
@@ -77,7 +76,6 @@ class VerifierEnv(LazilySeeded[Request, Any]):
     executes_tools: bool = True
     dry_run_kwargs: ClassVar[dict[str, Any]] = {}
     metrics: ClassVar[dict[str, Metric]] = {}
-    accepted_findings: ClassVar[dict[str, str]] = {}
     _tools: ClassVar[dict[str, Tool]] = {}
     _tool_schemas: ClassVar[list[dict[str, Any]] | None] = None
     _tears_down: ClassVar[bool] = False
@@ -148,18 +146,6 @@ class VerifierEnv(LazilySeeded[Request, Any]):
         May be async. It goes on while its episode is cancelled, and is given up after 30 seconds. What it raises is the
         episode's error, or, if that has one, a note on it and a line in the log.
         """
-
-    def oracle(self, task: Any) -> str | list[Item] | list[list[Item]] | None:
-        """What a model that is right would answer: a text, a turn's items, or those of several turns.
-
-        For `gym-llm env attack`, which needs a right answer to tell what else is paid like one. None: it tries what the
-        row's `expected_…` fields say, in the usual forms.
-        """
-        return None
-
-    def near_misses(self, task: Any) -> list[str] | None:
-        """Answers that look right and are wrong, as whole messages, for `gym-llm env attack`; None: the usual ones."""
-        return None
 
     async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
         """What many episodes share, e.g. a judge's client. In hooks that are not async: `wait(self.shared(...))`.
