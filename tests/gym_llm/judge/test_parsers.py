@@ -203,4 +203,4 @@ HOSTILE = [
 @pytest.mark.parametrize("piece", [*HOSTILE, " ", "A ", "INCORRECTLY ", "grade ", "answer is "])
 def test_a_megabyte_of_anything_takes_little_time(name: str, piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
-    assert cpu_seconds(PARSERS[name], text) < 0.15
+    assert cpu_seconds(PARSERS[name], text) < 1.0

