@@ -4,7 +4,7 @@ from gym_llm.sandbox.backends import Box, own_python
 from gym_llm.sandbox.limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.session import CellResult, PythonSession
-from gym_llm.sandbox.shared import check_sandbox, sandbox_for
+from gym_llm.sandbox.shared import check_sandbox, compiler_for, sandbox_for
 
 __all__ = [
     "Box",
@@ -14,6 +14,7 @@ __all__ = [
     "RunResult",
     "Sandbox",
     "check_sandbox",
+    "compiler_for",
     "own_python",
     "sandbox_for",
 ]

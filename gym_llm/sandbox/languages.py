@@ -5,23 +5,26 @@ from __future__ import annotations
 import functools
 import glob
 import hashlib
+import json
 import os
 import shutil
 import subprocess
+from asyncio import Lock
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.backends import Box, own_python
 from gym_llm.sandbox.limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 
-COMPILE_LIMITS = Limits(
-    cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20, processes=128, output_bytes=64 << 10
-)
+COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20, processes=128)
 _KEPT_BYTES = 256 << 20
+_LARGEST_PROGRAM = 32 << 20  # it is sent into the sandbox with every run
+_SAID_CHARACTERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +56,18 @@ class Language:
         return None if first is None else first[0]
 
 
+_GCC_FLAGS = ("-O2", "-fmax-errors=20")
 _JAVA_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss64m", "-XX:-UsePerfData")
-_JAVAC = 'mkdir out && javac -d out -J-Xmx1g -J-XX:+UseSerialGC "$1" && cd out && jar cfe ../main.jar Main .'
+_JAVAC = 'mkdir out && javac -proc:none -d out -J-Xmx1g -J-XX:+UseSerialGC "$1" && cd out && jar cfe ../main.jar Main .'
 LANGUAGES = {
     language.name: language
     for language in (
         Language("python", "main.py", None, "main.py", None, aliases=("py", "python3")),
         Language(
-            "cpp", "main.cpp", ("g++", "-O2", "-std=c++17", "-o", "main", "main.cpp"), "main", ("./main",),
+            "cpp", "main.cpp", ("g++", *_GCC_FLAGS, "-std=gnu++17", "-o", "main", "main.cpp"), "main", ("./main",),
             aliases=("c++", "cc", "cxx"),
         ),
-        Language("c", "main.c", ("gcc", "-O2", "-o", "main", "main.c", "-lm"), "main", ("./main",)),
+        Language("c", "main.c", ("gcc", *_GCC_FLAGS, "-o", "main", "main.c", "-lm"), "main", ("./main",)),
         Language(
             "javascript", "main.js", None, "main.js", ("node", "--stack-size=16000", "main.js"), True,
             aliases=("js", "node"),
@@ -103,10 +107,12 @@ class Compiled:
     Attributes:
         language: In which it was written.
         program: The file that is run.
+        said: What the compiler said all the same, warnings say.
     """
 
     language: Language
     program: bytes
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +166,26 @@ class Compiler:
         self._sandbox = sandbox
         self._kept: OrderedDict[str, Compiled | CompileError] = OrderedDict()
         self._bytes = 0
+        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     async def compile(
-        self, name: str, source: str, *, files: Mapping[str, bytes] | None = None, limits: Limits = COMPILE_LIMITS
+        self,
+        name: str,
+        source: str,
+        *,
+        files: Mapping[str, bytes] | None = None,
+        arguments: Sequence[str] = (),
+        limits: Limits = COMPILE_LIMITS,
     ) -> Compiled | CompileError:
         """Compile a program, or find it among those that were.
+
+        What is beside it, the program can read and contain: nothing that a model's program must not know.
 
         Args:
             name: The language's name.
             source: The program.
             files: Beside it, headers say.
+            arguments: Of the compiler, after its others: those of the files that are sources, too, say.
             limits: What compiling may take.
 
         Raises:
@@ -180,24 +196,34 @@ class Compiler:
         text = source.encode("utf-8", "replace")
         if one.compile is None:
             return Compiled(one, text)
-        beside = dict(files or {})
-        digest = hashlib.sha256(b"\0".join([one.name.encode(), *map(_labelled, beside.items()), text])).hexdigest()
-        if digest in self._kept:
-            self._kept.move_to_end(digest)
-            return self._kept[digest]
+        named = {**(files or {}), one.source: text}
+        request = [one.name, list(arguments), limits.as_json(), [[file, len(data)] for file, data in named.items()]]
+        digest = hashlib.sha256(b"".join([json.dumps(request).encode(), *named.values()])).hexdigest()
+        lock = self._locks.setdefault(digest, Lock())
+        async with lock:  # the same one meanwhile is not compiled beside it
+            if digest in self._kept:
+                self._kept.move_to_end(digest)
+                return self._kept[digest]
+            compiled = await self._compile(one, named, arguments, limits)
+            self._keep(digest, compiled)
+            return compiled
+
+    async def _compile(
+        self, one: Language, files: Mapping[str, bytes], arguments: Sequence[str], limits: Limits
+    ) -> Compiled | CompileError:
+        assert one.compile is not None
         result = await self._sandbox.run(
-            one.compile,
-            files={**beside, one.source: text},
-            collect=[one.result],
-            limits=limits,
-            reserves=one.reserves,
+            [*one.compile, *arguments], files=files, collect=[one.result], limits=limits, reserves=one.reserves
         )
         made = result.files.get(one.result)
-        if result.ok and made is not None:
-            return self._keep(digest, Compiled(one, made), len(made))
-        said = (result.stderr or result.stdout).decode("utf-8", "replace")
-        limit = f"The compiler took too much: {result.limit}.\n" if result.limit else ""
-        return self._keep(digest, CompileError(limit + said), len(said))
+        said = (result.stderr or result.stdout)[: 4 * _SAID_CHARACTERS].decode("utf-8", "replace")[:_SAID_CHARACTERS]
+        if result.ok and made is not None and len(made) <= _LARGEST_PROGRAM:
+            return Compiled(one, made, said)
+        if result.limit is not None:
+            said = f"The compiler took too much: {result.limit}.\n{said}"
+        elif result.ok:
+            said = f"The compiled program has more than {_LARGEST_PROGRAM >> 20} MiB.\n{said}"
+        return CompileError(said)
 
     async def run(
         self,
@@ -236,16 +262,13 @@ class Compiler:
             **options,
         )
 
-    def _keep(self, digest: str, value: Compiled | CompileError, size: int) -> Compiled | CompileError:
-        self._kept[digest] = value
-        self._bytes += size
+    def _keep(self, digest: str, compiled: Compiled | CompileError) -> None:
+        self._kept[digest] = compiled
+        self._bytes += _size(compiled)
         while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
-            self._bytes -= len(oldest.program if isinstance(oldest, Compiled) else oldest.output)
-        return value
+            self._bytes -= _size(oldest)
 
 
-def _labelled(item: tuple[str, bytes]) -> bytes:
-    """A file's name and content, so that no two pairs are the same bytes."""
-    name, data = item
-    return b"%d %d %s%s" % (len(name), len(data), name.encode(), data)
+def _size(compiled: Compiled | CompileError) -> int:
+    return len(compiled.program) if isinstance(compiled, Compiled) else len(compiled.output)

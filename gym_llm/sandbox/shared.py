@@ -1,4 +1,4 @@
-"""The sandbox that environments of one event loop share."""
+"""The sandboxes, and compilers in them, that environments of one event loop share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 
 from gym_llm.env import VerifierEnv
-from gym_llm.sandbox.backends import BACKENDS, Box, bubblewrap_path
+from gym_llm.sandbox.backends import BACKENDS, Box, bubblewrap_path, own_python
+from gym_llm.sandbox.languages import Compiler, box_for
 from gym_llm.sandbox.sandbox import Sandbox
 
 
@@ -40,3 +41,22 @@ async def sandbox_for(
     name = json.dumps(["sandbox", backend, repr(box), *preload])
     sandbox: Sandbox = await env.shared(name, lambda: Sandbox(backend, box=box, preload=preload))
     return sandbox
+
+
+async def compiler_for(env: VerifierEnv, language: str, backend: str = "bubblewrap") -> Compiler:
+    """The compiler of a language, in a sandbox that shows it; what it compiled is kept for all who share it.
+
+    Args:
+        env: Who asks.
+        language: Its name; see `gym_llm.sandbox.languages`.
+        backend: As of `sandbox_for`.
+
+    Raises:
+        ValueError: If there is no such language.
+        SandboxUnavailable: If the compiler is not on this machine, or the sandbox cannot be started here.
+    """
+    box = box_for(language)
+    shown = None if box == own_python() else box  # most need nothing but what every sandbox shows
+    sandbox = await sandbox_for(env, backend, box=shown)
+    compiler: Compiler = await env.shared(json.dumps(["compiler", backend, repr(shown)]), lambda: Compiler(sandbox))
+    return compiler

@@ -1,6 +1,7 @@
 """Every language whose compiler is on this machine, in the real sandbox."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,80 @@ def test_compiling_is_bounded(source: str):
         pytest.skip(str(error))
     assert isinstance(result, CompileError)
     assert "root:" not in result.output
+
+
+def in_cpp(*sources: str, **options: Any) -> list[Compiled | CompileError]:
+    """What these programs are compiled to, all at once."""
+
+    async def main() -> list[Compiled | CompileError]:
+        async with Sandbox(box=box_for("cpp")) as sandbox:
+            compiler = Compiler(sandbox)
+            return await asyncio.gather(*(compiler.compile("cpp", source, **options) for source in sources))
+
+    try:
+        return asyncio.run(main())
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+
+
+def test_the_same_program_is_compiled_once():
+    first, second, other = in_cpp("int main() {}", "int main() {}", "int main() { }")
+    assert first is second and other is not first
+
+
+def test_what_is_beside_a_program_is_compiled_with_it():
+    files = {"grader.cpp": b"int half(int);\nint main() { return half(8) - LEFT; }"}
+    source = "int half(int n) { return n / 2; }"
+    assert isinstance(in_cpp(source, files=files, arguments=["-DLEFT=4", "grader.cpp"])[0], Compiled)
+    alone = in_cpp(source)[0]
+    assert isinstance(alone, CompileError) and "main" in alone.output
+
+
+def test_a_source_that_looks_like_another_with_files_is_compiled_by_itself():
+    files = {"a.h": b"int main() {}"}
+    right = '#include "a.h"'
+
+    async def main() -> Compiled | CompileError:
+        async with Sandbox(box=box_for("cpp")) as sandbox:
+            compiler = Compiler(sandbox)
+            for text in ("int main() {}" + right, "3 13 a.hint main() {}\0" + right):
+                assert isinstance(await compiler.compile("cpp", text), CompileError)
+            return await compiler.compile("cpp", right, files=files)
+
+    try:
+        assert isinstance(asyncio.run(main()), Compiled)
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+
+
+def test_warnings_and_any_number_of_errors_are_no_reason_to_end_the_compiler():
+    warned, wrong = in_cpp(
+        "int main() {\n" + "  { int n; int *p = &n; p == (void*)1 + 1; }\n" * 2000 + "}",
+        "int main() {\n" + "  undeclared();\n" * 100_000 + "}",
+    )
+    assert isinstance(warned, Compiled) and "warning" in warned.said
+    assert isinstance(wrong, CompileError)
+    assert "undeclared" in wrong.output and len(wrong.output) <= 11_000 and "too much" not in wrong.output
+
+
+def test_a_program_that_is_too_large_is_none():
+    large = in_cpp("char a[50000000] = {1}; int main() {}")[0]
+    assert isinstance(large, CompileError) and "more than 32 MiB" in large.output
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'asm(".incbin \\"/proc/1/environ\\"");int main() {}',
+        'asm(".incbin \\"/dev/zero\\"");int main() {}',
+        "#include __FILE__\nint main() {}",
+        "constexpr long f(long n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\nconstexpr long a = f(60);\nint main() {}",
+        "int main() {" + "(" * 200_000,
+    ],
+)
+def test_what_a_source_asks_of_the_compiler_is_bounded(source: str):
+    limits = Limits(cpu_seconds=5, wall_seconds=5, memory_bytes=512 << 20)
+    assert all(isinstance(one, CompileError) for one in in_cpp(source, limits=limits))
 
 
 def test_names_of_code_blocks_are_known():
