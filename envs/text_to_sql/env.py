@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.did_you_mean import did_you_mean
-from gym_llm.envs.text_to_sql.extraction import extract_sql
+from gym_llm.errors import DataError
 from gym_llm.judge import FAILS, JudgedEnv, labels
+from gym_llm.sql import Database, Question, RowsRule, check_seconds, compare, extract_sql
 from gym_llm.types import Row
 
 DIALECTS = {name: name for name in ("mysql", "postgresql", "sqlite")} | {
@@ -19,15 +21,21 @@ DIALECTS = {name: name for name in ("mysql", "postgresql", "sqlite")} | {
 }
 
 
+_FILLED = re.compile(r"\bcreate\b.*\binsert\b", re.IGNORECASE | re.DOTALL)
+
+
 class TextToSQL(JudgedEnv):
     """Write a query; 1.0 if a judge finds it equivalent to the gold one.
 
     Details: `extracted_sql`, `judge_passed`, `failure_reason` (`none`, `no_sql_extracted`, `judge_evaluation_failed`),
-    `model_output`.
+    `model_output`, `execution` (how the rows compare, where that was asked for).
 
     Args:
         check_twice_swap: Whether the judge has to agree with the two queries exchanged.
         reward_if_swap_fails: The reward if it does not.
+        execute_first: Whether both queries run first, where the dialect is sqlite and `sql_context` fills tables: if
+            they give the same rows, and any, that is worth 1.0, and no judge is asked.
+        sql_execution_timeout_s: Seconds of CPU time that a query may take then.
         **kwargs: As for every `JudgedEnv`.
     """
 
@@ -58,20 +66,30 @@ class TextToSQL(JudgedEnv):
         *,
         check_twice_swap: bool = True,
         reward_if_swap_fails: float = 0.0,
+        execute_first: bool = False,
+        sql_execution_timeout_s: float = 5.0,
         **kwargs: Any,
     ) -> None:
+        check_seconds("sql_execution_timeout_s", sql_execution_timeout_s)
         super().__init__(tasks, **kwargs)
         self.check_twice_swap = check_twice_swap
         self.reward_if_swap_fails = reward_if_swap_fails
+        self.execute_first = execute_first
+        self.sql_execution_timeout_s = sql_execution_timeout_s
         self._parse = labels("[[A=B]]", "[[A!=B]]", conform=self.conform is not None)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Take out the query and ask the judge, in both orders."""
+        """Take out the query, run it where that is asked for, and ask the judge, in both orders."""
         text = episode.text
         query = extract_sql(text, conform=self.conform is not None)
         details = {"model_output": text, "extracted_sql": query, "sql_dialect": task.sql_dialect, "judge_passed": False}
         if not query:
             return Verdict(0.0, {**details, "failure_reason": "no_sql_extracted"})
+        if self.execute_first and _fills_tables(task):
+            execution = await self._execute(task, query)
+            details["execution"] = execution
+            if execution == "equal":
+                return Verdict(1.0, {**details, "failure_reason": "none"})
         values = {
             "sql_dialect": task.sql_dialect,
             "sql_context": task.sql_context,
@@ -84,3 +102,17 @@ class TextToSQL(JudgedEnv):
         reward = 1.0 if judgement.value else self.reward_if_swap_fails if judgement.swap_failed else 0.0
         reason = "none" if judgement.value else "judge_evaluation_failed"
         return Verdict(reward, {**details, "judge_passed": bool(judgement.value), "failure_reason": reason})
+
+    async def _execute(self, task: Task, query: str) -> str:
+        """How the two queries' rows compare on the task's tables; anything but `equal` is the judge's to decide."""
+        rule = RowsRule(ordered="order by" in " ".join(task.sql.lower().split()), empty_is_equal=False)
+        database = Database(script=task.sql_context)
+        try:
+            outcome = await compare(Question(database, query, task.sql, [rule], self.sql_execution_timeout_s))
+        except DataError:  # SQLite cannot run what the row has
+            return "gold_failed"
+        return outcome.status
+
+
+def _fills_tables(task: TextToSQL.Task) -> bool:
+    return task.sql_dialect == "sqlite" and bool(_FILLED.search(task.sql_context))

@@ -6,8 +6,8 @@ import pytest
 from judging import judged
 from verifier_vectors import replay_all
 
-from gym_llm.envs.text_to_sql.extraction import extract_sql
 from gym_llm.errors import DataError
+from gym_llm.sql.extraction import extract_sql
 
 ENV_ID = "gym_llm/TextToSQL-v0"
 TASK = {"sql": "SELECT 1;", "sql_dialect": "Postgres", "sql_prompt": "One?", "sql_context": "CREATE TABLE t (a INT);"}
@@ -72,3 +72,38 @@ def test_upstream_takes_an_empty_block_for_the_query() -> None:
         "no_sql_extracted",
         "postgresql",
     )
+
+
+FILLED = {
+    "sql": "SELECT name FROM towns ORDER BY people DESC",
+    "sql_dialect": "sqlite",
+    "sql_prompt": "The towns, the largest first?",
+    "sql_context": "CREATE TABLE towns (name TEXT, people INT); INSERT INTO towns VALUES ('Ely', 20), ('Rye', 4);",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "query", "execution", "texts"),
+    [
+        ({}, "SELECT name FROM towns ORDER BY -people", "equal", ()),
+        ({}, "SELECT name FROM towns ORDER BY people", "different", (NO,)),
+        ({"sql": "SELECT name FROM towns"}, "SELECT name FROM towns ORDER BY people", "equal", ()),
+        ({}, "SELECT title FROM towns", "error", (NO,)),
+        ({}, "DELETE FROM towns", "error", (NO,)),
+        ({"sql": "SELECT name FROM towns WHERE people > 50"}, "SELECT 1 WHERE 0", "different", (NO,)),
+        ({"sql": "SELECT NOW()"}, "SELECT 1", "gold_failed", (NO,)),
+        ({"sql_context": "CREATE TABLE towns (name TEXT, people INT);"}, "SELECT 1", None, (NO,)),
+        ({"sql_dialect": "mysql"}, "SELECT name FROM towns ORDER BY -people", None, (NO,)),
+    ],
+)
+def test_equal_rows_ask_no_judge_where_queries_run_first(
+    changes: dict[str, str], query: str, execution: str | None, texts: tuple[str, ...]
+) -> None:
+    reward, info = judged(ENV_ID, {**FILLED, **changes}, query, *texts, execute_first=True)
+    assert (reward, info["judge_passed"], info.get("execution")) == (float(not texts), False, execution)
+    assert info["failure_reason"] == ("judge_evaluation_failed" if texts else "none")
+
+
+def test_by_default_nothing_runs() -> None:
+    reward, info = judged(ENV_ID, FILLED, FILLED["sql"], NO)
+    assert reward == 0.0 and "execution" not in info

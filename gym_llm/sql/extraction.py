@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 
 _BEGINS = re.compile(r"\s{0,99}(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\b", re.IGNORECASE)
+_ASCII_LETTER = re.compile("[a-zA-Z]")
+_LETTER = re.compile(r"[^\W\d_]")
 _WORDS = ("select", "insert", "update", "delete", "with")
 _LONGEST = 200_000  # characters, the last ones
 _MOST = 1_000  # blocks, or places of one of these words, that are looked at
@@ -37,6 +39,61 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
     end = text.rfind(";", begin)
     statement = text[begin : end if end >= 0 else len(text)].strip().rstrip(";").rstrip()
     return f"{statement};"
+
+
+def last_sql_block(text: str, *, conform: bool = False) -> str | None:
+    r"""What is in the last closed ```sql block that has a letter; nothing else counts (BIRD's way).
+
+    Args:
+        text: What the model said.
+        conform: Whether, as in NeMo Gym, `sql` has to be in small letters, and the statement is rewritten: comments
+            are taken out (of one with `--` the rest of the text, too), space is one blank, and `**…**` at its beginning
+            goes.
+
+    Returns:
+        It, stripped; None if there is none.
+
+    >>> last_sql_block("```sql\nSELECT 1 -- one\n, 2\n```"), last_sql_block("SELECT 1")
+    ('SELECT 1 -- one\n, 2', None)
+    >>> last_sql_block("```sql\nSELECT 1 -- one\n, 2\n```", conform=True)
+    'SELECT 1'
+    """
+    text = text[-_LONGEST:]
+    if conform:
+        return _last_block_as_nemo_gym(text)
+    lowered = text.lower()
+    lowered = lowered if len(lowered) == len(text) else text
+    return next((block for block in reversed(list(_blocks(text, lowered, "```sql"))) if _LETTER.search(block)), None)
+
+
+def _last_block_as_nemo_gym(text: str) -> str | None:
+    """The last block, which goes on until there was a letter, as NeMo Gym runs it."""
+    block, place = None, 0
+    while (start := text.find("```sql", place)) >= 0:
+        letter = _ASCII_LETTER.search(text, start + 6)
+        end = text.find("```", letter.end()) if letter else -1
+        if end < 0:
+            break
+        block, place = text[start + 6 : end], end + 3
+    if block is None:
+        return None
+    block = " ".join(re.split(r"\s+", _without_comments(block)))
+    if block.startswith("**") and (end := block.rfind("**")) >= 2:
+        block = block[end + 2 :]
+    return block.strip()
+
+
+def _without_comments(statement: str) -> str:
+    """Without `/*…*/`, and from `--` on without anything."""
+    kept, place = [], 0
+    line_comment = statement.find("--")
+    while (start := statement.find("/*", place)) >= 0:
+        if 0 <= line_comment < start or (end := statement.find("*/", start + 2)) < 0:
+            break
+        kept.append(statement[place:start])
+        place = end + 2
+        line_comment = statement.find("--", place)
+    return "".join(kept) + statement[place : line_comment if line_comment >= 0 else None]
 
 
 def _find_word(lowered: str, word: str, *, inside: bool) -> int:

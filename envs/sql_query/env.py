@@ -1,0 +1,80 @@
+"""SQLQuery: a question about a small database that comes with it, answered with a query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.envs.sql_query.generated import make_question
+from gym_llm.sql import Cell, Database, Question, RowsRule, check_seconds, compare, extract_sql
+from gym_llm.types import Row
+
+ASK = "Answer with one SQLite query in a ```sql block."
+
+
+class SQLQuery(VerifierEnv):
+    """Write a SQLite query; 1.0 if it gives the rows of the gold one on the tables that the task has.
+
+    Details: `extracted_sql`, `execution_match`, `execution_status` (`equal`, `different`, `error`, `timed_out`,
+    `too_large`, `worker_died`, or None without a query), `execution_error` (what SQLite said).
+
+    Args:
+        deadline: Seconds of CPU time that a statement may take.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+    metrics = {"execution_match": Metric("rate")}
+
+    class Task(BaseTask):
+        """The tables, and the gold query, or the rows that it gives."""
+
+        statements: str = Field(alias="schema")
+        question: str
+        gold_sql: str | None = None
+        expected_rows: list[list[Cell]] | None = None
+        ordered: bool = False
+
+        @model_validator(mode="after")
+        def _has_gold(self) -> SQLQuery.Task:
+            if (not self.gold_sql) == (self.expected_rows is None):
+                raise ValueError("a row has gold_sql or expected_rows, and not both")
+            if len(set(map(len, self.expected_rows or ()))) > 1:
+                raise ValueError("expected_rows have the same number of cells")
+            return self
+
+    def __init__(self, tasks: str | list[Row] | None = None, *, deadline: float = 5.0, **kwargs: Any) -> None:
+        check_seconds("deadline", deadline)
+        super().__init__(tasks, **kwargs)
+        self.deadline = deadline
+
+    def generate(self, rng: np.random.Generator) -> Row:
+        """Draw tables, what is in them, and a question."""
+        made = make_question(rng)
+        prompt = f"{ASK}\n\n{made.schema}\n\nQuestion: {made.question}"
+        return {"responses_create_params": {"input": [{"role": "user", "content": prompt}]}, **made._asdict()}
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Run the query on the task's tables, and compare the rows."""
+        query = extract_sql(episode.text)
+        if not query:
+            return Verdict(0.0, _details(None))
+        gold = task.gold_sql or [[tuple(row) for row in task.expected_rows or ()]]
+        question = Question(Database(script=task.statements), query, gold, [RowsRule(task.ordered)], self.deadline)
+        outcome = await compare(question)
+        return Verdict(float(outcome.equal), _details(query, outcome.status, outcome.message))
+
+
+def _details(query: str | None, status: str | None = None, message: str | None = None) -> dict[str, Any]:
+    return {
+        "extracted_sql": query,
+        "execution_match": status == "equal",
+        "execution_status": status,
+        "execution_error": message,
+    }

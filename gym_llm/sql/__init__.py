@@ -1,0 +1,27 @@
+"""Running SQL that a model wrote, where it can do no harm, and comparing what comes out.
+
+`compare` sends a statement to a worker process, which opens the database read-only, bounds time and memory, and says
+whether the rows are those of the gold statement.
+"""
+
+from gym_llm.sql.comparison import Cell, ColumnsRule, RowsRule, SetRule
+from gym_llm.sql.databases import Database, check_databases, find_database
+from gym_llm.sql.extraction import extract_sql, last_sql_block
+from gym_llm.sql.grading import check_seconds, compare
+from gym_llm.sql.types import Outcome, Question
+
+__all__ = [
+    "Cell",
+    "ColumnsRule",
+    "Database",
+    "Outcome",
+    "Question",
+    "RowsRule",
+    "SetRule",
+    "check_databases",
+    "check_seconds",
+    "compare",
+    "extract_sql",
+    "find_database",
+    "last_sql_block",
+]
