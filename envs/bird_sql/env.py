@@ -12,11 +12,13 @@ from gym_llm.sql import (
     Database,
     Question,
     SetRule,
+    as_answer,
     check_databases,
     check_seconds,
     compare,
     find_database,
     last_sql_block,
+    near_misses,
 )
 from gym_llm.types import Row
 
@@ -72,6 +74,14 @@ class BirdSQL(ConformingEnv):
     def setup(self, task: Task) -> Database:
         """Find the database."""
         return find_database(self.bird_sql_dir, task.db_id, argument="bird_sql_dir")
+
+    def oracle(self, task: Task) -> str:
+        """The gold statement."""
+        return as_answer(task.gt_sql)
+
+    def near_misses(self, task: Task) -> list[str]:
+        """Answers with the gold statement that do not give its rows."""
+        return near_misses(task.gt_sql)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Run both statements, and compare what they give."""

@@ -14,11 +14,13 @@ from gym_llm.sql import (
     ColumnsRule,
     Database,
     Question,
+    as_answer,
     check_databases,
     check_seconds,
     compare,
     extract_sql,
     find_database,
+    near_misses,
 )
 from gym_llm.types import Row
 
@@ -86,6 +88,14 @@ class Spider2Lite(ConformingEnv):
     def setup(self, task: Task) -> Database:
         """Find the database."""
         return find_database(self.spider2_lite_dir, task.db_id, argument="spider2_lite_dir")
+
+    def oracle(self, task: Task) -> str | None:
+        """The gold statement; None where only its result is known."""
+        return as_answer(task.gold_sql) if task.gold_sql else None
+
+    def near_misses(self, task: Task) -> list[str] | None:
+        """Answers with the gold statement that do not give its rows."""
+        return near_misses(task.gold_sql) if task.gold_sql else None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Run the statement, and look for the gold columns in what it gives."""

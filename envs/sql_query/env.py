@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.envs.sql_query.generated import make_question
-from gym_llm.sql import Cell, Database, Question, RowsRule, check_seconds, compare, extract_sql
+from gym_llm.sql import Cell, Database, Question, RowsRule, as_answer, check_seconds, compare, extract_sql, near_misses
 from gym_llm.types import Row
 
 ASK = "Answer with one SQLite query in a ```sql block."
@@ -59,6 +59,14 @@ class SQLQuery(VerifierEnv):
         made = make_question(rng)
         prompt = f"{ASK}\n\n{made.schema}\n\nQuestion: {made.question}"
         return {"responses_create_params": {"input": [{"role": "user", "content": prompt}]}, **made._asdict()}
+
+    def oracle(self, task: Task) -> str | None:
+        """The gold query; None where only its rows are known."""
+        return as_answer(task.gold_sql) if task.gold_sql else None
+
+    def near_misses(self, task: Task) -> list[str] | None:
+        """Answers with the gold statement that do not give its rows."""
+        return near_misses(task.gold_sql) if task.gold_sql else None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Run the query on the task's tables, and compare the rows."""

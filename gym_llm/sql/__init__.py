@@ -4,6 +4,7 @@
 whether the rows are those of the gold statement.
 """
 
+from gym_llm.sql.answers import as_answer, near_misses
 from gym_llm.sql.comparison import Cell, ColumnsRule, RowsRule, SetRule
 from gym_llm.sql.databases import Database, check_databases, find_database
 from gym_llm.sql.extraction import extract_sql, last_sql_block
@@ -18,10 +19,12 @@ __all__ = [
     "Question",
     "RowsRule",
     "SetRule",
+    "as_answer",
     "check_databases",
     "check_seconds",
     "compare",
     "extract_sql",
     "find_database",
     "last_sql_block",
+    "near_misses",
 ]

@@ -164,7 +164,7 @@ def limited(connection: sqlite3.Connection, seconds: float) -> Iterator[Clock]:
 
 
 def _open_file(path: str) -> sqlite3.Connection:
-    connection = _connect(f"file:{quote(path)}?mode=ro&immutable=1")
+    connection = _connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1")
     connection.execute("PRAGMA query_only = ON")
     _guard(connection, _reading)
     return connection

@@ -277,6 +277,39 @@ def test_other_databases_in_memory_do_not_take_a_statements_memory() -> None:
         assert ask(Database(script=script), needs, "SELECT 12", seconds=30.0).status == "equal"
 
 
+@pytest.mark.parametrize("name", ["a b#c?mode=rwc", "%41", "'quoted'", "дом", "x\udcff"])
+def test_any_name_of_a_file_is_a_name(name: str, tmp_path: Path) -> None:
+    assert ask(make_file(tmp_path, name), "SELECT a, b FROM t") == Outcome("equal")
+
+
+def test_a_file_in_wal_mode_is_read_and_gets_no_files_beside_it(tmp_path: Path) -> None:
+    database = make_file(tmp_path)
+    with closing(sqlite3.connect(database.path)) as connection:
+        assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+        connection.execute("DELETE FROM t WHERE a = 3")
+        connection.commit()
+    before, listed = digest(Path(database.path)), sorted(tmp_path.rglob("*"))
+    assert ask(database, "SELECT count(*) FROM t", "SELECT 2") == Outcome("equal")
+    assert (digest(Path(database.path)), sorted(tmp_path.rglob("*"))) == (before, listed)
+
+
+def test_a_file_that_may_not_be_written_or_is_broken(tmp_path: Path) -> None:
+    database = make_file(tmp_path)
+    path = Path(database.path)
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    try:
+        assert ask(database, "SELECT a, b FROM t") == Outcome("equal")
+    finally:
+        path.parent.chmod(0o755)
+        path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[100:] = b"\xa5" * (len(data) - 100)
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"cannot be opened|gold statement fails"):
+        ask(database, "SELECT a, b FROM t")
+
+
 def test_many_at_once_get_their_own_outcomes(tmp_path: Path) -> None:
     files = [make_file(tmp_path, f"db{number}") for number in range(20)]
 
