@@ -104,6 +104,53 @@ def last_fence(text: str, languages: Collection[str] | None = None, *, closed: b
     return body
 
 
+PYTHON = frozenset({"python", "py", "python3", "py3"})
+"""What a fenced block of Python is called."""
+
+
+def python_code(text: str) -> str | None:
+    r"""The last closed block of Python; where none is called so, the last closed block; or None.
+
+    >>> python_code("```python\nprint(1)\n```\nprints\n```\n1\n```")
+    'print(1)'
+    """
+    code = last_fence(text, PYTHON)
+    return last_fence(text) if code is None else code
+
+
+def lines_between_last_marks(text: str) -> str:
+    r"""The lines between the last two that have a mark of three back-ticks, whatever the marks open; "" without two.
+
+    LiveCodeBench's rule, for conformance; `python_code` is what is right.
+
+    >>> lines_between_last_marks("```python\nprint(1)\n```\nprints 1\n```text")
+    'prints 1'
+    """
+    close = text.rfind("```")
+    end = text.rfind("\n", 0, close) if close >= 0 else -1
+    start = text.rfind("```", 0, end) if end >= 0 else -1
+    if start < 0:
+        return ""
+    begin = text.find("\n", start) + 1
+    return text[begin:end] if begin <= end else ""
+
+
+def last_block_after(text: str, marks: tuple[str, ...] = ("```python", "```")) -> str | None:
+    r"""What follows the last of the first mark that there is, up to the next three back-ticks; None if not closed.
+
+    evalplus's rule, for conformance; `python_code` is what is right.
+
+    >>> last_block_after("```python\n1\n``` or ```\n2\n```"), last_block_after("```python\n1")
+    ('\n1\n', None)
+    """
+    mark = next((mark for mark in marks if mark in text), None)
+    if mark is None:
+        return None
+    start = text.rfind(mark) + len(mark)
+    end = text.find("```", start)
+    return text[start:end] if end >= 0 else None
+
+
 def last_tagged(text: str, tag: str) -> str | None:
     """What is in the last `<tag>…</tag>` that is closed, untouched, or None.
 

@@ -67,13 +67,13 @@ class PythonSession:
             channel = self._channel or await self.start()
             try:
                 await channel.send({"limits": limits.as_json()}, [code.encode("utf-8", "replace")])
-                answer, (stdout, stderr) = await channel.receive(patience(limits))
+                answer, (stdout, stderr, *pieces) = await channel.receive(patience(limits))
             except BaseException:
                 await self.close()
                 raise
         if answer["over"]:
             await self.close()
-        texts = answer["result"]
+        texts = {name: piece.decode("utf-8", "replace") for name, piece in zip(answer["texts"], pieces, strict=True)}
         return CellResult(
             stdout=stdout.decode("utf-8", "replace"),
             stderr=stderr.decode("utf-8", "replace"),

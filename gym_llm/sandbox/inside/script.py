@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _sitebuiltins
+import builtins
 import io
 import linecache
 import os
@@ -34,7 +36,7 @@ def run(path: str) -> NoReturn:
 
 
 def fresh() -> None:
-    """What a new interpreter has of its own: streams, random numbers, no modules of this package."""
+    """What a new interpreter has of its own: streams, random numbers, `exit`, no modules of this package."""
     for name in [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]:
         del sys.modules[name]
     del sys.path[-1]  # where this package is
@@ -51,6 +53,8 @@ def fresh() -> None:
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     linecache.clearcache()
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
 
 
 def exit_code(error: SystemExit) -> int:

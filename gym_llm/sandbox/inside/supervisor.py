@@ -22,6 +22,7 @@ _CLOCK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LONG = 10  # times its processor time, and what it may sleep: a run ends then, whatever it is doing
 _PIECE = 1 << 16
+_TEXTS = ("repr", "str", "error")  # of a cell
 _ANSWER_SECONDS = 5.0  # from the first byte of a cell's answer to its last
 
 
@@ -133,7 +134,7 @@ class _Run:
             self.use.begin(self._used()[0])
             wire.send(mine.fileno(), {"limit": self.limits["output_bytes"]}, pieces)
             why = self._watch(mine)
-            result: dict[str, Any] = {}
+            result: dict[str, bytes] = {}
             if why is None and self.ended is None:
                 try:
                     result = _result(mine, self.limits["output_bytes"])
@@ -146,8 +147,8 @@ class _Run:
                 self._signal(signal.SIGSTOP)  # what it left running waits for the next
             for stream in self.streams:
                 stream.read()
-            answer = {**self._answer(why), "result": result, "over": over}
-            wire.send(self.replies, answer, self._output())
+            answer = {**self._answer(why), "texts": list(result), "over": over}
+            wire.send(self.replies, answer, [*self._output(), *result.values()])
             if over:
                 return
 
@@ -322,11 +323,10 @@ def _own_memory(process: str) -> int:
         return 0
 
 
-def _result(control: socket.socket, limit: int) -> dict[str, Any]:
+def _result(control: socket.socket, limit: int) -> dict[str, bytes]:
     """What a cell came to, as its interpreter, which the model's code shares, says."""
     header, pieces = wire.receive(control.fileno(), 4 * limit + 4096, time.monotonic() + _ANSWER_SECONDS)
-    texts = [piece.decode("utf-8", "replace") for piece in pieces]
     names = header.get("names")
-    if not isinstance(names, list) or len(names) != len(texts) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list) or len(names) != len(pieces) or not all(name in _TEXTS for name in names):
         raise ValueError("no result")
-    return dict(zip(names, texts))
+    return dict(zip(names, pieces))

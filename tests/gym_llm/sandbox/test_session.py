@@ -78,3 +78,8 @@ threading.Thread(target=go, daemon=True).start()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     assert second - first < 200
+
+
+def test_a_value_as_long_as_the_limit_is_handed_over():
+    results = cells("'[' * (1 << 20)", "'\\x00\\'' * 10**6", "1")
+    assert len(results[0].text) == 1 << 20 and len(results[1].text) == 1 << 20 and results[2].text == "1"

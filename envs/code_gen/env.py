@@ -1,0 +1,127 @@
+"""CodeGen: a program that has to pass unit tests (NeMo Gym's `code_gen`, LiveCodeBench's rows)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.envs.code_gen.runners import Tests, run_functions, run_script, run_wrapped
+from gym_llm.errors import DataError
+from gym_llm.grading.extraction import lines_between_last_marks, python_code
+from gym_llm.grading.program_output import read_json
+from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.types import Row
+
+_TAGS = ("<think>", "</think>")
+
+
+class UnitTests(BaseModel):
+    """What goes in, and what has to come out: text of a program, or JSON of a function."""
+
+    model_config = ConfigDict(frozen=True)
+
+    inputs: list[str]
+    outputs: list[str]
+    fn_name: str | None = None
+
+    @model_validator(mode="after")
+    def _fit(self) -> UnitTests:
+        if len(self.inputs) != len(self.outputs):
+            raise ValueError(f"there are {len(self.inputs)} inputs and {len(self.outputs)} outputs")
+        if self.fn_name is not None:
+            lines = [line for text in self.inputs for line in text.split("\n")]
+            for text in (*lines, *self.outputs):
+                try:
+                    read_json(text)
+                except ValueError:
+                    raise ValueError(f"of a function's tests every line is JSON, not {text[:60]!r}") from None
+        return self
+
+
+class VerifierMetadata(BaseModel):
+    """What a row has to say of its tests."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    unit_tests: UnitTests
+    difficulty: str | None = None
+
+
+class CodeGen(SandboxedEnv):
+    """Write a program, or a function; 1.0 if it passes every test.
+
+    Details: `extracted_model_code`, `result` (one entry per test up to the first that failed: True, or -2 wrong, -3 out
+    of time, -4 failed, -1 nothing is known), `metadata` (of that failure), `reasoning_format_violation_rate`,
+    `difficulty`.
+
+    Args:
+        runner: `"script"` runs a program as a file, once per test; `"wrapped"` as LiveCodeBench does, see the README.
+            None: `"script"`, or `"wrapped"` for `conform="nemo"`.
+        unit_test_timeout_secs: Seconds of processor time that a test may take.
+        reasoning_format_penalty: The reward where tags of thinking are in the answer, or are doubled in the reasoning.
+        **kwargs: As for every `SandboxedEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The tests."""
+
+        verifier_metadata: VerifierMetadata
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        runner: Literal["script", "wrapped"] | None = None,
+        unit_test_timeout_secs: float = 10.0,
+        reasoning_format_penalty: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        if runner not in (None, "script", "wrapped"):
+            raise ValueError(f"runner is 'script', 'wrapped' or None; got {runner!r}.")
+        if not isinstance(unit_test_timeout_secs, int | float) or not 0 < unit_test_timeout_secs < 86_400:
+            raise ValueError(f"unit_test_timeout_secs is a number above 0; got {unit_test_timeout_secs!r}.")
+        super().__init__(tasks, **kwargs)
+        self.runner = runner or ("wrapped" if self.conform else "script")
+        self.unit_test_timeout_secs = unit_test_timeout_secs
+        self.reasoning_format_penalty = reasoning_format_penalty
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Take out the code, run it on the tests, and compare."""
+        text = episode.text
+        code = lines_between_last_marks(text) if self.conform else python_code(text)
+        details: dict[str, Any] = {"extracted_model_code": code or ""}
+        if task.verifier_metadata.difficulty is not None:
+            details["difficulty"] = task.verifier_metadata.difficulty
+        if not text.strip() or not code:
+            return Verdict(0.0, {**details, "error": "there is no block of code in the answer"})
+        unit_tests = task.verifier_metadata.unit_tests
+        if not unit_tests.inputs and not self.conform:
+            raise DataError("the row has no unit tests")
+        tests = Tests(unit_tests.inputs, unit_tests.outputs, unit_tests.fn_name)
+        limits = self.limits(self.unit_test_timeout_secs, max(map(len, tests.outputs), default=0))
+        sandbox = await self.started_sandbox()
+        if self.runner == "wrapped":
+            results, metadata = await run_wrapped(sandbox, code, tests, limits)
+        elif tests.function is not None:
+            results, metadata = await run_functions(sandbox, code, tests, limits)
+        else:
+            results, metadata = await run_script(sandbox, code, tests, limits, self.num_processes)
+        if metadata is not None:
+            details["metadata"] = metadata
+        doubled = _breaks_format(text, episode.reasoning)
+        passed = all(result is True for result in results)
+        return Verdict(
+            self.reasoning_format_penalty if doubled else float(passed),
+            {**details, "result": results, "reasoning_format_violation_rate": float(doubled)},
+        )
+
+
+def _breaks_format(text: str, reasoning: str) -> bool:
+    return any(tag in text or reasoning.count(tag) > 1 for tag in _TAGS)

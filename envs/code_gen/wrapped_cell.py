@@ -1,0 +1,146 @@
+"""How LiveCodeBench runs a program, inside a sandbox: the text of a cell, never imported outside.
+
+A program that reads standard input becomes the body of a function, behind imports, and is called once per test with
+`sys.stdin`, `open` and `sys.stdout` exchanged. Where this breaks valid programs is on the environment's page.
+"""
+
+import ast as _ast
+import builtins as _builtins
+import io as _io
+import json as _json
+import os as _os
+import shutil as _shutil
+import subprocess as _subprocess
+import sys as _sys
+import types as _types
+
+_MODULES = [
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json"),
+]
+_OFF = {
+    _builtins: "exit quit help",
+    _os: "kill system putenv remove removedirs rmdir fchdir setuid fork forkpty killpg rename renames truncate replace "
+    "unlink fchmod fchown chmod chown chroot lchown getcwd chdir",
+    _shutil: "rmtree move chown",
+    _subprocess: "Popen",
+}
+_function = None
+_reads_input = True
+
+
+class _Lines:
+    """Standard input as bytes."""
+
+    def __init__(self, text: str) -> None:
+        self._bytes = text.encode("utf-8", "replace")
+
+    def read(self, *_: object) -> bytes:
+        return self._bytes
+
+    def readline(self, *_: object) -> bytes:
+        return self._bytes.split(b"\n")[0] + b"\n"
+
+
+class _Input:
+    """Standard input."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._file = _io.StringIO(text)
+        self._lines = iter(text.split("\n"))
+        self.buffer = _Lines(text)
+
+    def read(self, *_: object) -> str:
+        return self._text
+
+    def readline(self, *_: object) -> str:
+        return next(self._lines)
+
+    def readlines(self, *_: object) -> "list[str]":
+        return self._text.split("\n")
+
+    def __iter__(self) -> "_io.StringIO":
+        return self._file
+
+    def __next__(self) -> str:
+        return next(self._file)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+
+def _star_imports() -> str:
+    stars = "".join(f"from {name} import *\n" for name in (*_MODULES, "builtins", "typing"))
+    return stars + "".join(f"import {name}\n" for name in _MODULES) + "sys.setrecursionlimit(50000)\n"
+
+
+def _as_function(source: str) -> str:
+    """The program with its statements in a function, or unchanged if it is no program."""
+    try:
+        body = _ast.parse(source).body
+        last = body[-1] if body else None
+        if isinstance(last, _ast.If) and _ast.unparse(last.test).strip() == "__name__ == '__main__'":
+            body = [*body[:-1], *last.body]
+        function = _ast.parse("def wrapped_function(): pass").body[0]
+        assert isinstance(function, _ast.FunctionDef)
+        function.body = [line for line in body if not isinstance(line, (_ast.Import, _ast.ImportFrom))]
+        imports: list[_ast.stmt] = [line for line in body if isinstance(line, (_ast.Import, _ast.ImportFrom))]
+        return f"{_star_imports()}\n{_ast.unparse(_ast.Module(imports, []))}\n{_ast.unparse(function)}"
+    except Exception:
+        return source
+
+
+def _answer(name: str, value: object) -> str:
+    return _json.dumps({name: value}, ensure_ascii=False, default=repr)
+
+
+def load(source: str, name: "str | None") -> str:
+    """Run a program of functions, or make a function of one that reads standard input; SystemExit ends all."""
+    global _function, _reads_input
+    for module, names in _OFF.items():
+        for off in names.split():
+            setattr(module, off, None)
+    if hasattr(_sys, "set_int_max_str_digits"):
+        _sys.set_int_max_str_digits(50_000)
+    _reads_input = name is None
+    try:
+        text = _as_function(source) if name is None else f"{_star_imports()}\n\n{source}"
+        module = _types.ModuleType("tmp_sol")
+        exec(compile(text, "<string>", "exec", dont_inherit=True), module.__dict__)
+        owner = module.Solution() if "class Solution" in text else module
+        _function = getattr(owner, name or "wrapped_function", None)
+        if _function is None:
+            raise TypeError("cannot unpack non-iterable NoneType object")
+    except Exception as error:
+        return _answer("error", str(error)[:2000])
+    return _answer("value", None)
+
+
+def call(test: str) -> str:
+    """Give the input of a test: what was printed, or returned."""
+    return _call_with_input(test) if _reads_input else _call_with_arguments(test)
+
+
+def _call_with_arguments(test: str) -> str:
+    try:
+        return _answer("value", _function(*map(_json.loads, test.split("\n"))))  # type: ignore[misc]
+    except Exception as error:
+        return _answer("error", repr(error)[:2000])
+
+
+def _call_with_input(test: str) -> str:
+    before = _builtins.open, _sys.stdin, _sys.stdout
+    printed = _io.StringIO()
+    _builtins.open = lambda *_, **__: _io.StringIO(test)  # type: ignore[assignment]
+    _sys.stdin, _sys.stdout = _Input(test), printed  # type: ignore[assignment]
+    try:
+        try:
+            _function()  # type: ignore[misc]
+        except SystemExit:
+            pass
+        return _answer("value", printed.getvalue())
+    except Exception as error:
+        return _answer("error", repr(error)[:2000])
+    finally:
+        _builtins.open, _sys.stdin, _sys.stdout = before

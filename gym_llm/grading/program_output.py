@@ -1,0 +1,111 @@
+"""Comparing what a program printed, or what a function returned, with what was expected.
+
+The left side is a model's: nothing here raises for it, and all of it takes linear time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+_SHOWN = 300
+_DEEPEST = 200
+
+
+def line_difference(output: str, expected: str) -> str | None:
+    r"""How the lines of an output differ from the expected ones; None if they do not.
+
+    Both are stripped, and so is every line; two lines are the same, too, if their words are the same numbers, exactly.
+    LiveCodeBench's rule.
+
+    >>> line_difference("1.50 x\\n 2.0\\n", "1.50 x\\n2"), line_difference("1", "1\\n2")
+    (None, 'Wrong answer: mismatched output length')
+    """
+    output, expected = output.strip(), expected.strip()
+    if output.count("\n") != expected.count("\n"):
+        return "Wrong answer: mismatched output length"
+    for number, (line, wanted) in enumerate(zip(output.split("\n"), expected.split("\n"), strict=True)):
+        line, wanted = line.strip(), wanted.strip()
+        if line != wanted and not _same_numbers(line, wanted):
+            return f"Wrong answer at output_line_idx={number}: {shortened(line)} != {shortened(wanted)}"
+    return None
+
+
+def _same_numbers(line: str, wanted: str) -> bool:
+    words, wanted_words = line.split(), wanted.split()
+    if len(words) != len(wanted_words):
+        return False
+    try:
+        return all(Decimal(word) == Decimal(other) for word, other in zip(words, wanted_words, strict=True))
+    except InvalidOperation:  # no number, or one that signals
+        return False
+
+
+def shortened(value: object) -> str:
+    """A text, or how a value prints, with its middle left out if it has more than 300 characters."""
+    text = value if isinstance(value, str) else str(value)
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[: _SHOWN // 2]}...(truncated) ...{text[-_SHOWN // 2 :]}"
+
+
+def read_json(text: str | None) -> Any:
+    """A JSON value; a `ValueError` says that it is none, or nests too deeply.
+
+    Whole numbers are `Decimal`, all of them, where one has thousands of digits.
+    """
+    if text is None:
+        raise ValueError("no JSON")
+    try:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # numbers of thousands of digits
+            return json.loads(text, parse_int=Decimal)
+    except RecursionError:
+        raise ValueError("JSON that nests too deeply") from None
+
+
+def close_values(value: Any, expected: Any, *, rel_tol: float = 0.0, abs_tol: float = 0.0) -> bool:
+    """Whether two JSON values are equal, numbers within a tolerance; what nests deeper than 200 never is.
+
+    >>> close_values([1, {"a": 0.30000000000000004}], [1.0, {"a": 0.3}], abs_tol=1e-6)
+    True
+    """
+    return _close(value, expected, rel_tol, abs_tol, _DEEPEST)
+
+
+def _close(value: Any, expected: Any, rel_tol: float, abs_tol: float, depth: int) -> bool:
+    if depth == 0:
+        return False
+    if isinstance(expected, Mapping):
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == expected.keys()
+            and all(_close(value[name], expected[name], rel_tol, abs_tol, depth - 1) for name in expected)
+        )
+    if isinstance(expected, str) or not isinstance(expected, Sequence):
+        if isinstance(value, int | float) and isinstance(expected, int | float):
+            return _close_numbers(value, expected, rel_tol, abs_tol)
+        return type(value) is type(expected) and bool(value == expected)
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) == len(expected)
+        and all(_close(*pair, rel_tol, abs_tol, depth - 1) for pair in zip(value, expected, strict=True))
+    )
+
+
+def _close_numbers(value: float, expected: float, rel_tol: float, abs_tol: float) -> bool:
+    if value == expected or (value != value and expected != expected):
+        return True
+    if isinstance(value, int) and isinstance(expected, int):
+        return False
+    try:
+        return math.isclose(value, expected, rel_tol=rel_tol, abs_tol=abs_tol)
+    except OverflowError:
+        return False

@@ -1,0 +1,102 @@
+"""Calls functions of a program that a model wrote, in a sandbox: JSON in, JSON out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gym_llm.grading.program_output import read_json
+from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.sandbox import Limit, Sandbox
+from gym_llm.sandbox.session import PythonSession
+
+FUNCTION_CELL = Path(__file__).with_name("function_cell.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What a call came to.
+
+    Attributes:
+        value: What was returned, as JSON has it.
+        error: What it raised, as `repr` has it; None without.
+        limit: The limit that it passed, for which the process was killed; else None.
+        ended: Whether the process is gone, by a limit or by itself, or could not answer.
+    """
+
+    value: Any = None
+    error: str | None = None
+    limit: Limit | None = None
+    ended: bool = False
+
+
+class Functions:
+    """A program that is loaded once, and called any number of times, in one process.
+
+    Use it as an async context manager. What it says is the program's own word: compare it outside with what it should
+    be, and let nothing in that says so. After a call that `ended` it, it cannot be called again.
+
+    Args:
+        sandbox: Where it runs.
+        limits: Of loading it, and of each call.
+        cell: Python that defines `load` and `call`, which answer as those of `function_cell` do.
+    """
+
+    def __init__(self, sandbox: Sandbox, limits: Limits, cell: Path = FUNCTION_CELL) -> None:
+        self._session = PythonSession(sandbox, limits)
+        self._cell = cell
+
+    async def __aenter__(self) -> Functions:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def load(self, source: str, *arguments: Any) -> Called:
+        """Run the program, and find in it what is to be called.
+
+        Args:
+            source: The program.
+            *arguments: Of the cell's `load`; of `function_cell`: the function's name, and whether it is a method of
+                `Solution`.
+
+        Raises:
+            SandboxError: If the sandbox failed.
+        """
+        values = ", ".join(ascii(value) for value in (source, *arguments))
+        return await self._run(f"{_text(self._cell)}\nload({values})")
+
+    async def call(self, argument: str, *, cpu_seconds: float | None = None) -> Called:
+        """Call it.
+
+        Args:
+            argument: Of the cell's `call`; of `function_cell`: the arguments as a JSON list.
+            cpu_seconds: What this call may take, if it is not what the limits say.
+
+        Raises:
+            SandboxError: If the sandbox failed.
+        """
+        return await self._run(f"call({argument!a})", cpu_seconds)
+
+    async def _run(self, code: str, cpu_seconds: float | None = None) -> Called:
+        cell = await self._session.run(code, cpu_seconds=cpu_seconds)
+        if cell.error is not None or cell.state_lost:
+            return Called(error=cell.error, limit=cell.limit, ended=True)
+        try:
+            answer = read_json(cell.text)
+            if not isinstance(answer, dict):
+                raise ValueError("no answer")
+        except ValueError:
+            return Called(error="what it answered is too long, or no JSON", limit="output", ended=True)
+        error = answer.get("error")
+        return Called(answer.get("value"), None if error is None else str(error))
+
+
+@cache
+def _text(cell: Path) -> str:
+    return cell.read_text("utf-8")
