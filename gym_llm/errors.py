@@ -145,9 +145,17 @@ class ShardDied(InfrastructureError, RuntimeError):
 
 
 class WorkerDied(InfrastructureError, RuntimeError):
-    """A worker process ended (a crash, a signal, memory) while it ran this call, twice."""
+    """A worker process ended (a crash, a signal, memory) while it ran this call, twice.
+
+    Attributes:
+        exit_code: The last one's, negative for a signal; None if that is not known.
+    """
 
     failure_kind = "kill_shaped"
+
+    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class DeadlinePassed(InfrastructureError, TimeoutError):

@@ -172,7 +172,8 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
             settle([culprit], [(False, error)])
         elif culprit.deaths > 0:
             again.remove(culprit)
-            error = WorkerDied(f"{self.function} ended two worker processes (last exit code {death.exit_code}).")
+            message = f"{self.function} ended two worker processes (last exit code {death.exit_code})."
+            error = WorkerDied(message, exit_code=death.exit_code)
             settle([culprit], [(False, error)])
         else:
             culprit.deaths += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 from gym_llm.concurrency.processes import shared_pool
@@ -21,7 +22,7 @@ async def compare(question: Question) -> Outcome:
 
     Raises:
         DataError: If the gold statement fails, or the database cannot be opened: the row's fault, not the model's.
-        WorkerDied: If the gold statement ends the worker.
+        WorkerDied: If the gold statement ends the worker, or somebody else does.
     """
     try:
         return _read(await _ask(question), question)
@@ -30,6 +31,8 @@ async def compare(question: Question) -> Outcome:
             raise _fault(question, "The gold statement, or the database's script, takes too long.") from None
         return Outcome("timed_out", f"It takes longer than {question.seconds:g} s.")
     except WorkerDied as error:
+        if error.exit_code == -signal.SIGKILL:  # from outside: SQLite's memory has a limit of its own
+            raise
         died = Outcome("worker_died", str(error))
     if isinstance(question.gold, str):  # which of the two statements was it?
         _read(await _ask(question._replace(query=None)), question)

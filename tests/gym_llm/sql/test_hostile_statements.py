@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from gym_llm.concurrency.processes import shared_pool
-from gym_llm.errors import DataError
+from gym_llm.errors import DataError, WorkerDied
 from gym_llm.sql import Database, Outcome, Question, RowsRule, SetRule, compare
 from gym_llm.sql.databases import find_database
+from gym_llm.sql.types import MODEL
 
 SCRIPT = """
 CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT);
@@ -339,6 +340,28 @@ def test_a_worker_that_is_killed_costs_nobody_the_outcome(tmp_path: Path) -> Non
 
     assert ask(database, "SELECT 1", "SELECT 1", seconds=60.0).equal  # the worker is up
     assert asyncio.run(ask_and_kill()) == Outcome("equal")
+
+
+def test_a_worker_that_is_killed_twice_is_no_fault_of_the_model(tmp_path: Path) -> None:
+    database = make_file(tmp_path)
+    long = f"{ENDLESS} SELECT count(*) FROM r"
+    pool = shared_pool("gym_llm.sql.worker:grade", deadline=3 * 61.0 + 5.0)
+
+    async def ask_and_kill() -> Outcome:
+        asked = asyncio.ensure_future(compare(Question(database, long, "SELECT 1", [SetRule()], 61.0)))
+        killed: set[int] = set()
+        while not asked.done():
+            await asyncio.sleep(0.1)
+            for worker in list(pool._live):
+                # One that has begun: before that there is nothing to be killed for.
+                if worker._process.pid not in killed and worker._note() == MODEL:
+                    killed.add(worker._process.pid)
+                    os.kill(worker._process.pid, signal.SIGKILL)
+        return asked.result()
+
+    with pytest.raises(WorkerDied) as died:
+        asyncio.run(ask_and_kill())
+    assert (died.value.exit_code, died.value.failure_kind) == (-signal.SIGKILL, "kill_shaped")
 
 
 def test_the_callers_process_has_no_limits_of_the_workers() -> None:
