@@ -25,6 +25,7 @@ COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, d
 _KEPT_BYTES = 256 << 20
 _LARGEST_PROGRAM = 32 << 20  # it is sent into the sandbox with every run
 _SAID_CHARACTERS = 10_000
+_WITH_ARGUMENTS = "program.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +251,10 @@ class Compiler:
         """
         one = compiled.language
         if one.run is None:
-            code = compiled.program.decode()
-            return await self._sandbox.python(code, stdin=stdin, files=files, limits=limits, **options)
+            named, code = dict(files or {}), compiled.program.decode()
+            if arguments:
+                named[_WITH_ARGUMENTS], code = compiled.program, _with_arguments(arguments)
+            return await self._sandbox.python(code, stdin=stdin, files=named, limits=limits, **options)
         return await self._sandbox.run(
             [*one.run, *arguments],
             stdin=stdin,
@@ -268,6 +271,12 @@ class Compiler:
         while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= _size(oldest)
+
+
+def _with_arguments(arguments: Sequence[str]) -> str:
+    """A program that runs the one beside it, as if it had been started with these arguments."""
+    run = f"runpy.run_path({_WITH_ARGUMENTS!r}, run_name='__main__')"
+    return f"import runpy, sys\nsys.argv[1:] = {list(arguments)!r}\n{run}"
 
 
 def _size(compiled: Compiled | CompileError) -> int:

@@ -59,6 +59,24 @@ def test_a_program_is_compiled_and_run(name: str):
     assert (result.stdout.strip(), result.ok) == (b"cba", True), result.stderr
 
 
+def test_a_program_is_given_arguments():
+    async def main() -> list[bytes]:
+        async with Sandbox(box=box_for("cpp")) as sandbox:
+            compiler, printed = Compiler(sandbox), []
+            python = "from __future__ import annotations\nimport sys\nprint(sys.argv[1:], open('x').read())"
+            cpp = '#include <cstdio>\nint main(int n, char **a) { printf("%d %s", n, a[2]); }'
+            for name, source in (("python", python), ("cpp", cpp)):
+                compiled = await compiler.compile(name, source)
+                assert isinstance(compiled, Compiled)
+                printed.append((await compiler.run(compiled, arguments=["x", "a b"], files={"x": b"yes"})).stdout)
+            return printed
+
+    try:
+        assert asyncio.run(main()) == [b"['x', 'a b'] yes\n", b"3 a b"]
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_an_endless_program_is_ended(name: str):
     result = played(name, FOREVER[name], limits=Limits(cpu_seconds=1))

@@ -1,0 +1,220 @@
+"""Problems of contests: their tests, subtasks, checkers and graders, in a row or in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections import OrderedDict
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gym_llm.errors import DataError
+
+ALL_TESTS = "all_tests"
+_KEPT_PROBLEMS = 4
+_CHECKER = "checker/checker.cpp"
+_ID, _COMPETITION = (
+    re.compile(rb'(?<!\\)"' + name + rb'"\s*:\s*("(?:[^"\\]|\\.)*")') for name in (b"problem_id", b"competition_id")
+)
+Positive = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Test(BaseModel):
+    """What a program reads, and what it should print."""
+
+    model_config = ConfigDict(frozen=True)
+
+    input: str
+    output: str
+    group: str | None = None
+
+
+class Subtask(BaseModel):
+    """Tests that are scored together."""
+
+    model_config = ConfigDict(frozen=True)
+
+    aggregation: Literal["min", "sum_tests"] = "min"
+    score: Annotated[float, Field(ge=0)] = 1.0
+    score_precision: Annotated[int, Field(ge=0, le=12)] = 2
+    test_names: Annotated[list[str], Field(min_length=1)]
+
+
+class Checker(BaseModel):
+    """A program of the author's that says what an output is worth."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    language: Literal["cpp", "python"] = "cpp"
+    protocol: Literal["testlib", "score"] = "testlib"
+    files: dict[str, str] = {}
+
+
+class Problem(BaseModel):
+    """A problem as it is graded."""
+
+    model_config = ConfigDict(frozen=True)
+
+    all_tests: Annotated[dict[str, Test], Field(min_length=1)]
+    subtasks: dict[str, Subtask] = {}
+    checker: Checker | None = None
+    grader_files: list[tuple[str, str]] = []
+    time_limit: Positive | None = None
+    """Seconds of processor time."""
+    memory_limit: Annotated[int, Field(gt=0)] | None = None
+    """MiB."""
+
+    @model_validator(mode="after")
+    def _can_be_graded(self) -> Problem:
+        for name, subtask in self.subtasks.items():
+            if missing := [test for test in subtask.test_names if test not in self.all_tests]:
+                raise ValueError(f"subtask {name!r} names the test {missing[0]!r}, which is not in all_tests")
+        if self.task_type not in ("Batch", "MULTIFILE"):
+            raise ValueError(f"task_type is Batch or MULTIFILE; {self.task_type!r} cannot be played yet")
+        return self
+
+    @cached_property
+    def scored(self) -> dict[str, Subtask]:
+        """Its subtasks; where it has none, one of all tests."""
+        return self.subtasks or {ALL_TESTS: Subtask(test_names=list(self.all_tests))}
+
+    @cached_property
+    def grader_config(self) -> dict[str, Any]:
+        """What `grader_config.json` says, of those files; empty without."""
+        text = next((text for path, text in self.grader_files if _base(path) == "grader_config.json"), "{}")
+        try:
+            config = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"grader_config.json is no JSON: {error}") from None
+        return config if isinstance(config, dict) else {}
+
+    @property
+    def task_type(self) -> str:
+        """How its programs are run."""
+        return str(self.grader_config.get("task_type") or "Batch")
+
+    @cached_property
+    def seconds(self) -> float | None:
+        """Its time limit."""
+        return self.time_limit or _number(self.grader_config.get("time_limit"))
+
+    @cached_property
+    def mebibytes(self) -> int | None:
+        """Its memory limit."""
+        size = _number(self.grader_config.get("memory_limit"))
+        return self.memory_limit or (int(size) >> 20 if size else None)
+
+    @cached_property
+    def graders(self) -> dict[str, bytes]:
+        """What lies beside the program when it is compiled: headers, and sources that are compiled with it.
+
+        The checker, and what only it needs, is not among them: a program can contain whatever it is compiled with.
+        """
+        return {
+            _base(path): text.encode("utf-8", "replace")
+            for path, text in self.grader_files
+            if not path.startswith("checker/") and path.endswith((".h", ".hpp", ".cpp", ".cc"))
+        }
+
+    @cached_property
+    def own_checker(self) -> Checker | None:
+        """Its checker: the row's, or `checker/checker.cpp` of its files, which prints a score."""
+        files = {path.removeprefix("checker/"): text for path, text in self.grader_files if path.startswith("checker/")}
+        source = files.pop(_CHECKER.removeprefix("checker/"), None)
+        return self.checker or (None if source is None else Checker(source=source, protocol="score", files=files))
+
+
+class ProblemFile:
+    """Problems of a JSON Lines file, which may be larger than memory, or of a folder with a JSON file for each.
+
+    A line, and the folder's `ID.json`, is a `Problem` with its `problem_id`, and perhaps its `competition_id`. Where
+    the lines begin is found out once; a line is read when it is asked for, and the last four are kept.
+
+    Args:
+        path: The file or folder.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._kept: OrderedDict[tuple[str, str | None], Problem] = OrderedDict()
+        self._lock = threading.Lock()
+        try:
+            self._places = {} if self.path.is_dir() else _places(self.path)
+        except OSError as error:
+            raise DataError(f"Cannot read the test_file {path}: {error.strerror or error}.") from None
+
+    def check(self, problem_id: str, competition_id: str | None) -> None:
+        """Raise a `DataError` if there is no such problem."""
+        self._place(problem_id, competition_id)
+
+    def read(self, problem_id: str, competition_id: str | None) -> Problem:
+        """A problem; this blocks.
+
+        Raises:
+            DataError: If there is none of this name, or it is wrong.
+        """
+        key = problem_id, competition_id
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = self._read(*key)
+                while len(self._kept) > _KEPT_PROBLEMS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def _read(self, problem_id: str, competition_id: str | None) -> Problem:
+        path, offset, length = self._place(problem_id, competition_id)
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return Problem.model_validate_json(file.read(length))
+        except OSError as error:
+            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise DataError(f"The problem {problem_id!r} of {self.path} is wrong: {place} {first['msg']}.") from None
+
+    def _place(self, problem_id: str, competition_id: str | None) -> tuple[Path, int, int]:
+        if self.path.is_dir():
+            path = self.path / f"{problem_id}.json"
+            if _base(problem_id) == problem_id and path.is_file():
+                return path, 0, -1
+        elif (
+            place := self._places.get((problem_id, competition_id)) or self._places.get((problem_id, None))
+        ) is not None:
+            return self.path, *place
+        raise DataError(f"There is no problem {problem_id!r} in {self.path}.")
+
+
+def _places(path: Path) -> dict[tuple[str, str | None], tuple[int, int]]:
+    """Where each line begins, and its length, by the problem's name: alone, and with its competition's."""
+    places: dict[tuple[str, str | None], tuple[int, int]] = {}
+    offset = 0
+    with path.open("rb") as file:
+        for line in file:
+            if found := _ID.search(line):
+                name = json.loads(found[1])
+                competition = _COMPETITION.search(line)
+                places.setdefault((name, None), (offset, len(line)))
+                if competition:
+                    places[name, json.loads(competition[1])] = offset, len(line)
+            offset += len(line)
+    return places
+
+
+def _base(path: str) -> str:
+    return os.path.basename(path)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 < value < 1e15 else None
