@@ -29,6 +29,7 @@ from gym_llm.outcomes import reason
 from gym_llm.printable import excerpt
 from gym_llm.registration import verifier_folder
 from gym_llm.rollout.factory import EnvFactory
+from gym_llm.sandbox.python_tool import PythonSessionEnv
 from gym_llm.types import Item, Row
 
 TRUSTED = frozenset({"reproduced", "derived", "judge"})
@@ -254,6 +255,9 @@ def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: 
     ends = {"status": "incomplete" if vector.get("incomplete") else "completed", "usage": vector.get("usage")}
     turns = recorded_turns({"output": recorded, "status": ends["status"]})
     reward, over, position = 0.0, False, 0
+    if isinstance(env.playing, PythonSessionEnv):  # what the code printed is in the record; it is not run again
+        reward, info = _score_whole(env, vector, ends)
+        turns, over = [], True
     for number, items in enumerate(turns, 1):
         if over:  # calls that are graded and not run: what NeMo Gym's agent went on with is graded with them
             reward, info = _score_whole(env, vector, ends)
@@ -284,6 +288,9 @@ def _score_whole(env: VerifierEnv, vector: dict[str, Any], ends: dict[str, Any])
     episode: Any = env.playing.episode
     episode.items.extend(vector["output"])
     episode.turn = 1
+    if env.playing.executes_tools:
+        answered = [number for number, item in enumerate(episode.items, 1) if is_environments(item)]
+        episode.turn_start = answered[-1] if answered else 0
     episode.last_response = {"output": vector["output"], **ends}
     info: dict[str, Any] = {}
     return env.playing.score_cut_short(info), info

@@ -233,7 +233,9 @@ def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypat
 
     monkeypatch.setattr("gym_llm.env.run_calls", run)
     for name in set(dir(env)) - tools:
-        if name not in ("unwrapped", "np_random", "np_random_seed", "num_tasks") and not name.startswith("__"):
+        if name not in ("unwrapped", "np_random", "np_random_seed", "num_tasks", "shared") and not name.startswith(
+            "__"
+        ):
             member = getattr(env, name)
             if callable(member) and not isinstance(member, type):
                 monkeypatch.setattr(env, name, spy(name, member))

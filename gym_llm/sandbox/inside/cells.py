@@ -25,7 +25,7 @@ def serve(control: int) -> NoReturn:
     sys.modules["__main__"] = module
     sys.argv = [""]
     sys.path.insert(0, "")
-    count = 0
+    count, process = 0, os.getpid()
     while True:
         try:
             header, pieces = receive(control)
@@ -38,6 +38,8 @@ def serve(control: int) -> NoReturn:
             sys.stderr.flush()
         except BaseException:
             pass  # it closed them, or put something else there
+        if os.getpid() != process:  # a copy that the cell has made: it ends with the cell
+            os._exit(0)
         limit = header["limit"]
         send(
             control,
@@ -51,6 +53,9 @@ def _run(source: str, name: str, namespace: dict[str, Any]) -> list[tuple[str, s
     linecache.cache[name] = (len(source), None, lines, name)  # tracebacks show the cell's lines
     try:
         tree = ast.parse(source, name)
+    except BaseException as error:
+        return [("error", _traceback(error.with_traceback(None)))]
+    try:
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
