@@ -57,7 +57,7 @@ async def run_functions(sandbox: Sandbox, code: str, tests: Tests, limits: Limit
         loaded = await functions.load(code, tests.function, "class Solution" in code)
         for text, expected in zip(tests.inputs, tests.outputs, strict=True):
             called = loaded
-            if not _failed(loaded):
+            if not loaded.failed:
                 called = await functions.call(f"[{','.join(text.split(chr(10)))}]")
             failures.append(_failure_of_call(called) or _wrong_value(called.value, read_json(expected)))
             if failures[-1] is not None:
@@ -72,7 +72,7 @@ async def run_wrapped(sandbox: Sandbox, code: str, tests: Tests, limits: Limits)
         loaded = await functions.load(code, tests.function)
         if loaded.ended and loaded.limit is None:
             return [UNKNOWN] * len(tests.inputs), None
-        if _failed(loaded):
+        if loaded.failed:
             message = "" if loaded.ended else loaded.error
             return [ERROR], {"error_code": ERROR, "error_message": f"Error during testing: {message}"}
         for text, expected in zip(tests.inputs, tests.outputs, strict=True):
@@ -124,14 +124,10 @@ def _failure_of(run: RunResult) -> _Failure | None:
     return None
 
 
-def _failed(called: Called) -> bool:
-    return called.ended or called.error is not None
-
-
 def _failure_of_call(called: Called) -> _Failure | None:
-    if not _failed(called):
+    if not called.failed:
         return None
-    if called.limit in ("cpu", "wall"):
+    if called.out_of_time:
         return _Failure(TIME, "Time Limit Exceeded", {})
     return _Failure(ERROR, "Runtime Error", {"error": shortened(called.error or "")})
 

@@ -25,12 +25,24 @@ class Called:
         error: What it raised, as `repr` has it; None without.
         limit: The limit that it passed, for which the process was killed; else None.
         ended: Whether the process is gone, by a limit or by itself, or could not answer.
+        cpu_seconds: Processor time that it took.
     """
 
     value: Any = None
     error: str | None = None
     limit: Limit | None = None
     ended: bool = False
+    cpu_seconds: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing was returned."""
+        return self.ended or self.error is not None
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it took, or slept, too long."""
+        return self.limit in ("cpu", "wall")
 
 
 class Functions:
@@ -94,7 +106,7 @@ class Functions:
         except ValueError:
             return Called(error="what it answered is too long, or no JSON", limit="output", ended=True)
         error = answer.get("error")
-        return Called(answer.get("value"), None if error is None else str(error))
+        return Called(answer.get("value"), None if error is None else str(error), cpu_seconds=cell.cpu_seconds)
 
 
 @cache

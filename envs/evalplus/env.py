@@ -1,0 +1,136 @@
+"""EvalPlus: a function of HumanEval+ or MBPP+, compared with its reference on many inputs (NeMo Gym's `evalplus`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.envs.evalplus.problems import Problem, References, read_problems
+from gym_llm.errors import DataError
+from gym_llm.grading.extraction import last_block_after, python_code
+from gym_llm.grading.program_output import close_values
+from gym_llm.sandbox import Sandbox
+from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.functions import Functions
+from gym_llm.types import Row
+
+_FLOATS = 1e-6
+_RELATIVE = 1e-7
+_REFERENCE_SECONDS = 60.0
+_OUTPUT_BYTES = 2 << 20
+
+Status = Literal["pass", "fail", "timeout"]
+
+
+class VerifierMetadata(BaseModel):
+    """Which problem a row is of, and the problem, where it is not in a file."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    task_id: str | None = None
+    problem: Problem | None = None
+
+
+class EvalPlus(SandboxedEnv):
+    """Complete a function; 1.0 if it returns what the reference does, for the base inputs and the further ones.
+
+    Details: `base_status`, `plus_status` (`pass`, `fail`, `timeout`), `is_correct`, `is_correct_plus`,
+    `extracted_model_code`, `metadata` (`base_details`, `plus_details`: 1 or 0 for each input that was run).
+
+    Args:
+        evalplus_data: A file of the evalplus package, with the problems that rows name.
+        min_time_limit: Seconds of processor time that a call may take, at least.
+        gt_time_limit_factor: How many times the reference's it may take.
+        **kwargs: As for every `SandboxedEnv`.
+
+    Raises:
+        DataError: If the file cannot be read.
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The problem."""
+
+        verifier_metadata: VerifierMetadata
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        evalplus_data: str | None = None,
+        min_time_limit: float = 1.0,
+        gt_time_limit_factor: float = 4.0,
+        **kwargs: Any,
+    ) -> None:
+        for name, value in (("min_time_limit", min_time_limit), ("gt_time_limit_factor", gt_time_limit_factor)):
+            if not isinstance(value, int | float) or not 0 < value < 86_400:
+                raise ValueError(f"{name} is a number above 0; got {value!r}.")
+        self._problems = {} if evalplus_data is None else read_problems(os.path.abspath(evalplus_data))
+        super().__init__(tasks, **kwargs)
+        self.min_time_limit = min_time_limit
+        self.gt_time_limit_factor = gt_time_limit_factor
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Take out the code, call its function with every input, and compare."""
+        metadata = task.verifier_metadata
+        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        code = _code(episode.text, conform=self.conform is not None)
+        details: dict[str, Any] = {
+            "extracted_model_code": code,
+            "is_correct": False,
+            "is_correct_plus": False,
+        }
+        if problem is None:
+            known = "is in no file of `evalplus_data`, and the row has no `problem`"
+            if self.conform is None:
+                raise DataError(f"the task {metadata.task_id!r} {known}")
+            return Verdict(0.0, {**details, "metadata": {"error": f"{metadata.task_id!r} {known}"}})
+        if not code:
+            return Verdict(0.0, {**details, "metadata": {"error": "there is no block of code in the answer"}})
+        sandbox = await self.started_sandbox()
+        base, base_details = await self._check(sandbox, metadata.task_id or "", problem, code, plus=False)
+        plus, plus_details = await self._check(sandbox, metadata.task_id or "", problem, code, plus=True)
+        details |= {
+            "base_status": base,
+            "plus_status": plus,
+            "is_correct": base == "pass",
+            "is_correct_plus": base == plus == "pass",
+            "metadata": {"base_details": base_details, "plus_details": plus_details},
+        }
+        return Verdict(float(details["is_correct_plus"]), details)
+
+    async def _check(
+        self, sandbox: Sandbox, name: str, problem: Problem, code: str, *, plus: bool
+    ) -> tuple[Status, list[int]]:
+        references: References = await self.shared("evalplus references", References)
+        reference = await references.of(problem, name, plus, sandbox, self.limits(_REFERENCE_SECONDS, _OUTPUT_BYTES))
+        inputs = problem.plus_input if plus else problem.base_input
+        details: list[int] = []
+        if not inputs:
+            return "pass", details
+        async with Functions(sandbox, self.limits(self.min_time_limit, _OUTPUT_BYTES)) as functions:
+            called = await functions.load(problem.program(code), problem.entry_point, False)
+            if called.failed:
+                return ("timeout" if called.out_of_time else "fail"), [0]
+            for arguments, expected, seconds in zip(inputs, reference.outputs, reference.seconds, strict=True):
+                limit = max(self.min_time_limit, self.gt_time_limit_factor * seconds)
+                called = await functions.call(json.dumps(arguments), cpu_seconds=limit)
+                right = not called.failed and close_values(
+                    called.value, expected, rel_tol=_RELATIVE, abs_tol=problem.atol or _FLOATS
+                )
+                details.append(int(right))
+                if called.ended:
+                    break
+        return ("timeout" if called.out_of_time else "pass" if all(details) else "fail"), details
+
+
+def _code(text: str, *, conform: bool) -> str:
+    if conform:
+        return (last_block_after(text.replace("\r", "")) or "").strip()
+    return python_code(text) or ""
