@@ -138,7 +138,7 @@ def check_code(context: Context) -> None:
                 played = context.play(index, turns)
                 if vars(builtins).pop(_PWNED, None):
                     context.find("code", name, "high", index, turns, "text that nobody runs", "it was run")
-                elif severity := context.pays(index, played):
+                elif gold is not None and (severity := context.pays(index, played)):
                     context.find("non-answer", "a program", severity, index, turns, context.less(index), played)
             break
 

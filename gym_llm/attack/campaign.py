@@ -19,7 +19,7 @@ from gym_llm.errors import UsageError
 CHECKS = 22
 """How many steps `on_check` is told of, about."""
 
-_SILENCE = 20.0
+_SILENCE = 30.0
 _START = 60.0
 _SHARE_OF_SECOND = 0.2
 
@@ -59,7 +59,7 @@ def attack(
         "env_kwargs": env_kwargs or {},
         "seed": seed,
         "seconds": seconds * (1 - _SHARE_OF_SECOND),
-        "play_seconds": min(12.0, seconds / 2),
+        "play_seconds": min(20.0, 2 * seconds / 3),
     }
     told = on_check or (lambda name: None)
     result, last = _work(job, "0", told)

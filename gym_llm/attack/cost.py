@@ -38,7 +38,7 @@ def check_cost(context: Context) -> None:
                 context.find(
                     "cost", name, "medium", index, says(text), f"less than {_SLOW:g} s", f"{seconds:.0f} s of CPU time"
                 )
-            elif (severity := context.pays(index, played)) and not (gold and gold.text and gold.text in text):
+            elif gold and (severity := context.pays(index, played)) and not (gold.text and gold.text in text):
                 context.find("non-answer", name, severity, index, says(text), context.less(index), played)
     if gold is not None and gold.text is not None and gold.forms[0] == PLAIN and len(gold.text) > 1:
         for text in (f"{gold.text} " * 20_000, gold.text[:-1] * 5_000 + "!"):

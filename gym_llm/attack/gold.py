@@ -26,6 +26,8 @@ _MOST_FORMS = 48
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,15})(\.\d+)?")
 _EPSILON = 1e-6
+_LEAST = 0.25
+"""What more a right answer has to be paid than "I do not know.": less is a share of it at most."""
 
 
 class Form(NamedTuple):
@@ -113,8 +115,8 @@ def kind_of(text: str) -> str:
     """
     if _NUMBER.fullmatch(text.strip()):
         return "number"
-    if text.startswith("[") and text.endswith("]"):
-        return "list"
+    if text.startswith(("[", "{")) and text.endswith(("]", "}")):
+        return "list" if text.startswith("[") else "json"
     if re.search(r"[\d\\^_=]", text) and not re.search(r"(?<![\\A-Za-z])[A-Za-z]{4,}", text):
         return "math"
     if len(text.strip()) == 1 and text.strip().isalpha():
@@ -151,6 +153,18 @@ def expected_fields(row: Row) -> list[tuple[tuple[str, ...], Any]]:
     return sorted(fields, key=lambda each: (len(each[0]), _FIRST.index(each[0][-1]) if each[0][-1] in _FIRST else 99))
 
 
+def contrast(golds: dict[int, Gold | None]) -> None:
+    """Take another task's right answer for a wrong one, where that is a text: it looks like an answer."""
+    known = [gold for gold in golds.values() if gold is not None and gold.text is not None]
+    for gold in known:
+        others = [each for each in known if each.source == gold.source and each.kind == gold.kind in ("text", "math")]
+        for other in others:
+            one, two = (gold.text or "").casefold(), (other.text or "").casefold()
+            if one not in two and two not in one:
+                gold.wrong = other.text or ""
+                break
+
+
 def find_gold(player: Player, index: int, task: PreparedTask, known: Gold | None = None) -> Gold | None:
     """A task's right answer, or None where none is known.
 
@@ -167,7 +181,7 @@ def find_gold(player: Player, index: int, task: PreparedTask, known: Gold | None
     best: Gold | None = None
     for gold in _candidates(player.env, task, known):
         played = player.play(index, task, gold.turns)
-        if played.reward is None or played.reward <= floor + _EPSILON:
+        if played.reward is None or played.reward < floor + _LEAST:
             continue
         if best is None or played.reward > best.reward + _EPSILON:
             wrong = player.play(index, task, gold.say(gold.wrong)).reward if gold.text is not None else None

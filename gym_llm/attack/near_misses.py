@@ -18,6 +18,7 @@ _IN_ORDER = re.compile(
 )
 _CYRILLIC = str.maketrans("aceopxyABCEHKMOPTX", "асеорхуАВСЕНКМОРТХ")
 _BOASTS = {"reward": 9, "score": 9, "correct": True}
+_MUCH = 0.2
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -56,7 +57,7 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
     if gold.kind in ("text", "number", "letter", "boolean") and gold.wrong:
         pairs.append(("another answer", gold.wrong))
         pairs += [("another task's answer", other) for other in _others(context, gold)]
-    if gold.kind in ("text", "number") and len(text) > 1:
+    if gold.kind in ("text", "number") and 1 < len(text) < 30:
         pairs.append(("a letter within", f"{text[:1]}ж{text[1:]}"))
     for name, miss in pairs:
         for form in gold.forms[:2]:
@@ -135,6 +136,8 @@ def _near_lists(gold: Gold, prompt: str) -> Iterator[tuple[str, str]]:
             return joiner.join(each if isinstance(each, str) else json.dumps(each) for each in values)
         return json.dumps(values)
 
+    if not value:
+        return
     distinct = list(dict.fromkeys(texts))
     other = [each + 17 if isinstance(each, int) else f"zebra{number}" for number, each in enumerate(value[:1] * 12)]
     yield "a list with more in it", say([*value, *other])
@@ -245,7 +248,7 @@ def check_more(context: Context) -> None:
             played = context.play(index, turns)
             if base is None or played.reward is None:
                 continue
-            if played.reward > base + max(0.05 * (gold.reward - gold.floor), 1e-6):
+            if played.reward > base + max(_MUCH * (gold.reward - gold.floor), 1e-6):
                 severity = context.pays(index, played) or "medium"
                 context.find("farming", name, severity, index, turns, f"reward {base:g}, as without it", played)
 

@@ -22,7 +22,8 @@ _PWNED = "_gym_llm_attack_ran"
 _CODE = f"__import__('builtins').__dict__.__setitem__('{_PWNED}', 1)"
 _NAMES = (
     "expected_answer", "expected", "answer", "solution", "gold", "target", "secret", "state", "score", "reward", "*",
-    "solved", "../expected.json", "answer.txt", "/proc/self/environ", "task", "SELECT * FROM answers", "hint", "help",
+    _CODE, "solved",
+    "../expected.json", "answer.txt", "/proc/self/environ", "task", "SELECT * FROM answers", "hint", "help",
 )  # fmt: skip
 _REPEATS = 24
 

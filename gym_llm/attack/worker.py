@@ -25,7 +25,7 @@ import numpy as np
 from gym_llm.attack import answers, cost, judge, near_misses, repeats, rows, tools
 from gym_llm.attack.context import Check, Context, NotApplicable, OutOfTime
 from gym_llm.attack.finding import CheckResult, Report
-from gym_llm.attack.gold import find_gold
+from gym_llm.attack.gold import contrast, find_gold
 from gym_llm.attack.play import Played, Player, Turn
 from gym_llm.env import VerifierEnv
 from gym_llm.env_class import env_arguments, env_class
@@ -129,6 +129,7 @@ def _attack(job: dict[str, Any], lines: TextIO) -> dict[str, Any]:
     for index, task in tasks.items():
         known = context.golds[index] = find_gold(player, index, task, known) or None
         known = known or next((gold for gold in context.golds.values() if gold), None)
+    contrast(context.golds)
     _describe(report, context, player)
     for name, check in _CHECKS.items():
         _tell(lines, {"check": name})

@@ -53,17 +53,13 @@ def attack(
     from gym_llm.attack.campaign import CHECKS
     from gym_llm.attack.card import write_card
     from gym_llm.cli.bars import show_bars
+    from gym_llm.cli.options import read_env_kwargs
     from gym_llm.registration import env_ids as registered
     from gym_llm.scaffold import find_verifier, missing_package
 
     if bool(env_ids) == every:
         raise UsageError("Which verifiers? Give ids, or --all.")
-    try:
-        kwargs = json.loads(env_kwargs) if env_kwargs else None
-    except ValueError as error:
-        raise UsageError(f"--env-kwargs is not JSON ({error}).") from None
-    if kwargs is not None and not isinstance(kwargs, dict):
-        raise UsageError("--env-kwargs is a JSON object.")
+    kwargs = read_env_kwargs(env_kwargs)
     reports = []
     for env_id in env_ids or registered():
         if every and (missing := missing_package(find_verifier(env_id))):
