@@ -38,6 +38,8 @@ class Context:
         findings: What was found, by check and attack.
         forms: The metamorphic table, by name.
         judge: The judge's text that pays, where there is a judge.
+        options: What checks remember.
+        quiet: Whether what raises now is nothing to be found.
     """
 
     player: Player
@@ -49,7 +51,7 @@ class Context:
     forms: dict[str, Form] = field(default_factory=dict)
     judge: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
+    quiet: bool = False
 
     def play(self, index: int, turns: list[Turn], task: PreparedTask | None = None) -> Played:
         """Play an episode of a task, or of another row instead."""

@@ -1,4 +1,4 @@
-"""Finding the right answer of a task: from the verifier's own hook, or by trying what the row expects."""
+"""The right answer of a task, and finding it where the verifier names none: by trying what the row expects."""
 
 from __future__ import annotations
 
@@ -165,19 +165,16 @@ def contrast(golds: dict[int, Gold | None]) -> None:
                 break
 
 
-def find_gold(player: Player, index: int, task: PreparedTask, known: Gold | None = None) -> Gold | None:
-    """A task's right answer, or None where none is known.
+def guess_gold(player: Player, index: int, task: PreparedTask, floor: float, known: Gold | None = None) -> Gold | None:
+    """A task's right answer, guessed from what its row expects; None where nothing is paid as one.
 
     Args:
         player: Tries them.
         index: The task's.
         task: The task.
+        floor: What "I do not know." is paid.
         known: That of another task, whose form is tried first.
     """
-    floor = player.play(index, task, says("I do not know.")).reward or 0.0
-    if (turns := oracle_turns(player.env, task)) is not None:
-        reward = player.play(index, task, turns).reward
-        return None if reward is None else _of_oracle(turns, reward, min(floor, reward))
     best: Gold | None = None
     for gold in _candidates(player.env, task, known):
         played = player.play(index, task, gold.turns)
@@ -194,31 +191,6 @@ def find_gold(player: Player, index: int, task: PreparedTask, known: Gold | None
     if best is not None and best.text is not None and best.tool is None:
         _find_forms(player, index, task, best)
     return best
-
-
-def oracle_turns(env: VerifierEnv, task: PreparedTask) -> list[Turn] | None:
-    """What the verifier's own `oracle` says is right."""
-    answer = env.oracle(task.task)
-    if answer is None:
-        return None
-    if isinstance(answer, str):
-        return says(answer)
-    turns: list[Any] = answer
-    return turns if turns and isinstance(turns[0], list) else [turns]
-
-
-def _of_oracle(turns: list[Turn], reward: float, floor: float) -> Gold:
-    first = turns[0] if len(turns) == 1 and isinstance(turns[0], list) else []
-    gold = Gold(turns, reward, floor)
-    if len(first) == 1 and first[0].get("type") == "message":
-        content = first[0]["content"]
-        gold.text = content if isinstance(content, str) else content[0]["text"]
-        gold.kind, gold.wrong = "whole", "zebra"
-        if boxed := re.fullmatch(r"\\boxed\{(.*)\}", gold.text or "", re.DOTALL):
-            gold.text, gold.forms = boxed[1], [Form("\\boxed{", "}")]
-            gold.kind = kind_of(gold.text)
-            gold.wrong = wrong_for(gold.text, gold.kind)
-    return gold
 
 
 def _find_forms(player: Player, index: int, task: PreparedTask, gold: Gold) -> None:

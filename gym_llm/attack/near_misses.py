@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
+from string import ascii_uppercase
 from typing import Any
 
 from gym_llm.attack.context import Context, NotApplicable
@@ -13,12 +14,11 @@ from gym_llm.attack.gold import PLAIN, Gold, prompt_text
 from gym_llm.attack.play import Turn, message, reasoning, says
 
 _TOLERANT = re.compile(r"tol|eps|dist|margin|precision|threshold|delta", re.IGNORECASE)
-_IN_ORDER = re.compile(
-    r"\b(in (this |the |that )?(\w+ )?order|sort(ed)?|order(ed)?|sequence|rank(ed|ing)?|steps?)\b", re.I
-)
+_IN_ORDER = re.compile(r"\b(order(ed)?|sort(ed)?|sequence|rank(ed|ing)?|alphabetical|chronological)\b", re.IGNORECASE)
 _CYRILLIC = str.maketrans("aceopxyABCEHKMOPTX", "асеорхуАВСЕНКМОРТХ")
 _BOASTS = {"reward": 9, "score": 9, "correct": True}
 _MUCH = 0.2
+_ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -32,7 +32,8 @@ def check_near_misses(context: Context) -> None:
             if own is not None
             else [(name, gold.say(text, form)) for name, text, form in _near(gold, context, index)]
         )
-        misses += _wrong_calls(gold) if gold.kind == "call" else []
+        misses += _wrong_calls(gold, _other_calls(context, gold)) if gold.kind == "call" else []
+        misses += _cut_short(context, index, gold)
         for name, turns in misses:
             tried = True
             played = context.play(index, turns)
@@ -44,16 +45,27 @@ def check_near_misses(context: Context) -> None:
         raise NotApplicable("no right answer has a kind of which near misses are known")
 
 
+def _cut_short(context: Context, index: int, gold: Gold) -> list[tuple[str, list[Turn]]]:
+    """Where the right answer takes several turns: its first one, and then nothing, which is no better than being wrong."""
+    if gold.kind == "call" or context.play(index, gold.turns).taken < 2:
+        return []
+    if gold.pays(context.play(index, [gold.turns[0], says("I do not know.")[0]]).reward):
+        return []  # being right once is all that is asked
+    return [("cut off after the first turn", [gold.turns[0], {"output": [message("")], "status": "incomplete"}])]
+
+
 def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, Any]]:
     text = gold.text
-    if text is None or gold.kind in ("whole", "json"):
+    if text is None or gold.kind == "whole":
         return
     row = context.tasks[index].row
     pairs = list(_near_lists(gold, prompt_text(context.tasks[index]))) if gold.kind == "list" else []
+    if gold.kind == "json":
+        pairs = list(_near_json(text))
     if gold.kind == "number" and not any(_TOLERANT.search(name) for name in row):
         pairs = list(_near_numbers(text))
     elif gold.kind == "text":
-        pairs = list(_near_texts(text))
+        pairs = list(_near_texts(text, gold.wrong))
     if gold.kind in ("text", "number", "letter", "boolean") and gold.wrong:
         pairs.append(("another answer", gold.wrong))
         pairs += [("another task's answer", other) for other in _others(context, gold)]
@@ -62,6 +74,20 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
     for name, miss in pairs:
         for form in gold.forms[:2]:
             yield name, miss, form
+
+
+def _other_calls(context: Context, gold: Gold) -> list[Any]:
+    """The calls of other tasks' right answers that are not among this one's."""
+    if context.player.env.executes_tools:
+        return []
+    own = _calls_of(gold)
+    said = {(item["name"], item["arguments"]) for item in own}
+    others = [item for _, other in context.known("call") for item in _calls_of(other)]
+    return [item for item in others if (item["name"], item["arguments"]) not in said][:12]
+
+
+def _calls_of(gold: Gold) -> list[Any]:
+    return [item for turn in gold.turns if isinstance(turn, list) for item in turn if "arguments" in item]
 
 
 def _others(context: Context, gold: Gold) -> list[str]:
@@ -91,6 +117,7 @@ def _near_numbers(text: str) -> Iterator[tuple[str, str]]:
         yield "a digit after", f"{text}1"
         if abs(whole) < 1_000_000:
             yield "four tenths more", f"{whole}.4"
+            yield "a sum that makes it", f"{whole - 1}+1"
         if len(digits) > 1 and whole > 0:
             yield "its first digits", text[:-1]
             yield "a point within", f"{digits[:-1]}.{digits[-1]}"
@@ -104,18 +131,20 @@ def _near_numbers(text: str) -> Iterator[tuple[str, str]]:
         yield "ten times it", f"{number * 10:.10g}"
 
 
-def _near_texts(text: str) -> Iterator[tuple[str, str]]:
+def _near_texts(text: str, wrong: str) -> Iterator[tuple[str, str]]:
     words = text.split()
     yield "letters before", f"zeb{text}"
     yield "letters after", f"{text}zeb"
-    yield "two answers", f"{text} or zebra"
+    yield "two answers", f"{text} or {wrong}"
     if len(text) > 3:
+        yield from (("a single letter", letter) for letter in ascii_uppercase)
         yield "its first letter", text[0]
         yield "its beginning", text[: max(2, len(text) // 2)].rstrip()
         yield "half of it changed", f"{text[: len(text) // 2]}{'zx' * (1 + len(text) // 4)}"
     if len(words) > 1:
         place = max(range(len(words)), key=lambda each: len(words[each]))
         yield "its longest word changed", " ".join([*words[:place], "zebra", *words[place + 1 :]])
+    if len(words) > 2 and len(words[place]) > 3:
         yield "without its longest word", " ".join([*words[:place], *words[place + 1 :]])
     if number := re.search(r"\d+", text):
         yield "another number in it", f"{text[: number.start()]}{int(number[0]) + 1}{text[number.end() :]}"
@@ -154,32 +183,69 @@ def _hashable(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
-def _wrong_calls(gold: Gold) -> list[tuple[str, list[Turn]]]:
-    items = [item for turn in gold.turns for item in (turn if isinstance(turn, list) else ()) if "arguments" in item]
+def _wrong_calls(gold: Gold, others: list[Any]) -> list[tuple[str, list[Turn]]]:
+    """The right calls with something else in one of them, without one, or among those of other tasks."""
     misses: list[tuple[str, list[Turn]]] = []
-    for number, item in enumerate(items):
-        try:
-            arguments = json.loads(item["arguments"])
-        except ValueError:
-            continue
-        changed = [{**item, "name": f"{item['name']}_2"}, {**item, "arguments": json.dumps({"zebra": 1})}]
-        names = ["another function", "other arguments"]
-        for key, value in arguments.items() if isinstance(arguments, dict) else ():
-            if isinstance(value, bool | int | float):
-                changed.append(
-                    {
-                        **item,
-                        "arguments": json.dumps(
-                            {**arguments, key: not value if isinstance(value, bool) else value + 17}
-                        ),
-                    }
-                )
-                names.append("another number in a call")
-        for name, other in zip(names, changed, strict=True):
-            misses.append((name, [[*items[:number], other, *items[number + 1 :]]]))
-    if len(items) > 1:
-        misses.append(("without its last call", [items[:-1]]))
+
+    def add(name: str, place: int, items: list[Any]) -> None:
+        misses.append((name, [*gold.turns[:place], items, *gold.turns[place + 1 :]]))
+
+    for place, items in enumerate(gold.turns):
+        calls = [item for item in items if "arguments" in item] if isinstance(items, list) else []
+        for number, item in enumerate(calls):
+            for name, changed in _wrong_call(item):
+                add(name, place, [*calls[:number], changed, *calls[number + 1 :]])
+        if len(calls) > 1:
+            again = [{**calls[0], "call_id": f"again_{number}"} for number in range(24)]
+            add("its first call again and again", place, again)
+            add("without its last call", place, calls[:-1])
+        if calls and others:  # where calls are the answer: tools that are run may be tried
+            more = [{**item, "call_id": f"more_{number}"} for number, item in enumerate(others)]
+            add("with the calls of other tasks", place, [*more, *calls])
     return misses
+
+
+def _wrong_call(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "another function", {**item, "name": f"{item['name']}_2"}
+    yield "other arguments", {**item, "arguments": json.dumps({"zebra": 1})}
+    yield "arguments that are no JSON", {**item, "arguments": '{"zebra": '}
+    yield "no arguments", {**item, "arguments": ""}
+    try:
+        arguments = json.loads(item["arguments"])
+    except ValueError:
+        return
+    for key, value in arguments.items() if isinstance(arguments, dict) else ():
+        if isinstance(value, bool):
+            yield "the opposite in a call", {**item, "arguments": json.dumps({**arguments, key: not value})}
+        elif isinstance(value, int | float):
+            yield "another number in a call", {**item, "arguments": json.dumps({**arguments, key: value + 17})}
+        elif isinstance(value, str) and len(value) < 30:
+            yield "another word in a call", {**item, "arguments": json.dumps({**arguments, key: "zebra"})}
+
+
+def _near_json(text: str) -> Iterator[tuple[str, str]]:
+    """Objects of the same keys that say something else, or less."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return
+    if not isinstance(value, dict) or not value:
+        return
+    first = next(iter(value))
+    for name, other in (("another value in it", _other(value[first])), ("an empty value in it", type(value[first])())):
+        if other != value[first]:
+            yield name, json.dumps({**value, first: other})
+    if len(value) > 1:
+        yield "without a key", json.dumps({key: each for key, each in value.items() if key != first})
+    yield "only null in it", json.dumps(dict.fromkeys(value))
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 17
+    return ["zebra"] if isinstance(value, list) else {"zebra": 1} if isinstance(value, dict) else "zebra"
 
 
 def check_equivalents(context: Context) -> None:
@@ -217,6 +283,7 @@ def check_look_alikes(context: Context) -> None:
         if gold.kind in ("text", "letter") and (other := text.translate(_CYRILLIC)) != text:
             looks["Cyrillic letters"] = other
         if gold.kind == "number" and len(text) > 1 and text[-1].isdigit() and text[-2].isdigit():
+            looks["digits of another script"] = text.translate(_ARABIC)
             looks["a superscript"] = text[:-1] + text[-1].translate(_SUPERSCRIPT)
         for name, look in looks.items():
             for form in gold.forms[:2]:

@@ -46,6 +46,7 @@ class Played:
         cpu: Seconds of CPU time of the last step.
         seconds: Of the clock, all in all.
         turns: What was played.
+        taken: How many turns it took, the repeated last one included.
         info: The last info.
     """
 
@@ -59,6 +60,7 @@ class Played:
     cpu: float = 0.0
     seconds: float = 0.0
     turns: list[Turn] = field(default_factory=list)
+    taken: int = 0
     info: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -139,7 +141,7 @@ class Player:
             start = time.process_time()
             observation, reward, terminated, truncated, info = env.step(turns[min(number, len(turns) - 1)])
             played.cpu = time.process_time() - start
-            number += 1
+            played.taken = number = number + 1
             over = terminated or truncated
             if over:
                 played.reward = float(reward)

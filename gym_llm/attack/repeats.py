@@ -26,6 +26,9 @@ def script(context: Context) -> list[tuple[int, list[Turn]]]:
             episodes.append((index, gold.turns))
             if gold.text is not None:
                 episodes.append((index, gold.say(gold.wrong)))
+                every = " or ".join(each.text for _, each in context.known() if each.text)
+                episodes.append((index, gold.say(every)))
+                episodes.append((index, gold.say(f"{gold.wrong} or {gold.text}")))
                 words = gold.text.split()
                 if len(words) > 1:
                     episodes.append((index, gold.say(" ".join(reversed(words)))))

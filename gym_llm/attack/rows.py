@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gym_llm.attack.context import Context, NotApplicable
-from gym_llm.attack.gold import expected_fields, with_value
+from gym_llm.attack.gold import with_value
+from gym_llm.attack.oracle import expectations
 from gym_llm.attack.play import as_text, says
 from gym_llm.errors import DataError
 from gym_llm.tasks import PreparedTask
@@ -44,7 +45,7 @@ def check_observations(context: Context) -> None:
     for index, task in context.tasks.items():
         others = [each for at, each in context.tasks.items() if at != index]
         base = context.play(index, says("I do not know.")).opening
-        for path, value in expected_fields(task.row)[:4]:
+        for path, value in expectations(task, context.golds.get(index))[:4]:
             other = other_value(path, value, others)
             changed = prepared(context, with_value(task, path, other))
             if changed is None or other == value:
@@ -75,10 +76,21 @@ def _difference(one: str, other: str) -> str:
 def check_empty_rows(context: Context) -> None:
     """Empty what a row expects: it is refused, or whatever is answered is not paid for it."""
     tried = False
+    context.quiet = True  # a row that nobody would write may be refused in any way
+    try:
+        tried = _empty_rows(context)
+    finally:
+        context.quiet = False
+    if not tried:
+        raise NotApplicable("the verifier refuses rows that expect nothing, or rows say nothing of it")
+
+
+def _empty_rows(context: Context) -> bool:
+    tried = False
     empty: dict[type, Callable[[], Any]] = {str: str, list: list, dict: dict}
     for index, task in list(context.tasks.items())[:3]:
         gold = context.golds.get(index)
-        fields = expected_fields(task.row)[:4] + [
+        fields = expectations(task, gold)[:4] + [
             ((name,), value) for name, value in task.row.items() if "regex" in name or "pattern" in name
         ]
         for path, value in fields:
@@ -87,7 +99,9 @@ def check_empty_rows(context: Context) -> None:
                 if changed is None:
                     continue
                 tried = True
-                turns = says("zebra lantern")
+                turns = (
+                    gold.say("zebra lantern") if gold is not None and gold.text is not None else says("zebra lantern")
+                )
                 played, real = context.play(index, turns, changed), context.play(index, turns)
                 paid = played.reward is not None and (
                     gold.pays(played.reward) if gold is not None else played.reward >= 1.0 > (real.reward or 0.0)
@@ -96,5 +110,4 @@ def check_empty_rows(context: Context) -> None:
                     name = ".".join(path)
                     expected = f"a row with an empty `{name}` refused, or not paid"
                     context.find("empty expectation", name, "medium", index, turns, expected, played)
-    if not tried:
-        raise NotApplicable("the verifier refuses rows that expect nothing, or rows say nothing of it")
+    return tried

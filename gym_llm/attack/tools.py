@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import json
 from typing import Any
 
 from gym_llm.attack.context import Context, NotApplicable
 from gym_llm.attack.finding import Severity
-from gym_llm.attack.gold import expected_fields, prompt_text, with_value
+from gym_llm.attack.gold import Gold, prompt_text, with_value
+from gym_llm.attack.oracle import expectations
 from gym_llm.attack.play import Played, Turn, as_text, call, message, says
 from gym_llm.attack.rows import other_value
 from gym_llm.errors import DataError
@@ -82,11 +84,12 @@ def check_tools(context: Context) -> None:
     tools_of(context.tasks[first], context)
     context.player.fresh()
     for index, task in list(context.tasks.items())[:3]:
-        state = _state_names(context, index, task)
+        state = [name for name in _state(context, index, task) if isinstance(name, str)]
         names = list(
             dict.fromkeys([*state, *(name for name in task.row if name != "responses_create_params"), *_NAMES])
         )
         names = [*names[:8], *(name for name in _NAMES if name not in names[:8])]
+        _try_forged(context, index)
         swapped = _swapped(context, index)
         for tool in tools_of(task, context):
             for arguments in fuzzed(tool, names, context, index):
@@ -118,6 +121,8 @@ def _try_call(context: Context, index: int, name: str, arguments: Any, swapped: 
                     context.find("tool writes", name, "high", index, echo, expected, written)
         if played.reward is not None and abs(played.reward) >= _BIG / 10:
             context.find("tool writes", name, "high", index, turns, "no tool to write the reward", played)
+    if gold is not None and gold.kind == "call" and played.reward is not None:
+        _try_written(context, index, gold, name, turn)
     for field, other in swapped:
         value, new = gold_value(context.tasks[index], field), gold_value(other, field)
         if new in as_text(arguments) or value in as_text(arguments):
@@ -129,6 +134,58 @@ def _try_call(context: Context, index: int, name: str, arguments: Any, swapped: 
             context.find(
                 "tool reveals", name, "high", index, turns, expected, f"{told[:100]!r}, then {told_again[:100]!r}"
             )
+
+
+def _try_written(context: Context, index: int, gold: Gold, name: str, turn: Turn) -> None:
+    """After a call, play the right calls with what it has written in the place of what they say."""
+    sentinels = [each for each in (_SENTINEL, _BIG, 1) if as_text(each) in as_text(turn)]
+    for number, items in enumerate(gold.turns):
+        for at, item in enumerate(items if isinstance(items, list) else ()):
+            arguments = _arguments(item)
+            for key, value in arguments.items():
+                for sentinel in sentinels:
+                    if isinstance(sentinel, str) != isinstance(value, str) or sentinel == value:
+                        continue
+                    other = {**item, "arguments": json.dumps({**arguments, key: sentinel})}
+                    changed = [*items[:at], other, *items[at + 1 :]]  # type: ignore[index]
+                    turns = [*gold.turns[:number], changed, *gold.turns[number + 1 :]]
+                    if context.pays(index, context.play(index, [turn, *turns])) == "high":
+                        alone = context.play(index, turns)
+                        if context.pays(index, alone) != "high":
+                            expected = "no tool to write what is graded"
+                            context.find("tool writes", name, "high", index, [turn, *turns], expected, "it is paid")
+
+
+def _try_forged(context: Context, index: int) -> None:
+    """What the right calls change in the state, write with every tool that takes a name and a text."""
+    gold, task = context.golds.get(index), context.tasks[index]
+    if gold is None or gold.kind != "call":
+        return
+    before = _state(context, index, task)
+    context.play(index, gold.turns)
+    episode = context.player.env.episode
+    after = episode.state if episode is not None and isinstance(episode.state, dict) else {}
+    changes = [(key, value) for key, value in after.items() if isinstance(key, str) and before.get(key) != value]
+    for tool in tools_of(task, context):
+        properties = (tool.get("parameters") or {}).get("properties") or {}
+        for key, value in changes[:6]:
+            if len(properties) < 2 or not isinstance(value, str | int | float):
+                continue
+            first, second, *rest = properties
+            arguments = {name: _value(properties[name], 1, _SENTINEL) for name in rest}
+            turns: list[Turn] = [[call(tool["name"], {first: key, second: value, **arguments})], [message("Done.")]]
+            played = context.play(index, turns)
+            if context.pays(index, played) == "high":
+                expected = "no tool to write what is graded"
+                context.find("tool writes", tool["name"], "high", index, turns, expected, played)
+
+
+def _arguments(item: dict[str, Any]) -> dict[str, Any]:
+    try:
+        arguments = json.loads(item.get("arguments", "{}"))
+    except ValueError:
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _count(context: Context, key: tuple[str, str], index: int, turns: list[Turn], played: Played) -> None:
@@ -156,23 +213,28 @@ def _numbers(arguments: Any) -> list[Any]:
     return list(arguments.values()) if isinstance(arguments, dict) else []
 
 
-def _state_names(context: Context, index: int, task: PreparedTask) -> list[str]:
+def _state(context: Context, index: int, task: PreparedTask) -> dict[str, Any]:
+    """A copy of a new episode's state, where that is a dict or has attributes."""
     env = context.player.env
     try:
         env.reset(seed=index, options={"task": task, "task_index": index})
     except Exception:  # other checks tell of it
-        return []
+        return {}
     state = env.episode.state if env.episode is not None else None
-    env.end_episode()
-    names = list(state) if isinstance(state, dict) else list(getattr(state, "__dict__", {}))
-    return [name for name in names if isinstance(name, str)][:6]
+    values = state if isinstance(state, dict) else vars(state) if hasattr(state, "__dict__") else {}
+    try:
+        return copy.deepcopy(dict(values))
+    except Exception:  # a lock, a process: its names will do
+        return dict(values)
+    finally:
+        env.end_episode()
 
 
 def _swapped(context: Context, index: int) -> list[tuple[str, PreparedTask]]:
     """The task with another expectation, once for each field that has one and can have another."""
     task, others = context.tasks[index], [each for at, each in context.tasks.items() if at != index]
     swapped = []
-    for path, value in expected_fields(task.row)[:4]:
+    for path, value in expectations(task, context.golds.get(index))[:4]:
         other = other_value(path, value, others)
         try:
             prepared = context.player.env.task_kind().prepare(with_value(task, path, other))
@@ -211,7 +273,7 @@ def check_farming(context: Context) -> None:
 def check_prompt_leaks(context: Context) -> None:
     """Look for what is expected where the model can read it: the info, the request's other fields, a word before it."""
     leaks: dict[str, list[int]] = {}
-    values = {index: _expected_texts(task) for index, task in context.tasks.items()}
+    values = {index: _expected_texts(task, context.golds.get(index)) for index, task in context.tasks.items()}
     for index, task in context.tasks.items():
         if not values[index]:
             continue
@@ -230,9 +292,9 @@ def check_prompt_leaks(context: Context) -> None:
                 context.find("leak", place, "high", index, f"reset, then read {place}", expected, "it is there")
 
 
-def _expected_texts(task: PreparedTask) -> list[str]:
+def _expected_texts(task: PreparedTask, gold: Gold | None) -> list[str]:
     texts = []
-    for _, value in expected_fields(task.row)[:3]:
+    for _, value in expectations(task, gold)[:3]:
         if isinstance(value, bool) or value in (None, "", [], {}):
             continue
         texts.append(value.strip() if isinstance(value, str) else json.dumps(value))

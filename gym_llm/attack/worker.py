@@ -25,7 +25,8 @@ import numpy as np
 from gym_llm.attack import answers, cost, judge, near_misses, repeats, rows, tools
 from gym_llm.attack.context import Check, Context, NotApplicable, OutOfTime
 from gym_llm.attack.finding import CheckResult, Report
-from gym_llm.attack.gold import contrast, find_gold
+from gym_llm.attack.gold import contrast
+from gym_llm.attack.oracle import find_gold
 from gym_llm.attack.play import Played, Player, Turn
 from gym_llm.env import VerifierEnv
 from gym_llm.env_class import env_arguments, env_class
@@ -51,6 +52,7 @@ _CHECKS: dict[str, Check] = {
     "judge": judge.check_judge,
     "empty expectation": rows.check_empty_rows,
     "prompt echoed": answers.check_prompt_echo,
+    "report echoed": answers.check_report_echo,
     "look-alike": near_misses.check_look_alikes,
     "code": answers.check_code,
     "tampering": repeats.check_tampering,
@@ -209,7 +211,7 @@ class _Watch:
         if len(self.costs) < 500 and played.reward is not None:
             self.costs.append(played.cpu)
         context = self.context
-        if context is None or played.judge_failed or played.refused:
+        if context is None or context.quiet or played.judge_failed or played.refused:
             return
         if played.hung:
             context.find("hangs", "too long", "high", index, played.turns, "an end", "none in time")

@@ -50,7 +50,7 @@ class _Boxed(_Env):
     ROWS = SUMS
 
     def verify(self, task: Any, episode: Episode) -> float:
-        boxes = re.findall(r"\\boxed\{\s*(-?\d{1,9})\s*\}", episode.answer)
+        boxes = re.findall(r"\\boxed\{\s*(-?[0-9]{1,9})\s*\}", episode.answer)
         return float(bool(boxes) and int(boxes[-1]) == task.expected_answer)
 
 
@@ -73,7 +73,7 @@ class AnyBox(_Boxed):
     """Pays if any of the boxes is right."""
 
     def verify(self, task: Any, episode: Episode) -> float:
-        return float(str(task.expected_answer) in re.findall(r"\\boxed\{\s*(-?\d+)\s*\}", episode.answer))
+        return float(str(task.expected_answer) in re.findall(r"\\boxed\{\s*(-?[0-9]+)\s*\}", episode.answer))
 
 
 class NotANumber(_Boxed):
