@@ -46,7 +46,7 @@ def check_near_misses(context: Context) -> None:
 
 
 def _cut_short(context: Context, index: int, gold: Gold) -> list[tuple[str, list[Turn]]]:
-    """Where the right answer takes several turns: its first one, and then nothing, which is no better than being wrong."""
+    """Where the right answer takes several turns: its first one, and then nothing, which is like being wrong."""
     if gold.kind == "call" or context.play(index, gold.turns).taken < 2:
         return []
     if gold.pays(context.play(index, [gold.turns[0], says("I do not know.")[0]]).reward):
