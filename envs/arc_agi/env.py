@@ -2,6 +2,8 @@ r"""ArcAGI: puzzles of coloured grids, answered with a grid (NeMo Gym's `arc_agi
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
@@ -40,7 +42,7 @@ class ArcAGI(ConformingEnv):
                 raise ValueError("it is an empty grid, which no answer can be")
             return grid
 
-    def verify(self, task: Task, episode: Episode) -> Verdict:
+    def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the grid that the model gives with the expected one."""
         text = episode.messages_text
         grid = first_json_grid_as_nemo_gym(text) if self.conform else last_json_grid(text)

@@ -11,6 +11,7 @@ from gym_llm.envs.code_gen.runners import Tests, run_functions, run_script, run_
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import lines_between_last_marks, python_code
 from gym_llm.grading.program_output import read_json
+from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.env import SandboxedEnv
 from gym_llm.types import Row
 
@@ -85,8 +86,7 @@ class CodeGen(SandboxedEnv):
     ) -> None:
         if runner not in (None, "script", "wrapped"):
             raise ValueError(f"runner is 'script', 'wrapped' or None; got {runner!r}.")
-        if not isinstance(unit_test_timeout_secs, int | float) or not 0 < unit_test_timeout_secs < 86_400:
-            raise ValueError(f"unit_test_timeout_secs is a number above 0; got {unit_test_timeout_secs!r}.")
+        check_seconds("unit_test_timeout_secs", unit_test_timeout_secs)
         super().__init__(tasks, **kwargs)
         self.runner = runner or ("wrapped" if self.conform else "script")
         self.unit_test_timeout_secs = unit_test_timeout_secs

@@ -14,6 +14,8 @@ from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
 from gym_llm.grading.text_metrics import in_worker
+from gym_llm.sandbox.python_tool import PythonTool
+from gym_llm.tasks import TaskKind
 from gym_llm.types import Row, known
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
@@ -40,24 +42,25 @@ class Match(BaseModel):
     abs_tol: Tolerance | None = None
 
 
-class LitmusAgent(ConformingEnv):
+class LitmusAgent(PythonTool, ConformingEnv):
     """Answer with a value in the asked form; the reward is 1.0 if it is the expected one by the row's rule.
 
-    Details: `predicted_value` and `abs_error` where there are such, `correct`, `resolved_answer_type`,
-    `resolved_reward_rule`, `use_box_format`.
+    A row that declares the tool `stateful_python_code_exec` lets the model run Python. Details: `predicted_value` and
+    `abs_error` where there are such, `correct`, `resolved_answer_type`, `resolved_reward_rule`, `use_box_format`,
+    `num_tool_calls`, `tool_timeout_count`.
 
     Args:
         float_rel_tol: Relative tolerance where a row names none.
         float_abs_tol: Absolute tolerance where a row names none.
+        code_exec_tool_name: What rows call the Python tool.
         conform: `"nemo"` reads numbers as NeMo Gym does, where it is wrong; the README says where.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: As for every `PythonTool`.
 
     Raises:
         ValueError: If an argument makes no sense.
     """
 
-    reverify_mode = "stateless"
-    metrics = {"abs_error": Metric("median", higher_is_better=False)}
+    metrics = {**PythonTool.metrics, "abs_error": Metric("median", higher_is_better=False)}
 
     class Task(BaseTask):
         """The expected answer, where the model's is found, and how the two are compared."""
@@ -129,28 +132,40 @@ class LitmusAgent(ConformingEnv):
         *,
         float_rel_tol: float = 1e-6,
         float_abs_tol: float = 1e-6,
+        code_exec_tool_name: str = PythonTool.python_tool,
+        code_exec_timeout_s: float = 120.0,
         **kwargs: Any,
     ) -> None:
         for name, value in (("float_rel_tol", float_rel_tol), ("float_abs_tol", float_abs_tol)):
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ValueError(f"{name} is a number, 0 or more; got {value!r}.")
-        super().__init__(tasks, **kwargs)
+        if not isinstance(code_exec_tool_name, str) or not code_exec_tool_name:
+            raise ValueError(f"code_exec_tool_name is a tool's name, got {code_exec_tool_name!r}.")
+        super().__init__(tasks, code_exec_timeout_s=code_exec_timeout_s, **kwargs)
+        if code_exec_tool_name != self.python_tool:
+            own: Any = self  # the class keeps its tool's name
+            own._tools = {code_exec_tool_name: self._tools[self.python_tool]}
+            self.python_tool = code_exec_tool_name
         self._tolerances = (float_rel_tol, float_abs_tol)
         self._thousands = self.conform is None
 
+    def task_kind(self) -> TaskKind:
+        """What a row has to be; the tool is offered where a row declares it."""
+        return super().task_kind()._replace(tools=list)
+
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the answer in the model's messages and compare it."""
-        text = episode.messages_text
         if task.output_regex is not None:
-            return self._verify_with_regex(task, task.output_regex, text)
+            return self._verify_with_regex(task, task.output_regex, episode)
         name = task.answer_format or ("fmt_07" if task.use_box_format else "fmt_00")
-        return self._verdict(task, last_in_format(text, name))
+        return self._verdict(task, last_in_format(episode.messages_text, name), episode)
 
-    async def _verify_with_regex(self, task: Task, pattern: str, text: str) -> Verdict:
+    async def _verify_with_regex(self, task: Task, pattern: str, episode: Episode) -> Verdict:
         function = f"{last_capture.__module__}:{last_capture.__name__}"
-        return self._verdict(task, await in_worker(function, (pattern, text), REGEX_DEADLINE))
+        said = await in_worker(function, (pattern, episode.messages_text), REGEX_DEADLINE)
+        return self._verdict(task, said, episode)
 
-    def _verdict(self, task: Task, said: str | None) -> Verdict:
+    def _verdict(self, task: Task, said: str | None, episode: Episode) -> Verdict:
         value = None if said is None else self._read(task, said)
         correct = value is not None and self._is_right(task, value)
         details: dict[str, Any] = {
@@ -158,6 +173,7 @@ class LitmusAgent(ConformingEnv):
             "resolved_answer_type": task.type,
             "resolved_reward_rule": task.rule,
             "use_box_format": task.use_box_format,
+            **self.tool_use(episode),
         }
         if isinstance(value, str):
             details["predicted_value"] = value

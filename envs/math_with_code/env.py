@@ -11,10 +11,10 @@ from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.math_verify.env import strip_delimiters
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.call_matching import parse_arguments
+from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.python_tool import (
     EpisodePython,
     PythonSessionEnv,
-    check_seconds,
     error_text,
     shortened,
 )

@@ -1,26 +1,37 @@
-r"""NVARC: ARC's puzzles, answered with lines of digits (NeMo Gym's `nvarc`, without its induced programs)."""
+r"""NVARC: ARC's puzzles, answered with lines of digits, or with a program that makes them (NeMo Gym's `nvarc`)."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Awaitable
 from typing import Any, Literal
 
 from gym_llm import Episode, Verdict
 from gym_llm.envs.arc_agi.env import ArcAGI
-from gym_llm.errors import DataError
-from gym_llm.grading.grids import grid_of_lines_as_nemo_gym, last_grid_of_lines
+from gym_llm.grading.extraction import python_code
+from gym_llm.grading.grids import Grid, grid_of_lines_as_nemo_gym, grid_of_numbers, last_grid_of_lines
 from gym_llm.grading.thinking import strip_thinking, without_spans
+from gym_llm.sandbox import Limits, check_backend, check_seconds, sandbox_for
+from gym_llm.sandbox.functions import Functions
 from gym_llm.types import Row
+
+Mode = Literal["transductive", "inductive"]
+_FUNCTION = "transform"
+_PRELOAD = ("numpy",)
 
 
 class NVARC(ArcAGI):
-    r"""Find the rule of the examples; the reward is 1.0 for the expected output grid, a line of digits for each row.
+    r"""Find the rule of the examples; the reward is 1.0 for the expected output grid, given as lines, or by a program.
 
-    The answer is in the last `\boxed{}`, or, without any, the last lines of digits. Details: `predicted_output` (the
-    grid or None), `extraction_successful`, `exact_match`, `agent_mode`.
+    Transductive rows want the grid: it is in the last `\boxed{}`, or, without any, the last lines of digits. Inductive
+    rows want a function `transform(grid)` in Python, which makes the grid from the test's input. Details:
+    `predicted_output` (the grid or None), `extraction_successful`, `exact_match`, `agent_mode`; of a program that
+    gave no grid `error`.
 
     Args:
-        agent_mode: How rows are answered that do not say: `"transductive"`, with the grid. Rows that want a program,
-            `"inductive"`, are read, and their episodes masked.
+        agent_mode: How rows are answered that do not say: `"transductive"`, with the grid, or `"inductive"`, with code.
+        python_timeout_seconds: Seconds of processor time that a program may take, and as many in which it only waits.
+        sandbox: Where it runs; see `gym_llm.sandbox.Sandbox`. Not started before a program comes.
         conform: `"nemo"` reads every digit that stands alone, as NeMo Gym does; the README says what else.
         **kwargs: As for every `VerifierEnv`.
 
@@ -31,30 +42,51 @@ class NVARC(ArcAGI):
     class Task(ArcAGI.Task):
         """ArcAGI's, and whether the answer is the grid or a program that makes it."""
 
-        agent_mode: Literal["transductive", "inductive"] | None = None
+        agent_mode: Mode | None = None
 
     def __init__(
         self,
         tasks: str | list[Row] | None = None,
         *,
-        agent_mode: Literal["transductive"] = "transductive",
+        agent_mode: Mode = "transductive",
+        python_timeout_seconds: float = 30.0,
+        sandbox: str = "bubblewrap",
         **kwargs: Any,
     ) -> None:
-        if agent_mode != "transductive":
-            raise ValueError(f"agent_mode is 'transductive', the answer a grid and not a program; got {agent_mode!r}.")
+        if agent_mode not in ("transductive", "inductive"):
+            raise ValueError(f"agent_mode is 'transductive' or 'inductive', got {agent_mode!r}.")
+        check_seconds("python_timeout_seconds", python_timeout_seconds)
+        check_backend(sandbox)
         super().__init__(tasks, **kwargs)
+        self.agent_mode = agent_mode
+        self.sandbox = sandbox
+        self._limits = Limits(cpu_seconds=python_timeout_seconds, wall_seconds=python_timeout_seconds)
 
-    def setup(self, task: Task) -> None:
-        """Refuse what cannot be played; a file that has such rows, too, can be read."""
-        if task.agent_mode == "inductive":
-            raise DataError("This row wants a program, `inductive`: only rows that want a grid can be played.")
-
-    def verify(self, task: ArcAGI.Task, episode: Episode) -> Verdict:
-        """Compare the grid that the model gives with the expected one."""
+    def verify(self, task: Any, episode: Episode) -> Verdict | Awaitable[Verdict]:
+        """Compare the grid that the model gives, or its program makes, with the expected one."""
+        if (task.agent_mode or self.agent_mode) == "inductive":
+            return self._verify_program(task, strip_thinking(episode.messages_text))
         if self.conform:
             grid = grid_of_lines_as_nemo_gym(without_spans(episode.messages_text, "<think>", "</think>").strip())
         else:
             grid = last_grid_of_lines(strip_thinking(episode.messages_text))
-        correct = grid == task.expected_output
-        details = {"predicted_output": grid, "extraction_successful": grid is not None, "exact_match": correct}
-        return Verdict(float(correct), details | {"agent_mode": "transductive"})
+        return _verdict(task, grid, "transductive")
+
+    async def _verify_program(self, task: Task, text: str) -> Verdict:
+        code = python_code(text) or (text if f"def {_FUNCTION}" in text else None)
+        if code is None:
+            return _verdict(task, None, "inductive", "there is no program")
+        sandbox = await sandbox_for(self, self.sandbox, preload=_PRELOAD)
+        async with Functions(sandbox, self._limits) as functions:
+            called = await functions.load(code, _FUNCTION, False)
+            if called.error is None and called.limit is None:
+                called = await functions.call(json.dumps([task.test_input]))
+        grid = grid_of_numbers(called.value) if called.error is None else None
+        error = None if grid else called.error or "it returns no grid"
+        return _verdict(task, grid, "inductive", error)
+
+
+def _verdict(task: Any, grid: Grid | None, mode: Mode, error: str | None = None) -> Verdict:
+    correct = grid == task.expected_output
+    details = {"predicted_output": grid, "extraction_successful": grid is not None, "exact_match": correct}
+    return Verdict(float(correct), details | {"agent_mode": mode} | ({"error": error} if error else {}))

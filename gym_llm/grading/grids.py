@@ -102,6 +102,22 @@ def grid_of_lines_as_nemo_gym(text: str) -> Grid | None:
     return rows if rows and all(len(row) == len(rows[0]) for row in rows) else None
 
 
+def grid_of_numbers(value: Any) -> Grid | None:
+    """A grid that a program made, as JSON has it: rows of one length of whole numbers; None if it is none.
+
+    >>> grid_of_numbers([[1.0, True], [0, 2]]), grid_of_numbers([[1], [2, 3]]), grid_of_numbers([[0.5]])
+    ([[1, 1], [0, 2]], None, None)
+    """
+    if not isinstance(value, list) or not value or not all(isinstance(row, list) for row in value):
+        return None
+    if not value[0] or any(len(row) != len(value[0]) for row in value):
+        return None
+    numbers = [number for row in value for number in row]
+    if not all(isinstance(number, int) or (isinstance(number, float) and number.is_integer()) for number in numbers):
+        return None
+    return [[int(number) for number in row] for row in value]
+
+
 def _bare_from_the_end(text: str) -> Iterable[str]:
     matches = list(_GRID.finditer(text[-_LONGEST:]))
     return (match[0] for match in matches[: -_MOST - 1 : -1])

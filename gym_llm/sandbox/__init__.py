@@ -1,10 +1,10 @@
 """Where code that a model wrote runs: without a network, with limits, and with nothing that it could read or break."""
 
 from gym_llm.sandbox.backends import Box, own_python
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.limits import Limits, check_seconds
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.session import CellResult, PythonSession
-from gym_llm.sandbox.shared import check_sandbox, compiler_for, sandbox_for
+from gym_llm.sandbox.shared import check_backend, check_sandbox, compiler_for, sandbox_for
 
 __all__ = [
     "Box",
@@ -13,7 +13,9 @@ __all__ = [
     "PythonSession",
     "RunResult",
     "Sandbox",
+    "check_backend",
     "check_sandbox",
+    "check_seconds",
     "compiler_for",
     "own_python",
     "sandbox_for",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,10 +11,9 @@ from typing import Any, ClassVar
 from gym_llm.env import VerifierEnv
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
 from gym_llm.metric import Metric
-from gym_llm.sandbox.backends import BACKENDS
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.limits import Limits, check_seconds
 from gym_llm.sandbox.session import CellResult, PythonSession
-from gym_llm.sandbox.shared import sandbox_for
+from gym_llm.sandbox.shared import check_backend, sandbox_for
 from gym_llm.tools import tool
 from gym_llm.types import Episode, Row
 
@@ -99,7 +99,7 @@ class PythonSessionEnv(VerifierEnv):
         prelude: Code that runs in every new interpreter.
     """
 
-    python_tool: ClassVar[str] = "stateful_python_code_exec"
+    python_tool: str = "stateful_python_code_exec"
     prelude: ClassVar[str] = ""
     default_preload: ClassVar[tuple[str, ...]] = ("numpy",)
     reverify_mode = "stateless"
@@ -118,8 +118,7 @@ class PythonSessionEnv(VerifierEnv):
         preload: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        if sandbox not in BACKENDS:
-            raise ValueError(f"sandbox is one of {', '.join(BACKENDS)}; got {sandbox!r}.")
+        check_backend(sandbox)
         check_seconds("code_exec_timeout_s", code_exec_timeout_s)
         if type(code_exec_max_output_chars) is not int or not 0 < code_exec_max_output_chars <= 1_000_000:
             raise ValueError(
@@ -149,12 +148,14 @@ class PythonSessionEnv(VerifierEnv):
 
     def tool_use(self, episode: Episode) -> dict[str, int]:
         """Details of a verdict: `num_tool_calls`, `tool_timeout_count`."""
-        names: dict[Any, Any] = {}
+        unanswered: deque[str] = deque()  # outputs are in the calls' order, whatever ids a model gives them
         calls = timeouts = 0
         for item in episode.items:
             if item.get("type") == "function_call":
-                names[item["call_id"]] = item["name"]
-            elif item.get("type") == "function_call_output" and names.get(item["call_id"]) == self.python_tool:
+                unanswered.append(item["name"])
+            elif item.get("type") != "function_call_output" or not unanswered:
+                continue
+            elif unanswered.popleft() == self.python_tool:
                 calls += 1
                 timeouts += _timed_out(item["output"])
         return {"num_tool_calls": calls, "tool_timeout_count": timeouts}
@@ -188,16 +189,6 @@ class PythonTool(PythonSessionEnv):
             "stdout": shortened(cell.stdout + value, most),
             "stderr": shortened(cell.stderr + error_text(cell, self.code_exec_timeout_s), most),
         }
-
-
-def check_seconds(name: str, seconds: Any) -> None:
-    """Check an argument that is a number of seconds.
-
-    Raises:
-        ValueError: If it is none, or more than a day.
-    """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 86_400:
-        raise ValueError(f"{name} is a number of seconds above 0, at most a day; got {seconds!r}.")
 
 
 def timed_out(cell: CellResult) -> bool:

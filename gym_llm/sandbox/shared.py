@@ -11,15 +11,24 @@ from gym_llm.sandbox.languages import Compiler, box_for
 from gym_llm.sandbox.sandbox import Sandbox
 
 
+def check_backend(name: str) -> None:
+    """Check the argument that names a backend; whether it can be had shows when it is needed.
+
+    Raises:
+        ValueError: If there is none of this name; one sentence.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"sandbox is one of {', '.join(BACKENDS)}; got {name!r}.")
+
+
 def check_sandbox(name: str) -> None:
-    """Check the argument that names a backend; nothing is started.
+    """Check the argument that names a backend, and that it can be had; nothing is started.
 
     Raises:
         ValueError: If there is none of this name; one sentence.
         SandboxUnavailable: If it is bubblewrap, and that is not installed.
     """
-    if name not in BACKENDS:
-        raise ValueError(f"sandbox is one of {', '.join(BACKENDS)}; got {name!r}.")
+    check_backend(name)
     if name == "bubblewrap":
         bubblewrap_path()
 

@@ -10,7 +10,7 @@ from verifier_vectors import vector_id, vectors_of
 
 from gym_llm.envs.litmus_agent.env import LitmusAgent
 from gym_llm.envs.litmus_agent.reading import FORMATS, last_in_format, read_bool, read_number
-from gym_llm.errors import DataError
+from gym_llm.errors import DataError, SandboxUnavailable
 from gym_llm.evaluate.conform import replay_vector
 
 
@@ -211,21 +211,28 @@ def test_a_row_that_makes_no_sense_is_refused(fields, problem):
         LitmusAgent(tasks=[row(**({"expected_answer": 7} | fields))])
 
 
-def test_a_call_of_the_python_tool_is_told_that_there_is_none():
-    tools = [{"type": "function", "name": "stateful_python_code_exec", "parameters": {"type": "object"}}]
-    env = LitmusAgent()
-    env.reset(
-        options={
-            "task": {
-                "responses_create_params": {"input": "?", "tools": tools},
-                "expected_answer": 7,
-                "answer_type": "float",
-            }
-        }
-    )
-    (text,) = outputs(env.step([function_call("stateful_python_code_exec", {"code": "print(7)"})])[0])
-    assert "There is no tool named 'stateful_python_code_exec'" in json.loads(text)["error"]
-    assert env.step(message("((7))"))[1] == 1.0
+def test_a_row_that_declares_the_python_tool_has_it():
+    name = "run_code"
+    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}}]
+    env = LitmusAgent(code_exec_tool_name=name, code_exec_timeout_s=20)
+    task = row(expected_answer=7, answer_type="float")
+    assert "tools" not in env.reset(options={"task": task})[0]
+    task["responses_create_params"]["tools"] = tools
+    assert env.reset(options={"task": task})[0]["tools"] == tools
+    try:
+        env.step([function_call(name, {"code": "x = 3"})])
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    observation, *_ = env.step([function_call(name, {"code": "x + 4"}), function_call("stateful_python_code_exec")])
+    *_, answer, unknown = outputs(observation)
+    assert json.loads(answer) == {"process_status": "completed", "stdout": "7\n", "stderr": ""}
+    assert "There is no tool named" in unknown
+    _, reward, _, _, info = env.step(message("((7))"))
+    assert (reward, info["num_tool_calls"], info["tool_timeout_count"]) == (1.0, 2, 0)
+    env.close()
+    assert LitmusAgent._tools.keys() == {"stateful_python_code_exec"}
+    with pytest.raises(ValueError, match="code_exec_tool_name"):
+        LitmusAgent(code_exec_tool_name="")
 
 
 @pytest.mark.parametrize("name", ["fmt_00", "fmt_07", "fmt_13", "fmt_15", "fmt_18", "fmt_20", "fmt_30"])

@@ -5,7 +5,7 @@ from testing import cpu_seconds, row, scored
 from verifier_vectors import replay_all
 
 from gym_llm.envs.nvarc.env import NVARC
-from gym_llm.errors import DataError
+from gym_llm.errors import DataError, SandboxUnavailable
 from gym_llm.grading.grids import grid_of_lines_as_nemo_gym, last_grid_of_lines
 
 GRID = [[1, 2], [3, 4]]
@@ -66,15 +66,86 @@ def test_nemo_gym_leaves_out_pairs_of_tags_only():
     assert [info["predicted_output"] for _, info in play] == [[[1]], [[5], [1]]]
 
 
-def test_rows_that_want_a_program_are_read_but_not_played():
-    assert NVARC([row(expected_output=GRID, agent_mode="transductive"), row(expected_output=GRID, agent_mode=None)])
-    env = NVARC([row(expected_output=GRID, agent_mode="inductive")])
-    with pytest.raises(DataError, match="wants a program"):
-        env.reset()
+def solve(answer, kwargs=None, **fields):
+    """(reward, info) of a program for a puzzle: turn the grid upside down."""
+    fields = {"test_input": GRID, "expected_output": GRID[::-1], "agent_mode": "inductive", **fields}
+    try:
+        return scored("gym_llm/NVARC-v0", answer, kwargs, **fields)
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```python\ndef transform(grid):\n    return grid[::-1]\n```",
+        "<think>```python\nno\n```</think>So:\n```\nimport numpy\ntransform = lambda g: numpy.array(g)[::-1]\n```",
+        "```python\nraise ValueError\n```\nno:\n```py\ndef transform(g): return tuple([*map(tuple, g)][::-1])\n```",
+        "import numpy as np\ndef transform(grid):\n    return np.flipud(grid).astype(float)",
+        "```python\nimport sys\ndef transform(grid):\n    print('so', grid)\n    return grid[::-1]\nsys.exit()\n```",
+    ],
+)
+def test_a_program_that_makes_the_grid_is_worth_one(answer):
+    reward, info = solve(answer)
+    assert (reward, info["predicted_output"], info["agent_mode"]) == (1.0, GRID[::-1], "inductive")
+    assert "error" not in info
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("return grid", None),
+        ("return [[1, 2], [3]]", "it returns no grid"),
+        ("return [[0.5]]", "it returns no grid"),
+        ("return 'x'", "it returns no grid"),
+        ("return None", "it returns no grid"),
+        ("return [[]]", "it returns no grid"),
+        ("return 1 / 0", "ZeroDivisionError('division by zero')"),
+        ("while True: pass", "too much processor time"),
+        ("import os; os._exit(0)", "it ended with exit code 0"),
+        ("x = [0]; x.append(x); return x", "Circular reference"),
+        ("return [[10 ** 9] * 1000] * 1000", "too long"),
+    ],
+)
+def test_a_program_that_makes_no_such_grid_is_worth_nothing_and_told_why(body, error):
+    code = f"```python\ndef transform(grid):\n    {body}\n```"
+    reward, info = solve(code, {"python_timeout_seconds": 1.0})
+    assert reward == 0.0 and not info["exact_match"]
+    assert info.get("error") is None if error is None else error in info["error"]
+
+
+def test_an_answer_without_a_program_needs_no_sandbox(monkeypatch):
+    monkeypatch.setattr("gym_llm.envs.nvarc.env.sandbox_for", None)
+    for text in ("", "3 4\n1 2", "I would define transform."):
+        reward, info = scored("gym_llm/NVARC-v0", text, {"agent_mode": "inductive"}, expected_output=GRID)
+        assert (reward, info["error"], info["agent_mode"]) == (0.0, "there is no program", "inductive")
+    assert solve("```python\ndef transform(grid): return grid[::-1]\n```", agent_mode="transductive")[0] == 0.0
+
+
+def test_a_program_without_the_function_or_that_is_none_says_so():
+    assert "transform" in solve("```python\ndef transfrom(grid): return grid\n```")[1]["error"]
+    assert "SyntaxError" in solve("```python\ndef transform(grid) return grid\n```")[1]["error"]
+
+
+def test_what_is_expected_is_nowhere_in_the_sandbox():
+    search = """
+import gc
+SECRET = [[int(digit) for digit in row] for row in ("65", "87")]
+def transform(grid):
+    grids = [each for each in gc.get_objects() if isinstance(each, list) and each is not SECRET]
+    return SECRET if SECRET in grids or "65" in str(globals().keys()) else [[0]]
+"""
+    _, info = solve(f"```python\n{search}```", expected_output=[[6, 5], [8, 7]])
+    assert info["predicted_output"] == [[0]]
+
+
+def test_modes_are_known():
+    assert NVARC([row(expected_output=GRID, agent_mode=mode) for mode in ("transductive", "inductive", None)])
     with pytest.raises(DataError, match="agent_mode"):
         NVARC([row(expected_output=GRID, agent_mode="deductive")])
-    with pytest.raises(ValueError, match="agent_mode is 'transductive'"):
-        NVARC([row(expected_output=GRID)], agent_mode="inductive")
+    for kwargs in ({"agent_mode": "deductive"}, {"python_timeout_seconds": 0}, {"sandbox": "none"}):
+        with pytest.raises(ValueError, match=next(iter(kwargs))):
+            NVARC([row(expected_output=GRID)], **kwargs)
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ OPTIONAL = ("math_verify", "sympy", "reasoning_gym", "sacrebleu", "langdetect", 
 NEED_PACKAGES = {
     f"gym_llm/{name}-v0"
     for name in (
-        *("MathVerify", "MathWithAutograder", "MathWithJudge", "PhysicsJudge", "PolyMath", "UGPhysicsJudge"),
-        *("ReasoningGym", "StructuredOutputs", "TerminalMultiHarness", "WMTTranslation"),
+        *("MathVerify", "MathWithAutograder", "MathWithJudge", "NSTools", "PhysicsJudge", "PolyMath"),
+        *("ReasoningGym", "StructuredOutputs", "TerminalMultiHarness", "UGPhysicsJudge", "WMTTranslation"),
     )
 }
 
