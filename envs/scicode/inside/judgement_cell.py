@@ -1,0 +1,30 @@
+"""Runs a step's tests on what a solution's calls returned. The author's side: no code of a model's is here."""
+
+import json
+import sys
+import types
+
+import compare  # type: ignore[import-not-found]
+import values  # type: ignore[import-not-found]
+
+
+def _read(name):  # type: ignore[no-untyped-def]
+    with open(name, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _main():  # type: ignore[no-untyped-def]
+    package, folder = types.ModuleType("scicode"), types.ModuleType("scicode.compare")
+    package.compare, folder.cmp = folder, compare  # type: ignore[attr-defined]
+    sys.modules.update({"scicode": package, "scicode.compare": folder, "scicode.compare.cmp": compare})
+    returned = {site: iter(values.decode(many)) for site, many in _read("returned.json").items()}
+    targets, tests = values.decode(_read("targets.json")), _read("tests.json")
+    namespace = {"__name__": "__main__", "__returned__": lambda site: next(returned[site]), "targets": targets}
+    with open("dependencies.txt", encoding="utf-8") as file:
+        exec(compile(file.read(), "dependencies.py", "exec", dont_inherit=True), namespace)
+    for number, (test, target) in enumerate(zip(tests, targets, strict=False)):
+        namespace["target"] = target
+        exec(compile(test, f"test{number + 1}.py", "exec", dont_inherit=True), namespace)
+
+
+_main()
