@@ -9,9 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.envs.evalplus.problems import Problem, References, read_problems
+from gym_llm.envs.evalplus.problems import Problem, References
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code
+from gym_llm.grading.problem_files import read_problems
 from gym_llm.grading.program_output import close_values
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.env import SandboxedEnv
@@ -71,7 +72,7 @@ class EvalPlus(SandboxedEnv):
         for name, value in (("min_time_limit", min_time_limit), ("gt_time_limit_factor", gt_time_limit_factor)):
             if not isinstance(value, int | float) or not 0 < value < 86_400:
                 raise ValueError(f"{name} is a number above 0; got {value!r}.")
-        self._problems = {} if evalplus_data is None else read_problems(os.path.abspath(evalplus_data))
+        self._problems = {} if evalplus_data is None else read_problems(os.path.abspath(evalplus_data), Problem)
         super().__init__(tasks, **kwargs)
         self.min_time_limit = min_time_limit
         self.gt_time_limit_factor = gt_time_limit_factor

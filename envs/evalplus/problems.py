@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from gym_llm.data.files.reading import read_objects
 from gym_llm.errors import DataError
 from gym_llm.sandbox import Limits, Sandbox
 from gym_llm.sandbox.functions import Functions
@@ -111,19 +109,3 @@ async def _run(problem: Problem, name: str, inputs: list[list[Any]], sandbox: Sa
             reference.outputs.append(called.value)
             reference.seconds.append(called.cpu_seconds)
     return reference
-
-
-@cache
-def read_problems(path: str) -> dict[str, Problem]:
-    """The problems of a file of the evalplus package (`HumanEvalPlus.jsonl`, `MbppPlus.jsonl`), by `task_id`.
-
-    Raises:
-        DataError: If it cannot be read, or a line is no problem.
-    """
-    problems = {}
-    for number, fields in read_objects(path):
-        try:
-            problems[str(fields["task_id"])] = Problem.model_validate(fields)
-        except (KeyError, ValidationError) as error:
-            raise DataError(f"{path}, line {number}: no problem of evalplus: {str(error).splitlines()[0]}") from None
-    return problems

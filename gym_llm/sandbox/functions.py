@@ -54,12 +54,13 @@ class Functions:
     Args:
         sandbox: Where it runs.
         limits: Of loading it, and of each call.
-        cell: Python that defines `load` and `call`, which answer as those of `function_cell` do.
+        *cells: Python that together defines `load` and `call`, which answer as those of `function_cell` do; by default
+            that one.
     """
 
-    def __init__(self, sandbox: Sandbox, limits: Limits, cell: Path = FUNCTION_CELL) -> None:
+    def __init__(self, sandbox: Sandbox, limits: Limits, *cells: Path) -> None:
         self._session = PythonSession(sandbox, limits)
-        self._cell = cell
+        self._cells = cells or (FUNCTION_CELL,)
 
     async def __aenter__(self) -> Functions:
         return self
@@ -81,7 +82,7 @@ class Functions:
             SandboxError: If the sandbox failed.
         """
         values = ", ".join(ascii(value) for value in (source, *arguments))
-        return await self._run(f"{_text(self._cell)}\nload({values})")
+        return await self._run("\n".join([*map(_text, self._cells), f"load({values})"]))
 
     async def call(self, argument: str, *, cpu_seconds: float | None = None) -> Called:
         """Call it.

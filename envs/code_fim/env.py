@@ -1,0 +1,127 @@
+"""CodeFIM: the missing middle of a program, which then has to pass a test (NeMo Gym's `code_fim`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.envs.code_fim.completion import completions
+from gym_llm.errors import DataError
+from gym_llm.grading.problem_files import read_problems
+from gym_llm.sandbox import Sandbox
+from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.functions import Called, Functions
+from gym_llm.types import Row
+
+_FOLDER = Path(__file__).parent
+_SOLUTION = (_FOLDER / "values_cell.py", _FOLDER / "solution_cell.py")
+_CHECK = (_FOLDER / "values_cell.py", _FOLDER / "check_cell.py")
+
+
+class Problem(BaseModel):
+    """A problem as HumanEval-Infilling's files have it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    prompt: str
+    suffix: str
+    test: str
+    entry_point: str
+
+
+class VerifierMetadata(BaseModel):
+    """Which problem a row is of, and the problem, where it is not in a file."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    task_id: str | None = None
+    problem: Problem | None = None
+
+
+class CodeFIM(SandboxedEnv):
+    """Write what is missing between a prefix and a suffix; 1.0 if the whole passes its test.
+
+    Details: `extracted_model_code` and `completion` (what was put there), `status` (`passed`, `timed out`,
+    `failed: …`), `passed`.
+
+    Args:
+        fim_data: A file of HumanEval-Infilling's problems, which rows name.
+        timeout: Seconds of processor time for the program with all of its calls.
+        **kwargs: As for every `SandboxedEnv`.
+
+    Raises:
+        DataError: If the file cannot be read.
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The problem."""
+
+        verifier_metadata: VerifierMetadata
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        fim_data: str | None = None,
+        timeout: float = 3.0,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(timeout, int | float) or not 0 < timeout < 86_400:
+            raise ValueError(f"timeout is a number above 0; got {timeout!r}.")
+        self._problems = {} if fim_data is None else read_problems(os.path.abspath(fim_data), Problem)
+        super().__init__(tasks, **kwargs)
+        self.timeout = timeout
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Take out the completion, and put the program to the test."""
+        metadata = task.verifier_metadata
+        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        if problem is None:
+            raise DataError(f"the task {metadata.task_id!r} is in no file of `fim_data`, and the row has no `problem`")
+        found = completions(episode.text, problem.prompt, problem.suffix, conform=self.conform is not None)
+        status, completion = "failed: there is no block of code in the answer", ""
+        for completion in found:
+            status = await self._check(await self.started_sandbox(), problem, completion)
+            if status == "passed":
+                break
+        passed = status == "passed"
+        return Verdict(float(passed), {"completion": completion, "status": status, "passed": passed})
+
+    async def _check(self, sandbox: Sandbox, problem: Problem, completion: str) -> str:
+        """Run the program in one process and its test in another; the calls go through here."""
+        limits = self.limits(self.timeout)
+        left = self.timeout
+        async with Functions(sandbox, limits, *_SOLUTION) as program, Functions(sandbox, limits, *_CHECK) as check:
+            called = await program.load(problem.prompt + completion + problem.suffix)
+            if called.failed:
+                return _status(called)
+            names = [name for name in called.value or () if isinstance(name, str)]
+            said = await check.load(problem.test, problem.entry_point, names)
+            while True:
+                if said.failed:  # by what it was given: the test itself is the row's
+                    return _status(said)
+                kind, *rest = said.value
+                if kind != "call":
+                    return "passed" if kind == "passed" else f"failed: {rest[0]}"
+                left -= called.cpu_seconds
+                if left <= 0:
+                    return "timed out"
+                called = await program.call(rest[0], cpu_seconds=left)
+                if called.ended:
+                    return _status(called)
+                outcome = {"value": called.value} if called.error is None else {"error": called.error}
+                said = await check.call(json.dumps(outcome, default=str))
+
+
+def _status(called: Called) -> str:
+    if called.out_of_time:
+        return "timed out"
+    return f"failed: {(called.error or '').partition(': ')[2] or called.error or called.limit}"
