@@ -82,7 +82,15 @@ class Sandbox:
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency is the number of runs at a time, got {concurrency!r}.")
         self.box = box or own_python()
-        settings = {"packages": list(self.box.packages), "preload": list(preload), "filter": backend != "unsafe"}
+        self._variables = {
+            **{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
+            **{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            **self.box.environment,
+        }
+        settings = {
+            **{"packages": list(self.box.packages), "preload": list(preload), "filter": backend != "unsafe"},
+            "environment": self._variables,
+        }
         self._backend = make_backend(backend, self.box, settings, image)
         self.slots = asyncio.Semaphore(concurrency or len(os.sched_getaffinity(0)))
 
@@ -139,10 +147,14 @@ class Sandbox:
                 is limited then.
 
         Raises:
+            ValueError: If a file's name leads out of the folder.
             SandboxError: If the sandbox failed, at a second try too; never for what the program does.
         """
         limits = limits or Limits()
         named = dict(files or {})
+        for name in named:
+            if name.startswith("/") or "\0" in name or ".." in name.split("/"):
+                raise ValueError(f"files have names in the folder of the run, got {name!r}.")
         header = {
             "kind": "run",
             "argv": None if argv is None else list(argv),
@@ -178,12 +190,7 @@ class Sandbox:
 
     def common(self, limits: Limits, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What the header of every request says."""
-        variables = {
-            **{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
-            **{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-            **self.box.environment,
-            **(environment or {}),
-        }
+        variables = {**self._variables, **(environment or {})}
         return {"limits": limits.as_json(), "environment": variables}
 
 

@@ -13,14 +13,19 @@ from typing import Any, NoReturn
 from . import script, wire
 
 
-def serve(control: int) -> NoReturn:
+def serve(requests: int, replies: int, modules: list[str]) -> NoReturn:
     """Answer cells until the other side closes.
 
     A cell's answer has texts by name: `repr` and `str` of the last line's value, if the last line is an expression
     that is not None; `error`, a traceback, if it raised.
+
+    Args:
+        requests: What the cells are read from.
+        replies: What the answers are written to.
+        modules: The names of this package's own.
     """
     receive, send = wire.receive, wire.send
-    script.fresh()
+    script.fresh(modules)
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [""]
@@ -28,7 +33,7 @@ def serve(control: int) -> NoReturn:
     count, process = 0, os.getpid()
     while True:
         try:
-            header, pieces = receive(control)
+            header, pieces = receive(requests)
         except EOFError:
             os._exit(0)
         count += 1
@@ -42,7 +47,7 @@ def serve(control: int) -> NoReturn:
             os._exit(0)
         limit = header["limit"]
         send(
-            control,
+            replies,
             {"names": [name for name, _ in texts]},
             [text[:limit].encode("utf-8", "replace")[:limit] for _, text in texts],
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import gc
 import os
 import resource
 import signal
@@ -12,7 +14,9 @@ from typing import Any, NoReturn
 from . import cells, kernel, script
 
 _ADD_SEALS, _ALL_SEALS = 1033, 15
-_CONTROL = 3
+_MOST_FILES = 1 << 16
+_MACHINES_FAULTS = (errno.ENOMEM, errno.EAGAIN, errno.ENFILE, errno.EIO)
+_SIGNALS = 512
 _SPARE_BYTES = 1 << 29  # of addresses: what an interpreter takes before a program begins
 
 
@@ -28,15 +32,25 @@ def write_file(name: str, mode: int, data: bytes) -> None:
 
 def read_file(name: str, limit: int) -> bytes | None:
     """A file that a program left, if it is a plain one and not too large; no link is followed."""
+    descriptors: list[int] = []
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
+        path = ["/" if name.startswith("/") else ".", *(part for part in name.split("/") if part)]
+        for index, part in enumerate(path):
+            kind = os.O_DIRECTORY if index < len(path) - 1 else os.O_NONBLOCK
+            folder = descriptors[-1] if descriptors else None
+            descriptors.append(os.open(part, os.O_RDONLY | os.O_NOFOLLOW | kind, dir_fd=folder))
+        status = os.fstat(descriptors[-1])
         if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
             return None
-        return file.read(limit)
+        parts = []
+        while piece := os.read(descriptors[-1], 1 << 20):
+            parts.append(piece)
+        return b"".join(parts)
+    except (OSError, ValueError):  # it is not there, or something else is
+        return None
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def text_input(data: bytes) -> int:
@@ -54,58 +68,64 @@ def text_input(data: bytes) -> int:
     return descriptor
 
 
-def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int], control: Any, told: int) -> NoReturn:
+def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int], told: int) -> NoReturn:
     """In a fresh child: give up every right, and turn into the program.
 
     Args:
         header: What is to be run.
         settings: Of the sandbox.
-        streams: Its standard input, output and error.
-        control: The interpreter's socket, if it is to answer cells.
+        streams: Its standard input, output and error; an interpreter of cells gets its requests and replies, too.
         told: A pipe for what goes wrong before the program begins; it is closed then.
     """
     try:
+        gc.enable()
         kernel.keep_to_itself(False)
         os.setsid()
-        streams = [*streams, control.detach() if control is not None else told, told]
-        above = [os.dup2(descriptor, 100 + index) for index, descriptor in enumerate(streams)]
-        told = above[-1]
-        for index, descriptor in enumerate(above[:-1]):
-            os.dup2(descriptor, index, inheritable=index < _CONTROL)
-        os.set_inheritable(told, False)
-        for name in os.listdir("/proc/self/fd"):
-            if int(name) > _CONTROL and int(name) != told:
-                _close(int(name))
-        if control is None:
-            os.close(_CONTROL)
+        above = [os.dup2(descriptor, 100 + index, False) for index, descriptor in enumerate([*streams, told])]
+        told = above.pop()
+        for index, descriptor in enumerate(above):
+            os.dup2(descriptor, index, index < 3)
+        os.closerange(len(above), told)
+        os.closerange(told + 1, _MOST_FILES)
         _limit(header)
         os.nice(5)
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # it is the first to go when the machine has no memory left
+        kernel.write("/proc/self/oom_score_adj", "1000")  # it is the first to go when the machine has no memory left
         kernel.drop_rights()
         if settings["filter"]:
             kernel.filter_calls(settings["filters"][bool(header.get("loopback"))])
-        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
         if header["argv"] is not None:
-            os.execvpe(header["argv"][0], header["argv"], header["environment"])
-        os.environ.clear()
-        os.environ.update(header["environment"])
+            _execute(header["argv"], header["environment"])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if header["environment"] != settings["environment"]:
+            os.environ.clear()
+            os.environ.update(header["environment"])
         os.close(told)
         if header["kind"] == "cells":
-            cells.serve(_CONTROL)
-        script.run(header["main"])
+            cells.serve(3, 4, settings["modules"])
+        script.run(header["main"], settings["modules"])
     except BaseException as error:
         os.write(told, f"{type(error).__name__}: {error}".encode()[:500])
     finally:
         os._exit(70)
 
 
-def _close(descriptor: int) -> None:
+def _execute(argv: list[str], environment: dict[str, str]) -> NoReturn:
+    """Become a command; one that cannot be executed ends as in a shell.
+
+    Raises:
+        OSError: If this machine does not have the command, or is out of memory.
+    """
+    for ignored in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
     try:
-        os.close(descriptor)
-    except OSError:
-        pass  # the listing's own
+        os.execvpe(argv[0], argv, environment)
+    except (OSError, ValueError) as error:  # an argument that is too long, say, or one with a zero byte
+        number = getattr(error, "errno", None)
+        missing = number == errno.ENOENT
+        if number in _MACHINES_FAULTS or (missing and not argv[0].startswith((".", "/tmp/"))):
+            raise
+        os.write(2, f"{argv[0][:200]}: {error}\n".encode("utf-8", "replace")[:1000])
+        os._exit(127 if missing else 126)
 
 
 def _limit(header: dict[str, Any]) -> None:
@@ -123,6 +143,9 @@ def _limit(header: dict[str, Any]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: _SIGNALS,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_NICE: 0,
     }
     if not header.get("reserves"):
         wanted[resource.RLIMIT_AS] = memory + _SPARE_BYTES

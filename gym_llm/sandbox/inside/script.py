@@ -14,9 +14,14 @@ import types
 from typing import NoReturn
 
 
-def run(path: str) -> NoReturn:
-    """Run a file as `__main__`, and end as the interpreter would."""
-    fresh()
+def run(path: str, modules: list[str]) -> NoReturn:
+    """Run a file as `__main__`, and end as the interpreter would.
+
+    Args:
+        path: The file.
+        modules: The names of this package's own.
+    """
+    fresh(modules)
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = module
@@ -35,9 +40,9 @@ def run(path: str) -> NoReturn:
     finish(code)
 
 
-def fresh() -> None:
+def fresh(modules: list[str]) -> None:
     """What a new interpreter has of its own: streams, random numbers, `exit`, no modules of this package."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]:
+    for name in modules:
         del sys.modules[name]
     del sys.path[-1]  # where this package is
     for name in ("stdin", "stdout", "stderr"):
@@ -48,10 +53,8 @@ def fresh() -> None:
         stream = io.TextIOWrapper(raw, "utf-8", errors, write_through=number == 2, line_buffering=number == 2)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    if "random" in sys.modules:
-        sys.modules["random"].seed()  # all runs are forks of one process
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
+        sys.modules["numpy.random"].seed()  # all runs are forks of one process; `random` sees to it itself
     linecache.clearcache()
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))

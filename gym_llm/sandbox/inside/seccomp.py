@@ -2,7 +2,8 @@
 
 Denied is what reaches beyond files, memory, threads and processes of one's own: new namespaces and mounts, other
 processes' memory, the kernel's keys, modules, clocks and tracing, io_uring (whose requests no filter sees), shared
-memory that no limit counts, and sockets. Numbers that this list does not know yet are answered as unknown.
+memory that no limit counts, sockets with addresses (which other runs could reach), and whatever changes the supervisor,
+process 1, which belongs to the same user. Numbers that this list does not know yet are answered as unknown.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _DENIED: _Numbers = {
     "_sysctl": (156, None), "nfsservctl": (180, 42), "vhangup": (153, 58),
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "shmdt": (67, 197),
     "msgget": (68, 186), "msgsnd": (69, 189), "semget": (64, 190), "mq_open": (240, 180),
+    "vmsplice": (278, 75), "ioprio_set": (251, 30),
     "memfd_create": (319, 279), "memfd_secret": (447, 447),
     "landlock_create_ruleset": (444, 444), "listmount": (458, 458), "statmount": (457, 457),
 }  # fmt: skip
@@ -42,12 +44,24 @@ _ABSENT: _Numbers = {  # answered as unknown, so that C libraries fall back
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "clone3": (435, 435),
 }  # fmt: skip
 _SOCKETS: _Numbers = {"socket": (41, 198)}
+_ADDRESSES: _Numbers = {
+    "bind": (49, 200), "connect": (42, 203), "listen": (50, 201), "accept": (43, 202), "accept4": (288, 242),
+}  # fmt: skip
+_PAIRS: _Numbers = {"socketpair": (53, 199)}
+_OF_A_PROCESS: _Numbers = {  # the first argument is whose; 0 is one's own
+    "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+}  # fmt: skip
+_LIMITS: _Numbers = {"prlimit64": (302, 261)}
+_PRIORITY: _Numbers = {"setpriority": (141, 140)}
 _CLONE: _Numbers = {"clone": (56, 220)}
 _IOCTL: _Numbers = {"ioctl": (16, 29)}
 _NEWEST = 462  # mseal
 _NEW_NAMESPACES = 0x7E020000 | 0x80  # CLONE_NEW*, and CLONE_NEWTIME
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+_DATAGRAMS = 2  # the bit of their types of sockets: they can be sent anywhere, and be received from anybody
+_SUPERVISOR = 1
 _LOCAL, _INTERNET, _INTERNET6 = 1, 2, 10
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -87,6 +101,18 @@ def calls_filter(loopback: bool) -> bytes:
     for number in numbers(_SOCKETS):
         good = [(_EQUAL, family, _ALLOW) for family in families]
         code += _argument(number, 0, [*good, (_AT_LEAST, 0, _error(errno.EACCES))])
+    if not loopback:
+        for number in numbers(_ADDRESSES):
+            code += _if(_EQUAL, number, _error(errno.EACCES))
+        for number in numbers(_PAIRS):
+            code += _argument(number, 1, [(_ANY_BIT, _DATAGRAMS, _error(errno.EACCES))])
+    for number in numbers(_OF_A_PROCESS):
+        code += _argument(number, 0, [(_EQUAL, _SUPERVISOR, _error(errno.EPERM))])
+    for number in numbers(_LIMITS):
+        code += _argument(number, 0, [(_AT_LEAST, 1, _error(errno.EPERM))])
+    for number in numbers(_PRIORITY):
+        code += _argument(number, 0, [(_AT_LEAST, 1, _error(errno.EPERM))])  # of groups and users
+        code += _argument(number, 1, [(_EQUAL, _SUPERVISOR, _error(errno.EPERM))])
     code += _instructions((_RETURN, 0, 0, _ALLOW))
     return b"".join(code)
 

@@ -13,7 +13,7 @@ import resource
 import signal
 import socket
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from . import kernel, seccomp, supervisor, wire
 
@@ -28,10 +28,8 @@ def serve(control: int, settings: dict[str, Any]) -> None:
         message, channels, _, _ = socket.recv_fds(requests, 1, 1)
         if not message:
             return
-        if channels and os.fork() == 0:
-            requests.detach()
-            os.close(control)
-            _apart(channels[0], settings)
+        if channels:
+            _start(channels[0], requests, settings)
 
 
 def serve_one(settings: dict[str, Any]) -> None:
@@ -55,33 +53,58 @@ def _prepare(settings: dict[str, Any]) -> None:
             importlib.import_module(name)
         except ImportError:
             pass  # a program that wants it is told so
+    os.environ.clear()
+    os.environ.update(settings["environment"])
+    settings["modules"] = [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]
+    settings["user"] = os.getuid(), os.getgid()
     if settings["filter"]:
         settings["filters"] = {allowed: seccomp.calls_filter(allowed) for allowed in (False, True)}
     kernel.keep_to_itself()
 
 
-def _apart(channel: int, settings: dict[str, Any]) -> None:
-    """In a child: read what is to be run, take it to namespaces of its own, and be gone."""
+def _start(channel: int, requests: socket.socket, settings: dict[str, Any]) -> None:
+    """Start a supervisor as the first process of namespaces of its own."""
+    try:
+        child = kernel.fork_apart(kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS)
+    except OSError as error:
+        _failed(channel, error)
+    else:
+        if child == 0:
+            os.close(requests.detach())
+            _apart(channel, settings)
+    os.close(channel)
+
+
+def _apart(channel: int, settings: dict[str, Any]) -> NoReturn:
+    """In the child: read what is to be run, take what is to be its own, and do it."""
+    gc.disable()
     try:
         request = wire.receive(channel)
-        limits = request[0]["limits"]
-        spaces = kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS | kernel.NEW_IPC | kernel.NEW_UTS
-        user, group = os.getuid(), os.getgid()
-        kernel.unshare(spaces | (kernel.NEW_NET if request[0].get("loopback") else 0))
         kernel.keep_to_itself(False)
-        kernel.map_user(user, group)
-        resource.setrlimit(resource.RLIMIT_NPROC, (limits["processes"] + 2,) * 2)  # counted in the new namespace alone
+        kernel.map_user(*settings["user"])
+        limits = request[0]["limits"]
+        resource.setrlimit(
+            resource.RLIMIT_NPROC, (limits["processes"] + 1,) * 2
+        )  # with this one; counted in this namespace alone
         kernel.keep_to_itself()
-        if os.fork() == 0:
-            _own_files(limits)
-            if request[0].get("loopback"):
-                kernel.loopback_up()
-            supervisor.supervise(channel, channel, settings, request)
+        _own_files(limits)
+        if request[0].get("loopback"):
+            kernel.unshare(kernel.NEW_NET)
+            kernel.loopback_up()
+        supervisor.supervise(channel, channel, settings, request)
     except EOFError:
         pass  # nobody waits for it any more
     except BaseException as error:
+        _failed(channel, error)
+    finally:
+        os._exit(0)
+
+
+def _failed(channel: int, error: BaseException) -> None:
+    try:
         wire.send(channel, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
-    os._exit(0)
+    except OSError:
+        pass  # nobody waits for it any more
 
 
 def _own_files(limits: dict[str, int]) -> None:
@@ -97,7 +120,7 @@ def _own_files(limits: dict[str, int]) -> None:
 
 
 _COMMON: list[str] = [
-    *("ast", "asyncio.base_futures", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime"),
+    *("ast", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime"),
     *("decimal", "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "linecache", "math", "operator"),
     *("random", "re", "statistics", "string", "textwrap", "threading", "time", "traceback", "typing"),
 ]

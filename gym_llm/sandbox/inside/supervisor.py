@@ -10,20 +10,18 @@ import os
 import resource
 import select
 import signal
-import socket
 import time
 from typing import Any
 
-from . import program, wire
+from . import program, usage, wire
 
 _TICK = 0.01  # seconds between two looks, at first
 _LONGEST_TICK = 0.05
-_CLOCK = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_LONG = 10  # times its processor time, and what it may sleep: a run ends then, whatever it is doing
 _PIECE = 1 << 16
-_TEXTS = ("repr", "str", "error")  # of a cell
-_ANSWER_SECONDS = 5.0  # from the first byte of a cell's answer to its last
+_LAST_PIECES = 64  # a pipe holds no more when nobody writes any longer
+_EVERY_CHILD = 0x40000000  # __WALL: those, too, whose end is told by no signal
+_TEXTS = ("repr", "str", "error")  # of a cell's answer
+_HEADER_BYTES = 1 << 12
 
 
 def supervise(requests: int, replies: int, settings: dict[str, Any], request: wire.Message) -> None:
@@ -58,20 +56,25 @@ class _Stream:
         self.open = True
         os.set_blocking(descriptor, False)
 
-    def read(self) -> None:
-        """Take what is there now."""
-        while self.open:
-            try:
-                part = os.read(self.descriptor, _PIECE)
-            except BlockingIOError:
+    def read(self) -> bool:
+        """Take a piece of what is there now; False if nothing is."""
+        if not self.open:
+            return False
+        try:
+            part = os.read(self.descriptor, _PIECE)
+        except BlockingIOError:
+            return False
+        self.open = bool(part)
+        room = self.limit - len(self.data)
+        self.data += part[:room]
+        self.over = self.over or len(part) > room
+        return self.open
+
+    def rest(self) -> None:
+        """Take what there still is, after those who write have ended or been stopped."""
+        for _ in range(_LAST_PIECES):
+            if not self.read():
                 return
-            if not part:
-                self.open = False
-            room = self.limit - len(self.data)
-            self.data += part[:room]
-            self.over = self.over or len(part) > room
-            if self.over and len(part) == _PIECE:
-                return  # endless; the watch goes on in between
 
     def take(self) -> bytes:
         """What has been written since the last time."""
@@ -79,20 +82,66 @@ class _Stream:
         return data
 
 
-class _Use:
-    """What a run has used, and how much of it before the present cell."""
+class _Control:
+    """The pipes to and from an interpreter of cells: nothing that comes over them holds up the watch, or breaks it."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0  # of processor time
-        self.asleep = 0.0  # seconds in which none of its processes did, or wanted to do, anything
-        self.peak = 0  # bytes
-        self.started = self.looked = time.monotonic()
-        self.base = 0.0
+    def __init__(self, writing: int, reading: int) -> None:
+        self.writing, self.reading = writing, reading
+        self.waiting = memoryview(b"")
+        self.data = bytearray()
+        self.limit = 0
+        for descriptor in (writing, reading):
+            os.set_blocking(descriptor, False)
 
-    def begin(self, seconds: float) -> None:
-        self.base = seconds
-        self.asleep, self.seconds = 0.0, 0.0
-        self.started = self.looked = time.monotonic()
+    def ask(self, header: dict[str, Any], pieces: list[bytes]) -> None:
+        """Begin to send a message; `limit` is that of the answer's texts together."""
+        self.waiting = memoryview(wire.pack(header, pieces))
+        self.data.clear()
+        self.limit = wire.LENGTH.size + _HEADER_BYTES + len(_TEXTS) * header["limit"]
+
+    def write(self) -> None:
+        """Send what can be sent now."""
+        try:
+            self.waiting = self.waiting[os.write(self.writing, self.waiting) :]
+        except BlockingIOError:
+            pass
+
+    def read(self) -> dict[str, bytes] | None:
+        """The answer's texts by name if all of it is here, else None.
+
+        Raises:
+            ValueError: If what came is no answer.
+            OSError: If the other side is closed.
+        """
+        try:
+            part = os.read(self.reading, _PIECE)
+        except BlockingIOError:
+            return None
+        if not part:
+            raise BrokenPipeError("the interpreter is closed")
+        self.data += part
+        if len(self.data) > self.limit:
+            raise ValueError("an answer that is too large")
+        start = wire.LENGTH.size
+        if len(self.data) < start:
+            return None
+        (length,) = wire.LENGTH.unpack_from(self.data)
+        if length > _HEADER_BYTES:
+            raise ValueError("a header that is too large")
+        if len(self.data) < start + length:
+            return None
+        header = wire.header_of(bytes(self.data[start : start + length]))
+        sizes, names = header["sizes"], header.get("names")
+        if not isinstance(names, list) or len(names) != len(sizes) or any(name not in _TEXTS for name in names):
+            raise ValueError("no answer")
+        if len(self.data) < start + length + sum(sizes):
+            return None
+        start += length
+        texts: dict[str, bytes] = {}
+        for name, size in zip(names, sizes):
+            texts[name] = bytes(self.data[start : start + size])
+            start += size
+        return texts
 
 
 class _Run:
@@ -106,7 +155,8 @@ class _Run:
         self.child = 0
         self.ended: tuple[int, resource.struct_rusage] | None = None
         self.streams: list[_Stream] = []
-        self.use = _Use()
+        self.texts: dict[str, bytes] | None = None
+        self.use = usage.Use(self.alone, bool(header.get("reserves")))
 
     def once(self) -> None:
         """Run a program to its end."""
@@ -123,59 +173,61 @@ class _Run:
 
     def cells(self) -> None:
         """Run one piece of Python after another in one interpreter, until one takes too much or nobody asks."""
-        mine, its = socket.socketpair()
-        self._start(os.open(os.devnull, os.O_RDONLY), its)
-        its.close()
+        to_it, from_it = os.pipe(), os.pipe()
+        control = _Control(to_it[1], from_it[0])
+        self._start(os.open(os.devnull, os.O_RDONLY), (to_it[0], from_it[1]))
+        os.close(to_it[0])
+        os.close(from_it[1])
         wire.send(self.replies, {"ready": True}, [])
         while True:
             header, pieces = wire.receive(self.requests)
             self.limits = {**self.limits, **header.get("limits", {})}
             self._signal(signal.SIGCONT)
-            self.use.begin(self._used()[0])
-            wire.send(mine.fileno(), {"limit": self.limits["output_bytes"]}, pieces)
-            why = self._watch(mine)
-            result: dict[str, bytes] = {}
-            if why is None and self.ended is None:
-                try:
-                    result = _result(mine, self.limits["output_bytes"])
-                except (EOFError, ValueError, OSError):
-                    why = "ended"
-            over = why is not None or self.ended is not None
+            self.use.begin(self.use.now(self.child, self.limits)[0])
+            control.ask({"limit": self.limits["output_bytes"]}, pieces)
+            self.texts = None
+            why = self._watch(control) or self._overdrawn()
+            over = why is not None or self.texts is None
             if over:
                 self.end()
             else:
                 self._signal(signal.SIGSTOP)  # what it left running waits for the next
-            for stream in self.streams:
-                stream.read()
-            answer = {**self._answer(why), "texts": list(result), "over": over}
-            wire.send(self.replies, answer, [*self._output(), *result.values()])
+                for stream in self.streams:
+                    stream.rest()
+            texts: dict[str, bytes] = self.texts or {}
+            answer = {**self._answer(why), "texts": list(texts), "over": over}
+            wire.send(self.replies, answer, [*self._output(), *texts.values()])
             if over:
                 return
 
-    def _start(self, stdin: int, control: socket.socket | None) -> None:
+    def _start(self, stdin: int, control: tuple[int, int] | None) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         pipes = [os.pipe(), os.pipe(), os.pipe()]
         self.child = os.fork()
         if self.child == 0:
-            program.become(self.header, self.settings, [stdin, pipes[0][1], pipes[1][1]], control, pipes[2][1])
+            streams = [stdin, pipes[0][1], pipes[1][1], *(control or ())]
+            program.become(self.header, self.settings, streams, pipes[2][1])
         os.close(stdin)
         for _, end in pipes:
             os.close(end)
         self.streams = [_Stream(end, self.limits["output_bytes"]) for end, _ in pipes[:2]]
-        with open(pipes[2][0], "rb") as told:  # ends when the program begins
-            if problem := told.read():
-                raise RuntimeError(problem.decode("utf-8", "replace"))
+        told = pipes[2][0]
+        problem = os.read(told, _PIECE)  # nothing, when the program begins
+        os.close(told)
+        if problem:
+            raise RuntimeError(problem.decode("utf-8", "replace"))
         self.use.begin(0.0)
 
-    def _watch(self, control: socket.socket | None) -> str | None:
-        """Until the program ends (or answers, where there is a control socket): None, or which limit it passed."""
+    def _watch(self, control: _Control | None) -> str | None:
+        """Until the program ends (or answers, where there is a control): None, or which limit it passed."""
         tick = _TICK
         poll = select.poll()
         child = os.pidfd_open(self.child) if hasattr(os, "pidfd_open") else -1
-        watched = [self.requests, child, *([control.fileno()] if control else [])]
-        for descriptor in watched:
+        for descriptor in (self.requests, child, control.reading if control else -1):
             if descriptor >= 0:
                 poll.register(descriptor, select.POLLIN)
+        if control is not None:
+            poll.register(control.writing, select.POLLOUT)
         for stream in self.streams:
             if stream.open:
                 poll.register(stream.descriptor, select.POLLIN)
@@ -192,12 +244,12 @@ class _Run:
                             return "output"
                 if self._reap():
                     return None
-                if control is not None and control.fileno() in ready:
+                if control is not None and self._speak(control, poll, ready):
                     return None
                 if self.requests in ready:  # only its end can come now
                     raise EOFError
                 if time.monotonic() >= next_look:
-                    passed = self._look()
+                    passed = self.use.look(self.child, self.limits)
                     if passed is not None:
                         return passed
                     tick = min(_LONGEST_TICK, tick * 1.5)
@@ -206,60 +258,24 @@ class _Run:
             if child >= 0:
                 os.close(child)
 
-    def _look(self) -> str | None:
-        """The limit that all processes together have passed, or None."""
-        use, limits, now = self.use, self.limits, time.monotonic()
-        seconds, memory, count, wants = self._used()
-        use.peak = max(use.peak, memory)
-        if not wants and seconds - use.base - use.seconds < 0.02 * (now - use.looked):
-            use.asleep += now - use.looked
-        use.looked = now
-        use.seconds = max(use.seconds, seconds - use.base)
-        if use.seconds > limits["cpu_seconds"]:
-            return "cpu"
-        if use.asleep > limits["wall_seconds"]:
-            return "wall"
-        if now - use.started > _LONG * (limits["cpu_seconds"] + limits["wall_seconds"]):
-            return "wall"
-        if memory > limits["memory_bytes"]:
-            return "memory"
-        if count > limits["processes"]:
-            return "processes"
-        return None
-
-    def _used(self) -> tuple[float, int, int, bool]:
-        """Seconds of processor time, bytes, processes, and whether one of them wants to run."""
-        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ticks, pages, wants = 0, 0, False
-        processes: list[str] = []
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or name == "1":
-                continue
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if not self.alone and int(fields[3]) != self.child:
-                continue
-            wants = wants or fields[0] == b"R"
-            ticks += sum(map(int, fields[11:15]))
-            pages += int(fields[21])
-            processes.append(name)
-        memory = pages * _PAGE
-        if memory > self.limits["memory_bytes"] and len(processes) > 1:
-            memory = sum(map(_own_memory, processes))  # what they share was counted for each
-        if self.alone:
-            for folder in ("/tmp", "/dev/shm"):
-                usage = os.statvfs(folder)
-                memory += (usage.f_blocks - usage.f_bfree) * usage.f_frsize
-        return reaped.ru_utime + reaped.ru_stime + ticks / _CLOCK, memory, len(processes), wants
+    def _speak(self, control: _Control, poll: select.poll, ready: set[int]) -> bool:
+        """Exchange with the interpreter what can be now; whether it has answered, or never will."""
+        try:
+            if control.waiting and control.writing in ready:
+                control.write()
+                if not control.waiting:
+                    poll.unregister(control.writing)
+            if control.reading in ready:
+                self.texts = control.read()
+        except Exception:  # what comes is the model's to choose
+            return True
+        return self.texts is not None
 
     def _reap(self) -> bool:
         """Collect what has ended; whether the program itself has."""
         while self.ended is None:
             try:
-                process, status, usage = os.wait4(-1, os.WNOHANG)
+                process, status, usage = os.wait4(-1, os.WNOHANG | _EVERY_CHILD)
             except ChildProcessError:
                 break
             if process == 0:
@@ -282,25 +298,34 @@ class _Run:
         self._signal(signal.SIGKILL)
         while True:
             try:
-                process, status, usage = os.wait4(-1, 0)
+                process, status, usage = os.wait4(-1, _EVERY_CHILD)
             except ChildProcessError:
                 break
             if process == self.child and self.ended is None:
                 self.ended = status, usage
             self._signal(signal.SIGKILL)  # what was being started meanwhile
         for stream in self.streams:
-            stream.read()
+            stream.rest()
 
     def _output(self) -> list[bytes]:
         return [stream.take() for stream in self.streams]
 
+    def _overdrawn(self) -> str | None:
+        """What ended by itself between two looks, or by the kernel's own limit, may have passed the limit, too."""
+        return "cpu" if self._seconds() > self.limits["cpu_seconds"] else None
+
+    def _seconds(self) -> float:
+        """Processor time of the run, or of the present cell."""
+        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+        total = reaped.ru_utime + reaped.ru_stime
+        if self.ended is None:
+            total = self.use.now(self.child, self.limits)[0]
+        return max(self.use.seconds, total - self.use.base)
+
     def _answer(self, why: str | None) -> dict[str, Any]:
         status = self.ended[0] if self.ended is not None else None
         reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        total = reaped.ru_utime + reaped.ru_stime if self.ended is not None else self._used()[0]
-        seconds = max(self.use.seconds, total - self.use.base)
-        if why is None and seconds > self.limits["cpu_seconds"]:
-            why = "cpu"  # it ended by itself between two looks, or by the kernel's own limit
+        why = why or self._overdrawn()
         if why is None and any(stream.over for stream in self.streams) and self.header["kind"] != "cells":
             why = "output"
         return {
@@ -308,25 +333,7 @@ class _Run:
             "exit_code": None if status is None else os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             "signal": os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
             "cut": [stream.over for stream in self.streams],
-            "cpu_seconds": seconds,
+            "cpu_seconds": self._seconds(),
             "wall_seconds": time.monotonic() - self.use.started,
             "peak_bytes": max(self.use.peak, reaped.ru_maxrss * 1024 if self.header["kind"] != "cells" else 0),
         }
-
-
-def _own_memory(process: str) -> int:
-    """Bytes of a process, of what it shares with others its part."""
-    try:
-        with open(f"/proc/{process}/smaps_rollup", "rb") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
-    except (OSError, StopIteration):
-        return 0
-
-
-def _result(control: socket.socket, limit: int) -> dict[str, bytes]:
-    """What a cell came to, as its interpreter, which the model's code shares, says."""
-    header, pieces = wire.receive(control.fileno(), 4 * limit + 4096, time.monotonic() + _ANSWER_SECONDS)
-    names = header.get("names")
-    if not isinstance(names, list) or len(names) != len(pieces) or not all(name in _TEXTS for name in names):
-        raise ValueError("no result")
-    return dict(zip(names, pieces))
