@@ -74,7 +74,7 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
     Args:
         header: What is to be run.
         settings: Of the sandbox.
-        streams: Its standard input, output and error; an interpreter of cells gets its requests and replies, too.
+        streams: Its standard input, output and error; an interpreter of cells has its replies and requests, too.
         told: A pipe for what goes wrong before the program begins; it is closed then.
     """
     try:
@@ -101,7 +101,7 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
             os.environ.update(header["environment"])
         os.close(told)
         if header["kind"] == "cells":
-            cells.serve(3, 4, settings["modules"])
+            cells.serve(4, 3, settings["modules"])
         script.run(header["main"], settings["modules"])
     except BaseException as error:
         os.write(told, f"{type(error).__name__}: {error}".encode()[:500])

@@ -175,7 +175,7 @@ class _Run:
         """Run one piece of Python after another in one interpreter, until one takes too much or nobody asks."""
         to_it, from_it = os.pipe(), os.pipe()
         control = _Control(to_it[1], from_it[0])
-        self._start(os.open(os.devnull, os.O_RDONLY), (to_it[0], from_it[1]))
+        self._start(os.open(os.devnull, os.O_RDONLY), (from_it[1], to_it[0]))
         os.close(to_it[0])
         os.close(from_it[1])
         wire.send(self.replies, {"ready": True}, [])
