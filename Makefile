@@ -62,8 +62,8 @@ browser:
 		timeout 300 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1; } \
 		|| echo "There is no chromium here: the viewer's tests in a browser are skipped."
 
-# The fast tests and what every verifier has to pass, in a process for each core; the slow rest one after the other: some
-# take all cores themselves. Both are run, whichever fails; each knows its own failures.
+# All tests that may be beside others, in a process for each core; the rest, which tests/conftest.py names, one after the
+# other: some take all cores themselves. Both are run, whichever fails; each knows its own failures.
 FAST := -m "not slow or parallel" -o cache_dir=.pytest_cache/fast
 SLOW := -m "slow and not parallel" -o cache_dir=.pytest_cache/slow
 test: lint types browser

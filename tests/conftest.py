@@ -48,22 +48,28 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _HERE = Path(__file__).parent
-_PARALLEL = [_HERE / "envs", _HERE / "gym_llm" / "test_growth.py", _HERE / "gym_llm" / "test_catalogue.py"]
+_ALONE = [
+    *(_HERE / "gym_llm" / name for name in ("cli", "engines", "trainers", "view")),
+    *(_HERE / name for name in ("docs", "downstream", "examples", "vllm", "wrappers")),
+]
+"""Where slow tests need the machine for themselves: they train, sample, drive a browser or stop processes in time."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items):
     """Tests with Ray are slow. With several processes (`-n`) they are one's; so are a verifier's, and a file's.
 
-    Of the slow ones, those of every verifier are played beside others, too (`make test`).
+    Of the slow ones, those that are neither with Ray nor in `_ALONE` are played beside others, too (`make test`).
     """
     for item in items:
+        chosen = item.get_closest_marker("xdist_group")
         over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
+        over_ray = over_ray or (chosen is not None and chosen.args == ("ray",))
         if over_ray:
             item.add_marker("slow")
-        if not over_ray and any(item.path.is_relative_to(place) for place in _PARALLEL):
+        elif not any(item.path.is_relative_to(place) for place in _ALONE):
             item.add_marker("parallel")
-        if item.get_closest_marker("xdist_group") is None:
+        if chosen is None:
             parameters = item.callspec.params if hasattr(item, "callspec") else {}
             group = "ray" if over_ray else parameters.get("env_id", item.path.stem)
             item.add_marker(pytest.mark.xdist_group(group))

@@ -78,6 +78,7 @@ def attack(
     seed: int = 0,
     workers: int = 0,
     concurrency: int = 64,
+    step_timeout: float | None = None,
     env_kwargs: dict[str, Any] | None = None,
     on_record: Callable[[int], None] | None = None,
 ) -> Report:
@@ -95,6 +96,7 @@ def attack(
         seed: Chooses tasks, answers and faults.
         workers: Processes, over Ray; 0 for this one alone.
         concurrency: Episodes at once.
+        step_timeout: Seconds after which what hangs is cut off; None for 5, over Ray 10. A run waits for its last.
         env_kwargs: Further arguments of the environment; over those of its class's `dry_run_kwargs`.
         on_record: Told how many episodes are finished, of both runs.
 
@@ -104,6 +106,7 @@ def attack(
     if not 0 < share <= 1:
         raise ValueError(f"share is a share of the episodes, more than 0 and at most 1; got {share}.")
     arguments = {**dry_run_kwargs(env_id), **(env_kwargs or {})}
+    patience = step_timeout or (_STEP_TIMEOUT_OVER_RAY if workers else _STEP_TIMEOUT)
     count = 0
 
     def counted() -> None:
@@ -116,7 +119,7 @@ def attack(
         settings = RolloutSettings(
             seed=seed,
             concurrency=concurrency,
-            step_timeout=600.0 if not share else _STEP_TIMEOUT_OVER_RAY if workers else _STEP_TIMEOUT,
+            step_timeout=patience if share else 600.0,
             retries=1,
             workers=workers if share else 0,
             wrappers=(partial(Faulty, fault_seed=seed, share=share), *DEFAULT_WRAPPERS),

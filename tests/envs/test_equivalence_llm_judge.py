@@ -66,6 +66,7 @@ def test_an_empty_answer_asks_nobody_but_upstream_a_message_is_judged() -> None:
     assert "[NO VALID ANSWER EXTRACTED]" in asked(info)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["(", "(a+)+$", "(?P<x>"])
 def test_a_pattern_that_hangs_or_is_none_finds_nothing(pattern: str) -> None:
     task = {**TASK, "template_metadata": {"output_regex": pattern}}

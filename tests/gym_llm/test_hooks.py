@@ -74,6 +74,7 @@ def test_a_hook_in_a_process_sees_task_episode_and_the_environment_s_own(tmp_pat
     assert [record["reward"] for record in records] == [3.0] * 3
 
 
+@pytest.mark.slow
 def test_a_hook_that_hangs_in_a_process_is_ended_and_masks_its_episode() -> None:
     with pytest.raises(gym_llm.errors.TooManyFailures, match=r"InProcesses.verify took longer than its deadline"):
         collect("InProcesses", message("hang"), episodes=1)

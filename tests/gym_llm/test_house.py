@@ -87,6 +87,7 @@ NEED_PACKAGES = {
 }
 
 
+@pytest.mark.slow
 def test_playing_an_environment_needs_no_optional_package() -> None:
     code = (
         "import sys\n"

@@ -143,6 +143,7 @@ def test_another_packages_environment_has_its_nemo_gym_names_without_taking_ours
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_another_packages_environment_is_vectorised_over_ray(their_package: Path) -> None:
     done = run(
         "envs = gymnasium.make_vec('Theirs/Own-v12', num_envs=2, num_shards=2, max_turns=1,\n"

@@ -30,6 +30,7 @@ def rows(path):
     return [row for _, row in read_objects(path)]
 
 
+@pytest.mark.slow
 def test_large_rows_are_read_as_they_are(tmp_path):
     expected = [{"a": TEXT, "b": [TEXT, str(n)], "c": {"d": TEXT}} for n in range(40)]
     path = tmp_path / "a.parquet"

@@ -102,6 +102,7 @@ def character(value: str, style: Random) -> str:
     return json.dumps(value, ensure_ascii=style.random() < 0.5)[1:-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(TEXT, VALUES | st.just('say ":" and " :'), max_size=5), st.randoms())
 def test_exactly_the_lines_that_repeat_a_key_are_refused(row: dict[str, Any], style: Random) -> None:

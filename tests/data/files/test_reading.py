@@ -170,6 +170,7 @@ def hub(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_dataset_is_streamed_through_the_datasets_library(hub, tmp_path):
     sources = [f"hf:{hub}", f"hf:{hub}:train[1:]", "hf:nobody/nothing", f"hf:{hub}:test"]
     code = (

@@ -23,6 +23,7 @@ from gym_llm.errors import EngineError
 from gym_llm.registration import env_ids
 
 PLACES = {"engine", "http", "setup", "respond", "verify", "teardown"}
+PATIENCE = 1.5  # seconds for what hangs; none of these verifiers waits for a process
 
 
 def one_of_each_kind() -> list[str]:
@@ -39,9 +40,10 @@ def one_of_each_kind() -> list[str]:
     return list(kinds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", one_of_each_kind())
 def test_no_fault_becomes_a_reward(env_id: str) -> None:
-    report = attack(env_id, episodes=300, share=0.6, seed=11)
+    report = attack(env_id, episodes=300, share=0.6, seed=11, step_timeout=PATIENCE)
     assert report.is_clean, report
     assert report.faults > 100 and report.outcomes[("", "none")]["scored"] > 80
     assert report.interruptions == {"cancelled": 2, "disk full": 2}
@@ -49,6 +51,7 @@ def test_no_fault_becomes_a_reward(env_id: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_no_fault_becomes_a_reward_over_ray() -> None:
     report = attack("gym_llm/Counter-v0", episodes=200, share=0.5, seed=3, workers=2)
     assert report.is_clean, report
@@ -101,12 +104,15 @@ class SwallowsErrors(VerifierEnv):
 gym.register("test/SwallowsErrors-v0", SwallowsErrors)
 
 
+@pytest.mark.slow
 def test_an_environment_that_makes_zeros_of_faults_is_found(tmp_path: Any) -> None:
-    report = attack("test/SwallowsErrors-v0", episodes=300, share=0.9, env_kwargs={"tasks": [row()] * 5})
+    kwargs = {"tasks": [row()] * 5}
+    report = attack("test/SwallowsErrors-v0", episodes=300, share=0.9, step_timeout=PATIENCE, env_kwargs=kwargs)
     assert not report.is_clean
     assert any("in verify: it is scored with reward 0.0, and should be masked" in sentence for sentence in report.wrong)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_matrix(
     capsys: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

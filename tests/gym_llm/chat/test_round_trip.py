@@ -142,6 +142,7 @@ def over_the_wire(body):
 # Requests -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ten_thousand_conversations_come_back_identical():
     met = Counter()
     for seed in range(CONVERSATIONS):
@@ -253,6 +254,7 @@ def normal_turn(turn):
     return [*thoughts, *([message(*parts)] if parts else []), *calls]
 
 
+@pytest.mark.slow
 def test_conversations_in_any_other_form_come_back_in_the_normal_one_and_say_the_same():
     changed = 0
     for seed in range(CONVERSATIONS):
@@ -322,6 +324,7 @@ def response(rng, turn, number):
     }
 
 
+@pytest.mark.slow
 def test_every_turn_of_ten_thousand_conversations_comes_back_identical_with_its_own_tokens():
     with_tokens = cut = 0
     for seed in range(CONVERSATIONS):

@@ -88,6 +88,7 @@ def lines(folder: str = "out") -> dict[str, list[str]]:
     return {path.name: path.read_text().splitlines() for path in sorted(Path(folder, "records").glob("*.jsonl"))}
 
 
+@pytest.mark.slow
 def test_every_engine_plays_every_environment_into_one_folder(server, capsys, drawing):
     argv = ["suite.yaml", "--engine", f"base={server.url}", "--engine", "random", "--output", "out"]
     assert evaluate(*argv, "--by", "level", "--repeats", 2) == 0

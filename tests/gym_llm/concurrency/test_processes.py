@@ -91,6 +91,7 @@ def test_a_call_that_holds_the_interpreter_is_killed_and_the_others_are_not(func
         assert outcomes == list(range(40))
 
 
+@pytest.mark.slow
 def test_a_busy_worker_does_not_hold_up_the_next_call(functions: Path) -> None:
     async def run(pool: ProcessPool) -> None:
         await asyncio.gather(pool.call(1), pool.call(2))
@@ -127,6 +128,7 @@ def test_a_call_that_computes_is_not_ended_by_the_clock_however_busy_the_machine
         assert asyncio.run(run(pool)) == "counted"
 
 
+@pytest.mark.slow
 def test_a_call_leaves_a_note_for_the_case_that_its_deadline_passes(functions: Path) -> None:
     with ProcessPool("pool_functions:note_and_hang", deadline=0.3, workers=1) as pool:
         for note in ("so far \ud800", "", "x" * 100_000):
@@ -257,6 +259,7 @@ asyncio.run(run())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "end"),
     [

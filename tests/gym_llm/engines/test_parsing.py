@@ -71,6 +71,7 @@ def test_a_client_without_any_wrapper_gets_structured_items() -> None:
     assert not TOKENS.keys() & first[0].keys()
 
 
+@pytest.mark.slow
 def test_rollouts_are_those_of_the_wrappers() -> None:
     async def play(engine: Engine, **options: Any) -> list[Any]:
         async with engine:

@@ -240,6 +240,7 @@ def test_a_server_that_hangs_is_a_judge_that_failed(server: ModelServer) -> None
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_answers_outlive_the_process_in_a_file(server: ModelServer, tmp_path: Path) -> None:
     file = str(tmp_path / "judge.sqlite")
     texts = [str(number) for number in range(1_200)]
@@ -250,6 +251,7 @@ def test_answers_outlive_the_process_in_a_file(server: ModelServer, tmp_path: Pa
     assert len(server.bodies) == asked == 1_200
 
 
+@pytest.mark.slow
 def test_several_processes_and_threads_share_a_file(server: ModelServer, tmp_path: Path) -> None:
     file = tmp_path / "judge.sqlite"
     code = (

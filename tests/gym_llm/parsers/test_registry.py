@@ -91,6 +91,7 @@ def test_our_names_stay_ours(package: Path) -> None:
     assert run(package, code.replace("'reasoning'", "'harmony'")) == ["gym_llm.parsers.harmony"]
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_its_name(package: Path) -> None:
     code = """if True:
         from gym_llm.cli import main

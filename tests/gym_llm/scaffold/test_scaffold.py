@@ -115,7 +115,6 @@ def test_in_this_repository_a_new_verifier_becomes_one_of_ours_and_leaves_everyt
         ("ruff", "check", "--no-cache", "."),
         ("ruff", "format", "--check", "--no-cache", "."),
         ("mypy", "--no-incremental", "--follow-imports=skip", "gym_llm/envs/capital_cities/env.py"),
-        ("gym_llm.cli", "env", "test", "capital_cities"),
         ("gym_llm.cli", "env", "test", "gym_llm/CapitalCities-v0"),
         ("pytest", "-p", "no:cacheprovider", "tests/envs/test_every_env.py", "-k", "CapitalCities or documentation"),
         ("pytest", "-p", "no:cacheprovider", "tests/gym_llm/test_catalogue.py"),
