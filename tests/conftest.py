@@ -50,7 +50,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _HERE = Path(__file__).parent
 _ALONE = [
     *(_HERE / "gym_llm" / name for name in ("cli", "engines", "trainers", "view")),
-    *(_HERE / name for name in ("docs", "downstream", "examples", "vllm", "wrappers")),
+    *(_HERE / name for name in ("docs", "downstream", "examples", "vllm")),
 ]
 """Where slow tests need the machine for themselves: they train, sample, drive a browser or stop processes in time."""
 

@@ -23,7 +23,8 @@ from gym_llm.errors import EngineError
 from gym_llm.registration import env_ids
 
 PLACES = {"engine", "http", "setup", "respond", "verify", "teardown"}
-PATIENCE = 1.5  # seconds for what hangs; none of these verifiers waits for a process
+PATIENCE = 1.5  # seconds for what hangs, unless the verifier itself waits for processes
+IN_PROCESSES = {f"gym_llm/{name}-v0" for name in ("BirdSQL", "CodeGen", "MathWithCode", "NSTools")}
 
 
 def one_of_each_kind() -> list[str]:
@@ -43,7 +44,8 @@ def one_of_each_kind() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", one_of_each_kind())
 def test_no_fault_becomes_a_reward(env_id: str) -> None:
-    report = attack(env_id, episodes=300, share=0.6, seed=11, step_timeout=PATIENCE)
+    patience = None if env_id in IN_PROCESSES else PATIENCE
+    report = attack(env_id, episodes=300, share=0.6, seed=11, step_timeout=patience)
     assert report.is_clean, report
     assert report.faults > 100 and report.outcomes[("", "none")]["scored"] > 80
     assert report.interruptions == {"cancelled": 2, "disk full": 2}
