@@ -552,7 +552,6 @@ def test_a_batch_player_shares_between_batches_and_closes_at_the_end() -> None:
     assert open_resources() == []
 
 
-@pytest.mark.slow
 def test_trl_s_environments_are_torn_down_by_the_answer_a_failure_the_next_reset_and_the_end() -> None:
     traps = [{"verify": "judge"}, {"verify": "raise"}, {"teardown": "pause"}, {"tool": "hang", "teardown": "pause"}]
     factory = EnvironmentFactory("test/Talks-v0", tasks=[row(traps=each) for each in traps])
@@ -638,7 +637,6 @@ def step_for_a_while(rng: random.Random, tasks: list[Any]) -> None:
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # tools whose tasks had not begun
 def test_of_ten_thousand_episodes_with_everything_going_wrong_each_is_torn_down_once(monkeypatch: Any) -> None:
     monkeypatch.setattr(env_module, "_TEARDOWN_SECONDS", 0.05)

@@ -261,7 +261,6 @@ def conversations(draw):
     return items
 
 
-@pytest.mark.slow
 @given(conversations())
 @settings(max_examples=300, deadline=None)
 def test_conversations_round_trip_to_the_character(items):
@@ -419,7 +418,6 @@ JSON = st.recursive(
 FIELDS = ["content", "reasoning_content", "reasoning", "tool_calls", "refusal", "role"]
 
 
-@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), JSON, JSON, JSON)
 @settings(max_examples=300, deadline=None)
 def test_any_answer_is_read_or_an_engine_error(fields, finish_reason, logprobs, usage):

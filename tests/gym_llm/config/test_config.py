@@ -383,7 +383,6 @@ def test_the_environments_files_compose(monkeypatch):
     assert all(Path(dataset.jsonl_fpath).exists() for env in config.environments.values() for dataset in env.datasets)
 
 
-@pytest.mark.slow
 def test_what_is_printed_is_a_configuration_that_prints_the_same(capsys):
     command = ["config", *(part for path in ENV_CONFIGS for part in ("--config", str(path)))]
     assert main([*command, "policy_base_url=http://x/v1", "arithmetic.kwargs.digits=3"]) == 0

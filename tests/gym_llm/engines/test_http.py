@@ -470,7 +470,6 @@ def test_a_server_that_lets_a_deadline_pass_is_left_to_rest() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.slow
 def test_a_server_that_hung_and_lists_its_models_gets_one_episode_at_a_time_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
