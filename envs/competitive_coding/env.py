@@ -42,6 +42,10 @@ class CompetitiveCoding(SandboxedEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = {
+        "near miss/letters before": "what is said beside a block of code is not read",
+        "near miss/letters after": "what is said beside a block of code is not read",
+    }
 
     class Task(BaseTask):
         """The problem, and which part of it counts."""
@@ -52,6 +56,7 @@ class CompetitiveCoding(SandboxedEnv):
         subtask: str | None = None
         subtask_score: float | None = None
         total_time: float | None = None
+        solution: str | None = None
         problem: Problem | None = None
 
         @model_validator(mode="after")
@@ -130,6 +135,10 @@ class CompetitiveCoding(SandboxedEnv):
         if most <= 0:
             raise DataError(f"{task.problem_id}: its subtasks are worth nothing, so that every answer reaches that.")
         return Verdict(float(sum(scores.values()) >= most - _ROUNDING), details)
+
+    def oracle(self, task: Task) -> str | None:
+        """The row's right answer."""
+        return task.solution
 
     async def _find(self, task: Task) -> None:
         (await self._problems()).check(task.problem_id, task.competition_id)

@@ -8,13 +8,15 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from testing import message
+from testing import ROOT, message
 
+from gym_llm.data import read_jsonl
 from gym_llm.envs.competitive_coding.grading import find_program, preamble, same_words
 from gym_llm.envs.competitive_coding.problems import Problem, ProblemFile
 from gym_llm.errors import DataError, SandboxUnavailable
 
 ENV_ID = "gym_llm/CompetitiveCoding-v0"
+EXAMPLES = [row for _, row in read_jsonl(ROOT / "envs" / "competitive_coding" / "data" / "example.jsonl")]
 RISE, PARTS, ROOT, MEDIAN, MIRROR = range(5)
 DOUBLE = {"all_tests": {"a": {"input": "2\n", "output": "4\n"}, "b": {"input": "5\n", "output": "10\n"}}}
 
@@ -87,15 +89,10 @@ def test_outputs_are_compared_by_words_and_lines(output: bytes, expected: bytes,
 @pytest.mark.parametrize(
     ("task", "answer"),
     [
-        (RISE, cpp("#include <iostream>\nint main() { long n, v, low = 1e18, most = 0; std::cin >> n;\n"
-                   "while (n--) { std::cin >> v; low = std::min(low, v); most = std::max(most, v - low); }\n"
-                   "std::cout << most; }")),
+        *((number, row["solution"]) for number, row in enumerate(EXAMPLES)),
         (RISE, python("n = input()\nlow, most = 10**18, 0\nfor v in map(int, input().split()):\n"
                       "    low = min(low, v)\n    most = max(most, v - low)\nprint(most)")),
-        (PARTS, python("print(1, int(input()) - 1)")),
-        (ROOT, python("import math\nprint(math.isqrt(int(input())))")),
         (MEDIAN, cpp("int median(vector<int> v) { sort(v.begin(), v.end()); return v[v.size() / 2]; }")),
-        (MIRROR, python("t = input()\nprint('yes' if t == t[::-1] else 'no')")),
     ],
 )  # fmt: skip
 def test_a_right_program_is_paid(task: int, answer: str) -> None:
