@@ -21,7 +21,7 @@ def line_difference(output: str, expected: str) -> str | None:
     Both are stripped, and so is every line; two lines are the same, too, if their words are the same numbers, exactly.
     LiveCodeBench's rule.
 
-    >>> line_difference("1.50 x\\n 2.0\\n", "1.50 x\\n2"), line_difference("1", "1\\n2")
+    >>> line_difference("1.50 x\n 2.0\n", "1.50 x\n2"), line_difference("1", "1\n2")
     (None, 'Wrong answer: mismatched output length')
     """
     output, expected = output.strip(), expected.strip()
