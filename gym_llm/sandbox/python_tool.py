@@ -79,7 +79,8 @@ class PythonSessionEnv(VerifierEnv):
 
     The interpreter begins with the episode's first call and ends with the episode. A cell that takes too long ends it:
     the model is told that what it had defined is lost, and the next cell begins anew. Whoever has a state of their own
-    derives it from `EpisodePython`, and returns one from `setup`.
+    derives it from `EpisodePython`, and returns one from `setup`. Where an event loop runs around `step`, as in a
+    notebook, every step is a loop of its own, and so an interpreter: play with `await drive(env.step, action)` there.
 
     Args:
         tasks: See `VerifierEnv`.

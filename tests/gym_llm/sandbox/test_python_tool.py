@@ -254,6 +254,19 @@ def test_many_episodes_at_once_keep_their_own_state():
     assert asyncio.run(main()) == list(range(20))
 
 
+def test_each_step_inside_of_a_running_loop_begins_anew_and_says_so():
+    async def main():
+        env = Notebook(preload=())
+        env.reset(options={"task": row()})
+        answers = run(env, "x = 3", "x")
+        env.close()
+        return answers
+
+    first, second = asyncio.run(main())
+    assert first == {"process_status": "completed", "stdout": "", "stderr": ""}
+    assert second["stderr"].startswith("The interpreter was started anew") and "NameError" in second["stderr"]
+
+
 def test_an_episode_that_is_cancelled_in_a_call_leaves_nothing():
     async def main():
         env = Notebook(preload=())
