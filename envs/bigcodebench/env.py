@@ -1,0 +1,113 @@
+"""BigCodeBench: a function that uses libraries, tested with `unittest` (NeMo Gym's `bigcodebench`)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.grading.extraction import last_block_after, python_code
+from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.functions import Functions
+from gym_llm.sandbox.interpreter import box_of
+from gym_llm.sandbox.sandbox import Sandbox
+from gym_llm.sandbox.shared import sandbox_for
+from gym_llm.types import Row
+
+_CELL = Path(__file__).with_name("unittest_cell.py")
+
+
+class VerifierMetadata(BaseModel):
+    """The tests, and what goes before the code."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    task_id: str | None = None
+    test: str
+    entry_point: str
+    code_prompt: str
+
+    @field_validator("test")
+    @classmethod
+    def _has_tests(cls, test: str) -> str:
+        try:
+            classes = [part for part in ast.parse(test).body if isinstance(part, ast.ClassDef)]
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"the test is no Python: {error}") from None
+        parts = [part for one in classes if one.name == "TestCases" for part in one.body]
+        if not any(isinstance(part, ast.FunctionDef) and part.name.startswith("test") for part in parts):
+            raise ValueError("the test has no class `TestCases` with a method `test…`")
+        return test
+
+
+class BigCodeBench(SandboxedEnv):
+    """Write a function that uses libraries; 1.0 if every one of its tests succeeds.
+
+    Details: `status` (`pass`, `fail`, `timeout`, `empty_output`, `no_code_block`), `details` (what became of the tests
+    that did not succeed, by name), `task_id`, `extracted_model_code`.
+
+    Args:
+        python: An interpreter that has the packages which the tasks use, e.g. of a virtual environment; None for this
+            one.
+        subprocess_timeout: Seconds of processor time for the program with all of its tests.
+        **kwargs: As for every `SandboxedEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
+
+    reverify_mode = "stateless"
+
+    class Task(BaseTask):
+        """The tests."""
+
+        verifier_metadata: VerifierMetadata
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        python: str | None = None,
+        subprocess_timeout: float = 240.0,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(subprocess_timeout, int | float) or not 0 < subprocess_timeout < 86_400:
+            raise ValueError(f"subprocess_timeout is a number above 0; got {subprocess_timeout!r}.")
+        super().__init__(tasks, **kwargs)
+        self._box = None if python is None else box_of(python)
+        self.subprocess_timeout = subprocess_timeout
+
+    async def started_sandbox(self) -> Sandbox:
+        """The sandbox, with the interpreter that was asked for."""
+        return await sandbox_for(self, self.sandbox, box=self._box)
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Take out the code and run its tests."""
+        metadata, text = task.verifier_metadata, episode.text
+        code = _code(text, conform=self.conform is not None)
+        details: dict[str, Any] = {"task_id": metadata.task_id or "", "extracted_model_code": code, "details": {}}
+        if not text.strip() or not code:
+            return Verdict(0.0, {**details, "status": "no_code_block" if text.strip() else "empty_output"})
+        source = f"{metadata.code_prompt}\n    pass\n{code}"
+        async with Functions(await self.started_sandbox(), self.limits(self.subprocess_timeout), _CELL) as functions:
+            called = await functions.load(source, metadata.test)
+        if called.failed:
+            status = "timeout" if called.out_of_time else "fail"
+            return Verdict(0.0, {**details, "status": status, "details": {"ALL": called.error or status}})
+        outcome = called.value if isinstance(called.value, dict) else {}
+        failed, succeeded = outcome.get("failed"), outcome.get("succeeded")
+        passed = failed == {} and isinstance(succeeded, list) and len(succeeded) > 0
+        told = {str(name): str(why) for name, why in failed.items()} if isinstance(failed, dict) else {}
+        return Verdict(float(passed), {**details, "status": "pass" if passed else "fail", "details": told})
+
+
+def _code(text: str, *, conform: bool) -> str:
+    """The block of code behind the thinking; without any block, all of it."""
+    text = text.replace("\r", "")
+    text = text.partition("</think>")[2] if "</think>" in text else text
+    if "```" not in text:
+        return text.strip()
+    return ((last_block_after(text) if conform else python_code(text)) or "").strip()
