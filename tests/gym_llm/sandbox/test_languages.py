@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
 from gym_llm.errors import SandboxUnavailable
-from gym_llm.sandbox import Limits, RunResult, Sandbox
+from gym_llm.sandbox import Limits, RunResult, Sandbox, compiler_for
 from gym_llm.sandbox.languages import LANGUAGES, Compiled, CompileError, Compiler, box_for, language
 
 pytestmark = pytest.mark.slow
@@ -57,6 +58,23 @@ def test_a_program_is_compiled_and_run(name: str):
     result = played(name, ECHO[name], b"abc\n")
     assert isinstance(result, RunResult)
     assert (result.stdout.strip(), result.ok) == (b"cba", True), result.stderr
+
+
+def test_environments_of_an_event_loop_share_a_compiler():
+    async def main() -> None:
+        first, second = (gym.make("gym_llm/Counter-v0").unwrapped for _ in range(2))
+        compiler = await compiler_for(first, "cpp")
+        assert await compiler_for(second, "c++") is compiler
+        compiled = await compiler.compile("cpp", "int main() { return 3; }")
+        assert isinstance(compiled, Compiled) and (await compiler.run(compiled)).exit_code == 3
+        first.close()
+        assert (await compiler.run(compiled)).exit_code == 3
+        second.close()
+
+    try:
+        asyncio.run(main())
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
 
 
 def test_a_program_is_given_arguments():
