@@ -1,0 +1,134 @@
+"""Verifications per second in a sandbox, what starting a session takes, and the memory of idle sessions.
+
+    python benchmarks/sandbox.py [--runs N] [--sessions N] [--leak N]
+
+Processor time counts this process and, where a control group of cpuacct can be made, all that runs in the sandbox.
+Memory is what the kernel gives as a process's part (Pss). With `--leak N` it counts the processes, mounts, temporary
+files and descriptors that are left after N runs in sandboxes, about one in ten of which is killed meanwhile.
+Prints one JSON line last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from gym_llm.errors import SandboxError
+from gym_llm.sandbox import PythonSession, Sandbox
+
+GROUP = Path("/sys/fs/cgroup/cpuacct")
+PROGRAM = "print(int(input()) * 2)"
+
+
+def processor_seconds() -> float | None:
+    """Of this process's control group; None without one of its own."""
+    path = GROUP / f"gym_llm-{os.getpid()}" / "cpuacct.usage"
+    return int(path.read_text()) / 1e9 if path.exists() else None
+
+
+def own_group() -> None:
+    """Move this process to a control group of its own, if that can be had."""
+    try:
+        (GROUP / f"gym_llm-{os.getpid()}").mkdir()
+        (GROUP / f"gym_llm-{os.getpid()}" / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError:
+        pass
+
+
+def end_group() -> None:
+    """Remove the control group."""
+    folder = GROUP / f"gym_llm-{os.getpid()}"
+    if folder.exists():
+        (GROUP / "cgroup.procs").write_text(str(os.getpid()))
+        folder.rmdir()
+
+
+def part(process: psutil.Process) -> int:
+    """Bytes of a process, of what it shares its part."""
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.Error, OSError):
+        return 0
+
+
+def left() -> dict[str, int]:
+    """What a machine has of what a sandbox may leave."""
+    return {
+        "processes": len(psutil.Process().children(recursive=True)),
+        "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "temporary files": len(os.listdir(tempfile.gettempdir())),
+        "descriptors": psutil.Process().num_fds(),
+    }
+
+
+async def speed(runs: int, sessions: int) -> dict[str, float | None]:
+    """Runs per second, and what sessions take."""
+    async with Sandbox() as sandbox:
+        await sandbox.python(PROGRAM, stdin=b"1")
+        used, started = processor_seconds(), time.perf_counter()
+        await asyncio.gather(*(sandbox.python(PROGRAM, stdin=b"21\n") for _ in range(runs)))
+        seconds, after = time.perf_counter() - started, processor_seconds()
+        before = sum(map(part, psutil.Process().children(recursive=True)))
+        starts, kept = [], []
+        for _ in range(sessions):
+            kept.append(PythonSession(sandbox))
+            started = time.perf_counter()
+            await kept[-1].start()
+            starts.append(time.perf_counter() - started)
+        memory = sum(map(part, psutil.Process().children(recursive=True))) - before
+        return {
+            "runs_per_second": round(runs / seconds, 1),
+            "cpu_ms_per_run": None if used is None or after is None else round((after - used) / runs * 1000, 2),
+            "session_start_ms": round(statistics.median(starts) * 1000, 2),
+            "mb_per_idle_session": round(memory / sessions / 1e6, 2),
+        }
+
+
+async def leak(runs: int) -> dict[str, int]:
+    """What is there after many runs, and sandboxes that are killed among them, that was not there before."""
+    before, rng = left(), random.Random(0)
+    for _ in range(0, runs, 100):
+        sandbox = Sandbox()
+        async with sandbox:
+            tasks = [asyncio.create_task(sandbox.python(PROGRAM, stdin=b"21\n")) for _ in range(100)]
+            if rng.random() < 0.1:
+                await asyncio.sleep(rng.random() / 10)
+                for process in psutil.Process().children(recursive=True):
+                    process.kill()
+            if rng.random() < 0.1:
+                await asyncio.sleep(rng.random() / 10)
+                tasks[rng.randrange(100)].cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception) and not isinstance(result, SandboxError):
+                    raise result
+    return {name: count - before[name] for name, count in left().items()}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--leak", type=int, default=0, help="runs after which to look for what is left")
+    options = parser.parse_args()
+    own_group()
+    try:
+        figures: dict[str, object] = {**asyncio.run(speed(options.runs, options.sessions))}
+        if options.leak:
+            figures["left"] = asyncio.run(leak(options.leak))
+    finally:
+        end_group()
+    print(json.dumps({"benchmark": "sandbox", "cores": os.cpu_count(), "load": os.getloadavg()[0], **figures}))
+
+
+if __name__ == "__main__":
+    main()
