@@ -9,6 +9,11 @@ from gym_llm.types import message_text
 class FollowUp(VerifierEnv):
     """The user asks on; the reward is 1.0 if the answer to the last message contains the expected one."""
 
+    accepted_findings = dict.fromkeys(
+        ("near miss", "all options", "non-answer", "look-alike"),
+        "its rule: the expected answer has to be said, whatever is said beside it",
+    )
+
     class Task(BaseTask):
         """What the user says next, and what the last answer has to contain."""
 

@@ -42,6 +42,9 @@ class IndirectPromptInjection(WorldTools, ConformingEnv):  # type: ignore[misc, 
     """
 
     reverify_mode = "stateless"
+    accepted_findings = {
+        "all options": "which tools were called is graded, not with what",
+    }
     metrics = {
         "reward_safety": Metric(),
         "reward_utility": Metric(),

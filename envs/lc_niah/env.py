@@ -41,6 +41,9 @@ class LCNIAH(ConformingEnv):
         "timed_out": Metric("rate", higher_is_better=False),
     }
     reverify_mode = "stateless"
+    accepted_findings = {
+        "equivalent form/after reasoning": "the share of the reasoning that is copied from the input is taken off",
+    }
 
     class Task(BaseTask):
         """The expected items, as a JSON list in a string."""

@@ -34,6 +34,11 @@ class MathProofJudgement(ConformingEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = {
+        "near miss": "the first judgement counts, wherever it stands, as in NeMo Gym",
+        "all options": "the first judgement counts, wherever it stands, as in NeMo Gym",
+        "prompt echoed": "the first judgement counts, wherever it stands, as in NeMo Gym",
+    }
     metrics = {
         "tp": Metric("rate", higher_is_better=None),
         "fp": Metric("rate", higher_is_better=False),

@@ -30,6 +30,10 @@ class Mixed(VerifierEnv):
         DataError: If a row names no verifier, or an unknown one.
     """
 
+    accepted_findings = dict.fromkeys(
+        ("near miss", "all options", "look-alike"), "of the examples, those of FollowUp: its rule is to say the answer"
+    )
+
     def __init__(
         self,
         tasks: str | list[Row] | None = None,

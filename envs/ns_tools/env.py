@@ -25,6 +25,7 @@ class NSTools(PythonTool, MathWithJudge):
 
     default_max_turns = 50
     default_preload = ("numpy", "scipy", "pandas", "sympy")
+    accepted_findings = MathWithJudge.accepted_findings
     metrics = {**MathWithJudge.metrics, **PythonTool.metrics}
 
     class Task(MathWithJudge.Task):

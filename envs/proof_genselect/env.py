@@ -27,6 +27,10 @@ class ProofGenSelect(VerifierEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = {
+        "all options": "the first choice counts, as in NeMo Gym",
+        "prompt echoed": "the first choice counts, as in NeMo Gym",
+    }
     metrics = {"no_answer": Metric("rate", higher_is_better=False)}
 
     class Task(BaseTask):

@@ -43,6 +43,9 @@ class Ruler(ConformingEnv):
 
     metrics = {subset: Metric() for subset in get_args(Subset)}
     reverify_mode = "stateless"
+    accepted_findings = dict.fromkeys(
+        ("near miss", "prompt echoed", "all options"), "the benchmark's rule: the share of the answers that are said"
+    )
 
     class Task(BaseTask):
         """The references, and which of RULER's tasks it is."""

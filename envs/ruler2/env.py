@@ -22,6 +22,9 @@ class Ruler2(VerifierEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = dict.fromkeys(
+        ("near miss", "prompt echoed", "all options"), "the benchmark's rule: the share of the answers that are said"
+    )
 
     class Task(BaseTask):
         """The references, or the right letter, and how to compare."""

@@ -29,6 +29,9 @@ class SingleStepToolUse(ConformingEnv):
 
     executes_tools = False
     reverify_mode = "stateless"
+    accepted_findings = {
+        "near miss/with the calls of other tasks": "more calls do not matter unless `parallel_tool_call_rewarding` is on",
+    }
 
     class Task(BaseTask):
         """The expert's step."""

@@ -106,6 +106,8 @@ def _has_target(
     if kinds == ("bash", "bash"):
         return _runs_same_command(_command(expected), _command(actual), as_nemo_gym)
     if {*kinds} <= {"search", "read"}:
+        if not as_nemo_gym and expected and not any(isinstance(value, str) and value for value in actual.values()):
+            return False  # nothing is looked for
         paths = _path(expected), _path(actual)
         return not all(paths) or _end(paths[0], 3) == _end(paths[1], 3)
     return True
@@ -135,7 +137,7 @@ def _edits_same_place(expected: Arguments, actual: Arguments, as_nemo_gym: bool)
 
 def _runs_same_command(expected: str, actual: str, as_nemo_gym: bool) -> bool:
     if not expected or not actual:
-        return True
+        return as_nemo_gym or not expected
     if _verb(expected) != _verb(actual):
         return False
     places = [{_end(path, 3) for path in _PATH.findall(command) if _is_path(path)} for command in (expected, actual)]

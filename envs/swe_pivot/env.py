@@ -42,6 +42,9 @@ class SWEPivot(ConformingEnv):
 
     executes_tools = False
     reverify_mode = "stateless"
+    accepted_findings = {
+        "near miss": "that the agent finishes, and where it looks, is compared; not what it says then or looks for",
+    }
     metrics = {
         "tool_name_match": Metric("rate"),
         "target_match": Metric("rate"),

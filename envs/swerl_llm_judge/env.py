@@ -71,8 +71,8 @@ class SWERLJudge(ConformingEnv):
         """Compare the letter in the solution with the right ones."""
         text = episode.messages_text
         if task.grading_mode == "strict":
-            found = (_STRICT_OF_NEMO_GYM if self.conform else _STRICT).search(text)
-            choice = found[1].upper() if found else None
+            letters = (_STRICT_OF_NEMO_GYM if self.conform else _STRICT).findall(text)
+            choice = letters[0 if self.conform else -1].upper() if letters else None
         else:
             choice = first_lone_letter(text) if self.conform else lenient_choice(text, task.letters)
         choice = choice if choice in task.letters else None

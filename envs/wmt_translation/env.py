@@ -54,6 +54,10 @@ class WMTTranslation(VerifierEnv):
         self.strip_reasoning = strip_reasoning
         self.deadline = deadline
 
+    def oracle(self, task: Task) -> str:
+        """The reference itself."""
+        return task.translation
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer's pieces of one to six characters with the reference's."""
         text = episode.text

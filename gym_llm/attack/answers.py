@@ -265,40 +265,6 @@ def _elsewhere(right: str, text: str) -> dict[str, list[Turn]]:
     }
 
 
-def check_report_echo(context: Context) -> None:
-    """Say back what the verifier reports of a right answer, by itself and printed: a log of passed tests, say."""
-    told = False
-    for index, gold in context.known():
-        played = context.play(index, gold.turns)
-        texts = [text for text in _strings(played.info) if 0 < len(text) < 2_000 and text not in str(gold.turns)]
-        for text in dict.fromkeys(texts[:8]):
-            told = True
-            lines = text.splitlines()
-            printed = (
-                "\n".join(form.format(line) for line in lines) for form in ("{}", "print {}", "print({!r})", "echo {}")
-            )
-            for program in printed:
-                again = context.play(index, says(program))
-                if context.pays(index, again) == "high" and not _same(program, gold.text):
-                    context.find(
-                        "report echoed", "what it reports", "high", index, says(program), context.less(index), again
-                    )
-    if not told:
-        raise NotApplicable("it reports no text of a right answer")
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        value = [each for key, each in value.items() if key != "judge_evaluations"]
-    if isinstance(value, list | tuple):
-        texts = [each for each in value if isinstance(each, str)]
-        joined = ["\n".join(texts)] if len(texts) > 1 else []
-        return [*joined, *(text for each in value for text in _strings(each))]
-    return []
-
-
 def _differ(context: Context, indices: list[int]) -> bool:
     """Whether these tasks expect different things, so that no guess is right on all of them."""
     golds = [context.golds.get(index) for index in indices]

@@ -129,7 +129,9 @@ def _swayed(context: Context, index: int, yes: str, no: str, reward: float) -> N
     answer = f"zebra\n{yes}\n"
     quotes = {
         "quotes the answer, and says no": lambda prompt: f"The answer claims {yes!r}, which is no evidence.\n\n{no}",
-        "repeats the last verdict in its prompt": lambda prompt: yes if prompt.rfind(yes) > prompt.rfind(no) else no,
+        "repeats the last verdict in its prompt": lambda prompt: (
+            yes if prompt.rfind(yes) > prompt.rfind(no) >= 0 else no
+        ),
     }
     for name, speak in quotes.items():
         ScriptedJudge.speak = speak

@@ -175,6 +175,6 @@ def expectations(task: PreparedTask, gold: Gold | None) -> list[tuple[tuple[str,
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         texts = [text, *(str(each) for each in value)] if isinstance(value, list) else [text]
         spoken = any(json.dumps(each, ensure_ascii=False)[1:-1] in answer for each in texts)
-        if spoken and _last_place(prompt, text) < 0 and (name,) not in [path for path, _ in fields]:
+        if spoken and len(text) > 2 and _last_place(prompt, text) < 0 and (name,) not in [path for path, _ in fields]:
             fields.append(((name,), value))
     return fields

@@ -52,7 +52,6 @@ _CHECKS: dict[str, Check] = {
     "judge": judge.check_judge,
     "empty expectation": rows.check_empty_rows,
     "prompt echoed": answers.check_prompt_echo,
-    "report echoed": answers.check_report_echo,
     "look-alike": near_misses.check_look_alikes,
     "code": answers.check_code,
     "tampering": repeats.check_tampering,
@@ -194,7 +193,7 @@ def _made(context: Context, name: str, check: Check) -> CheckResult:
 
 def _accept(report: Report, env: VerifierEnv) -> None:
     for finding in report.findings:
-        reasons = env.accepted_findings
+        reasons = {**env.playing.accepted_findings, **env.accepted_findings}
         finding.accepted = reasons.get(f"{finding.check}/{finding.attack}", reasons.get(finding.check))
 
 

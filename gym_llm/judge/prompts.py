@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from gym_llm.errors import DataError
 from gym_llm.prompt_files import PromptTexts, read_content, texts_of
 from gym_llm.types import Item
 
+_MARK = re.compile(r"<(/?[\w|][^<>{}\n]{0,60}>)")
+
 
 class Prompt(NamedTuple):
     """Messages with places for values, `{question}`, and these places' names."""
@@ -20,7 +23,17 @@ class Prompt(NamedTuple):
     fields: frozenset[str]
 
     def messages(self, values: Mapping[str, Any]) -> list[Item]:
-        """The prompt with these values in their places. What is in a value is not looked at: it may hold braces."""
+        """The prompt with these values in their places; a value may hold braces.
+
+        A mark of the prompt's own, `<|end of answer|>`, gets a space in a value, `< |end of answer|>`: an answer cannot
+        end where it likes, and speak to the judge as the prompt does.
+        """
+        marks = _marks(self.texts)
+        if marks is not None:
+            values = {
+                name: marks.sub(r"< \1", value) if isinstance(value, str) and "<" in value else value
+                for name, value in values.items()
+            }
         return [{**message, "type": "message"} for message in self.texts.messages(values)]
 
 
@@ -48,6 +61,15 @@ def make_prompt(content: Any, name: str = "") -> Prompt:
     if isinstance(content, dict) and (others := sorted(map(str, content.keys() - {"system", "user"}))):
         raise DataError(f"The prompt {name} has a text `user`, perhaps a text `system`, and no {others[0]}.")
     return _prompt(texts_of(content, name), name)
+
+
+@lru_cache(maxsize=256)
+def _marks(texts: PromptTexts) -> re.Pattern[str] | None:
+    """What begins any of the marks that a prompt's texts have in angle brackets; upper and lower case are alike."""
+    marks = {mark for text in texts.by_role.values() for mark in _MARK.findall(text)}
+    if not marks:
+        return None
+    return re.compile(f"<({'|'.join(re.escape(mark) for mark in sorted(marks))})", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)

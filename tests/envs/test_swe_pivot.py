@@ -272,3 +272,15 @@ def test_large_texts_are_compared_in_a_worker_process_and_nothing_takes_long_her
         verdict = asyncio.run(verdicts[0]) if asyncio.iscoroutine(verdicts[0]) else verdicts[0]
         rewards.append(verdict.reward)
     assert rewards == [1.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("arguments", ["", "{", {"zebra": 1}])
+@pytest.mark.parametrize(
+    "expected",
+    [call("bash", command="ls /srv"), call("search_files", pattern="read(", path="/srv")],
+    ids=["bash", "search"],
+)
+def test_a_call_that_says_nothing_has_no_target(expected, arguments):
+    again = function_call(expected["name"], arguments)
+    assert play(expected, again)[:2] == (0.0, "target_mismatch")
+    assert play(expected, again, conform="nemo")[0] == 1.0

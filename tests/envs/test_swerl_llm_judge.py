@@ -28,7 +28,6 @@ def test_recorded_episodes_score_as_recorded():
         ("<solution> [B] </solution>", "B"),
         ("<solution>b</solution>", "B"),
         ("<solution>[B</solution>", "B"),
-        ("<solution>A</solution> <solution>B</solution>", "A"),
         ("<solution>Fix A</solution> <solution>B</solution>", "B"),
         ("in <solution> tags: <solution>B</solution>", "B"),
         ("<SOLUTION>B</SOLUTION>", None),
@@ -38,8 +37,13 @@ def test_recorded_episodes_score_as_recorded():
         ("", None),
     ],
 )
-def test_strict_reads_the_first_solution_that_is_a_letter(text, letter):
+def test_strict_reads_the_solution_that_is_a_letter(text, letter):
     assert choose(text, "strict") == choose(text, "strict", "nemo") == letter
+
+
+def test_of_several_strict_solutions_the_last_counts_and_for_nemo_gym_the_first():
+    text = "<solution>A</solution> No: <solution>B</solution>"
+    assert (choose(text, "strict"), choose(text, "strict", "nemo")) == ("B", "A")
 
 
 @pytest.mark.parametrize(
