@@ -30,7 +30,7 @@ class SingleStepToolUse(ConformingEnv):
     executes_tools = False
     reverify_mode = "stateless"
     accepted_findings = {
-        "near miss/with the calls of other tasks": "more calls do not matter unless `parallel_tool_call_rewarding` is on",
+        "near miss/with the calls of other tasks": "more calls do not matter without `parallel_tool_call_rewarding`",
     }
 
     class Task(BaseTask):
