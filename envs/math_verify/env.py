@@ -43,7 +43,7 @@ class MathVerify(VerifierEnv):
         "near miss/a sum that makes it": "math-verify simplifies: an expression that equals the answer is the answer",
         "non-answer/1e999": "math-verify reads the digits before an exponent as the number: 1",
         "all options": "which of several expressions without a box counts is the choice of math-verify",
-        "cost/1 MB of '\\\\boxed{'": 'the library has the CPU seconds of `deadline`, then its process is killed',
+        "cost/1 MB of '\\\\boxed{'": "the library has the CPU seconds of `deadline`, then its process is killed",
     }
 
     class Task(BaseTask):

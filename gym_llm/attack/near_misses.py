@@ -156,7 +156,12 @@ def _near_lists(gold: Gold, prompt: str) -> Iterator[tuple[str, str]]:
     """Lists in the form that the right one has: too long, too short, one thing again and again."""
     value = gold.value
     if isinstance(value, str):
-        value = json.loads(value)
+        try:
+            value = json.loads(value)
+        except ValueError:  # a list as Python writes it
+            return
+    if not isinstance(value, list):
+        return
     texts = [each if isinstance(each, str) else json.dumps(each) for each in value]
     joiner = next((each for each in (", ", "\n", "; ", " ") if each.join(texts) == gold.text), None)
 

@@ -33,6 +33,7 @@ from gym_llm.env_class import env_arguments, env_class
 from gym_llm.env_files import dry_run_kwargs, env_spec
 from gym_llm.errors import DataError, UsageError
 from gym_llm.judge.env import JudgedEnv
+from gym_llm.outcomes import reason
 from gym_llm.tasks import PreparedTask
 from gym_llm.types import Row
 
@@ -187,6 +188,8 @@ def _made(context: Context, name: str, check: Check) -> CheckResult:
         result.state, result.why = "not applicable", str(error)
     except OutOfTime:
         result.state, result.why = "not run", "the time was over"
+    except Exception as error:  # a row of any shape may be too much for one check: the others are made all the same
+        result.state, result.why = "not run", f"it failed: {reason(error)}"
     result.plays = context.player.plays - before
     return result
 
