@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm check test test-vllm lint types browser chaos environments docs clean help
+.PHONY: rollout rollout-vllm check test test-vllm lint types browser chaos environments cards docs clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
 	@echo "make chaos         faults on purpose in every environment, and what became of each"
 	@echo "make environments  write docs/environments.md, from their folders"
+	@echo "make cards         attack every verifier, and write its CARD.md"
 	@echo "make docs          build the documentation's site into site/"
 	@echo "make clean         remove the environments and everything that was built"
 
@@ -84,6 +85,9 @@ chaos: $(VENV)/.chaos
 environments: $(VENV)/.local
 	$(BIN)/gym-llm list --format markdown --into docs/environments.md
 	$(BIN)/gym-llm list --format markdown --into README.md
+
+cards: $(VENV)/.test
+	$(BIN)/gym-llm env attack --all --card
 
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

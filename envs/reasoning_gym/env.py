@@ -39,6 +39,10 @@ class ReasoningGym(ConformingEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = dict.fromkeys(
+        ("near miss", "all options", "look-alike", "empty expectation", "non-answer"),
+        "the verdict of reasoning-gym's own scorer; docs/how-to/attack.md lists what they pay",
+    )
     dry_run_kwargs = {"dataset": ["chain_sum", "knights_knaves", "mini_sudoku"]}  # others take a second
 
     class Task(BaseTask):

@@ -29,6 +29,9 @@ class SpartQA(ConformingEnv):
 
     metrics = {"exact": Metric("rate"), "parsed": Metric("rate")}
     reverify_mode = "stateless"
+    accepted_findings = dict.fromkeys(
+        ("near miss", "all options", "non-answer/None"), "the label that the answer is most like counts, as in NeMo Gym"
+    )
 
     class Task(BaseTask):
         """The right label and the two objects, here or in `verifier_metadata`."""

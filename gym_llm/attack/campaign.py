@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
+
 from gym_llm.attack.finding import CheckResult, Finding, Report
 from gym_llm.errors import UsageError
 
@@ -32,6 +34,7 @@ def attack(
     env_kwargs: dict[str, Any] | None = None,
     seed: int = 0,
     seconds: float = 30.0,
+    folder: str | None = None,
     on_check: Callable[[str], None] | None = None,
 ) -> Report:
     """Attack a verifier: play what is no right answer, and see what is paid.
@@ -46,6 +49,7 @@ def attack(
         env_kwargs: Further arguments of the environment; over those of its class's `dry_run_kwargs`.
         seed: Which tasks a generator makes.
         seconds: How long it may take; checks for which no time is left are reported as not run.
+        folder: Where else Python imports the verifier from, if it is not installed.
         on_check: Told of each check as it begins.
 
     Raises:
@@ -59,12 +63,17 @@ def attack(
         "env_kwargs": env_kwargs or {},
         "seed": seed,
         "seconds": seconds * (1 - _SHARE_OF_SECOND),
+        "path": [*([folder] if folder else []), *filter(None, sys.path)],
+        "entry_point": spec.entry_point if (spec := gym.registry.get(env_id)) is not None else None,
         "play_seconds": min(20.0, 2 * seconds / 3),
     }
     told = on_check or (lambda name: None)
     result, last = _work(job, "0", told)
     if "error" in result:
         raise UsageError(f"{env_id} cannot be attacked: {result['error']}")
+    if "report" not in result and last == "start":
+        lines = result["error_text"].strip().splitlines() or [f"its process {result['ended']}"]
+        raise UsageError(f"{env_id} cannot be attacked: {lines[-1]}")
     if "report" not in result:
         report = Report(env_id, checks=[CheckResult(last, "not run", "its process ended or hung")])
         what = (
@@ -107,7 +116,7 @@ def _work(job: dict[str, Any], hash_seed: str, on_check: Callable[[str], None]) 
         assert process.stdin is not None and process.stdout is not None
         try:
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(job).encode() + b"\n")
+                process.stdin.write(json.dumps(job, default=str).encode() + b"\n")
                 process.stdin.close()
             end = time.monotonic() + job["seconds"] + _SILENCE + _START
             with selectors.DefaultSelector() as selector:

@@ -69,7 +69,7 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
     if gold.kind in ("text", "number", "letter", "boolean") and gold.wrong:
         pairs.append(("another answer", gold.wrong))
         pairs += [("another task's answer", other) for other in _others(context, gold)]
-    if gold.kind in ("text", "number") and 1 < len(text) < 30:
+    if gold.kind in ("text", "number") and 1 < len(text) < 30 and " " not in text:
         pairs.append(("a letter within", f"{text[:1]}ж{text[1:]}"))
     for name, miss in pairs:
         for form in gold.forms[:2]:

@@ -98,6 +98,9 @@ def _shift_clock(seconds: float) -> None:
 
 def _attack(job: dict[str, Any], lines: TextIO) -> dict[str, Any]:
     began = time.monotonic()
+    sys.path += [entry for entry in job["path"] if entry not in sys.path]
+    if job["env_id"] not in gym.registry and ":" in str(job["entry_point"]):
+        gym.register(job["env_id"], entry_point=job["entry_point"])
     spec = env_spec(job["env_id"])
     arguments = {**dry_run_kwargs(spec), **job["env_kwargs"]}
     if job.get("rows"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,7 @@ examples:
   gym-llm env test gym_llm/MultipleChoice-v0
   gym-llm env test ./my_env.py                   a file that has one (several: ./my_env.py:mine/Quiz-v0)
   gym-llm env test --all                         all that are registered
+  gym-llm env test capital_cities --attack       and what it pays that is no right answer
 
 Looked at: config.yaml (licences of train and validation data included), the five example rows, their statistics, the
 example rollouts, the README's licence, and the tests. What is only missing (statistics, rollouts) is no failure; tests
@@ -102,10 +104,11 @@ def test(
         typer.Argument(metavar="NAME", help="folders, files, ids, or names of folders", autocompletion=complete_env),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
+    attacked: Annotated[bool, typer.Option("--attack", help="attack them, too; see gym-llm env attack")] = False,
 ) -> int:
     """Run verifiers' tests and check that their artefacts are there and right."""
     from gym_llm.registration import env_ids
-    from gym_llm.scaffold import check_file, check_verifier, find_verifier, is_file, missing_package
+    from gym_llm.scaffold import check_attack, check_file, check_verifier, find_verifier, is_file, missing_package
 
     if bool(names) == every:
         raise UsageError("Which verifiers? Give names, or --all.")
@@ -119,7 +122,7 @@ def test(
             continue
         else:
             checks = check_verifier(find_verifier(name))
-        for check in checks:
+        for check in chain(checks, check_attack(name) if attacked else ()):
             failures += check.state in ("failed", "not run")
             first, *details = printable(check.detail).split("\n")
             print(

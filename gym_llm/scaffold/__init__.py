@@ -1,5 +1,6 @@
 """Starting a new verifier, and checking that one is complete."""
 
+from gym_llm.scaffold.attack_check import check_attack
 from gym_llm.scaffold.checks import Check, Verifier, check_verifier, find_verifier, missing_package
 from gym_llm.scaffold.file_checks import check_file, is_file
 from gym_llm.scaffold.write import write_verifier
@@ -7,6 +8,7 @@ from gym_llm.scaffold.write import write_verifier
 __all__ = [
     "Check",
     "Verifier",
+    "check_attack",
     "check_file",
     "check_verifier",
     "find_verifier",

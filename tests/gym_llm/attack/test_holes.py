@@ -4,6 +4,7 @@ import pytest
 from testing import ROOT
 
 from gym_llm.attack import Report, attack
+from gym_llm.cli import main
 
 FILE = ROOT / "tests" / "importable" / "holes.py"
 
@@ -44,3 +45,14 @@ def test_a_sound_verifier_is_left_alone(name: str) -> None:
     assert report.findings == []
     assert report.oracle == [1.0] * report.tasks
     assert set(report.floor) == {0.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "status", "line"), [("Substring", 1, "FAILED attack: "), ("Exact", 0, "ok     attack: ")]
+)
+def test_env_test_attacks_where_it_is_asked_to(
+    name: str, status: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["env", "test", f"{FILE}:{name}", "--attack"]) == status
+    assert line in capsys.readouterr().out
