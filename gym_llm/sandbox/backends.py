@@ -26,6 +26,8 @@ _IMAGE = "python:3.12-slim"
 _CONTAINER_PYTHON = "python3"
 _CONTAINER_MEMORY = 8 << 30
 _MOUNTED = "/run/gym_llm"
+MACHINE_USER = 1_799_999_999
+"""Where this is root: the owner of images, and the user that a machine's root is."""
 _FIRST_USER = 1_800_000_000  # far above what anybody else uses
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
 
@@ -111,6 +113,51 @@ def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
     Raises:
         SandboxUnavailable: If there is no bubblewrap.
     """
+    command = [
+        *(bubblewrap_path(), "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
+        *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--clearenv"),
+        *_surroundings(box),
+        *(part for path in box.hidden for part in ("--tmpfs", path)),
+        *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside"),
+        *(part for path in (*box.hidden, "/dev", "/") for part in ("--remount-ro", path)),
+        *("--chdir", "/tmp"),
+        *_python(box.python, _MOUNTED, mode, settings),
+    ]
+    return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
+
+
+def bubblewrapped_machine(box: Box, image: str, control: int, settings: dict[str, object], network: bool) -> list[str]:
+    """The command line that starts `inside.machine`, which has rights over its own namespaces only.
+
+    Args:
+        box: What its first process needs; what runs in the machine sees nothing of it.
+        image: The folder with the machine's root file system, which stays as it is.
+        control: The number of the socket that it inherits.
+        settings: Of `inside.machine`.
+        network: Whether it has this machine's network.
+
+    Raises:
+        SandboxUnavailable: If there is no bubblewrap.
+    """
+    code = (
+        f"import sys; sys.path.insert(0, {_MOUNTED!r}); from inside import machine; import json; "
+        f"machine.serve({control}, json.loads(sys.argv[1]))"
+    )
+    command = [
+        *(bubblewrap_path(), "--unshare-all", *(["--share-net"] if network else [])),
+        # It ends with its socket. By its parent it would end with the thread that started it: in a notebook, each step's.
+        *("--new-session", "--as-pid-1", "--hostname", "machine"),
+        *("--uid", "0", "--gid", "0", "--cap-add", "ALL", "--clearenv"),
+        *_surroundings(box),
+        *("--ro-bind", image, "/image", "--dir", "/machine", "--dir", "/scratch"),
+        *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside", "--remount-ro", "/dev", "--remount-ro", "/"),
+        *("--chdir", "/", box.python, "-I", "-S", "-c", code, json.dumps(settings)),
+    ]
+    return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown, image], MACHINE_USER)
+
+
+def _surroundings(box: Box) -> list[str]:
+    """Environment, system and /tmp of the first process, and what the box shows."""
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **box.environment}
     system = [part for name in ("/usr", "/etc/alternatives", "/etc/ld.so.cache") for part in _shown(name)]
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
@@ -118,22 +165,12 @@ def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
             system += ["--symlink", os.readlink(name), name]
         else:
             system += _shown(name)
-    command = [
-        *(bubblewrap_path(), "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
-        *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--clearenv"),
+    return [
         *(part for name, value in environment.items() for part in ("--setenv", name, value)),
         *system,
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *(part for path in box.shown for part in _shown(path)),
-        *(part for path in box.hidden for part in ("--tmpfs", path)),
-        *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside"),
-        *(part for path in (*box.hidden, "/dev", "/") for part in ("--remount-ro", path)),
-        *("--chdir", "/tmp"),
-        *_python(box.python, _MOUNTED, mode, settings),
     ]
-    if os.geteuid() != 0:
-        return command
-    return _without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
 
 
 def _container(program: str, name: str) -> list[str]:
@@ -180,8 +217,17 @@ def bubblewrap_path() -> str:
         ) from None
 
 
-def _without_root(command: list[str], needed: list[str]) -> list[str]:
-    user = _FIRST_USER + next(_users) % 100_000_000
+def without_root(command: list[str], needed: list[str], user: int | None = None) -> list[str]:
+    """A command line of root's as another user's: one that nobody else is, unless it is named; anybody else's as it is.
+
+    Args:
+        command: What is to be started.
+        needed: What it has to reach, even below folders that are closed to the user.
+        user: The user's number.
+    """
+    if os.geteuid() != 0:
+        return command
+    user = _FIRST_USER + next(_users) % 100_000_000 if user is None else user
     hidden: dict[str, list[str]] = {}
     for path in dict.fromkeys(needed):
         if (top := _closed_above(path)) is not None:

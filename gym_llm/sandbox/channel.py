@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from gym_llm.errors import SandboxError
 from gym_llm.sandbox.inside import wire
@@ -25,6 +25,12 @@ class Channel:
     async def over(cls, end: socket.socket) -> Channel:
         """Speak over this socket, which is closed with the channel."""
         return cls(*await asyncio.open_connection(sock=end))
+
+    @classmethod
+    def loose(cls, end: socket.socket) -> Channel:
+        """Speak over this socket from any event loop, one after the other: in a notebook each step has its own."""
+        stream = cast(Any, _LooseStream(end))
+        return cls(stream, stream)
 
     async def send(self, header: dict[str, Any], pieces: list[bytes]) -> None:
         """Write a message.
@@ -77,3 +83,35 @@ class Channel:
         if self.on_close is not None:
             on_close, self.on_close = self.on_close, None
             await on_close()
+
+
+class _LooseStream:
+    """What a channel needs of a stream's reader and writer, for a socket that belongs to no event loop."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._unsent = b""
+
+    async def readexactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view, position = memoryview(data), 0
+        while position < size:
+            count = await asyncio.get_running_loop().sock_recv_into(self._end, view[position:])
+            if count == 0:
+                raise asyncio.IncompleteReadError(bytes(data[:position]), size)
+            position += count
+        return bytes(data)
+
+    def write(self, data: bytes) -> None:
+        self._unsent += data
+
+    async def drain(self) -> None:
+        data, self._unsent = self._unsent, b""
+        await asyncio.get_running_loop().sock_sendall(self._end, data)
+
+    def close(self) -> None:
+        self._end.close()
+
+    async def wait_closed(self) -> None:
+        pass

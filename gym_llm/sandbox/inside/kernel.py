@@ -52,9 +52,16 @@ def mount(kind: str, target: str, flags: int, options: str = "", source: str | N
     _call("mount", (source or kind).encode(), target.encode(), kind.encode() or None, flags, options.encode() or None)
 
 
-def map_user(user: int, group: int) -> None:
-    """In a new user namespace: keep this user and group, by the same numbers."""
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+def unmount(target: str) -> None:
+    """Take a mount away, and those below it, even if they are in use."""
+    _call("umount2", target.encode(), 2)
+
+
+def map_user(user: int, group: int, outer_user: int | None = None, outer_group: int | None = None) -> None:
+    """In a new user namespace: be this user and group, outside by the same numbers or by others."""
+    users = f"{user} {user if outer_user is None else outer_user} 1"
+    groups = f"{group} {group if outer_group is None else outer_group} 1"
+    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
         write(f"/proc/self/{name}", text)
 
 
@@ -81,11 +88,15 @@ def keep_to_itself(yes: bool = True) -> None:
     _call("prctl", _SET_DUMPABLE, 0 if yes else 1, 0, 0, 0)
 
 
-def drop_rights() -> None:
-    """Give up every capability for good: no program that is started, however it is marked, gives one again."""
+def drop_rights(keep: int = 0) -> None:
+    """Give up every capability for good: no program that is started, however it is marked, gives one again.
+
+    Args:
+        keep: A bit mask of those that are kept, of the first 32.
+    """
     _call("prctl", _SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     header = struct.pack("Ii", _CAPABILITIES_3, 0)
-    _call("capset", header, struct.pack("6I", *[0] * 6))
+    _call("capset", header, struct.pack("6I", keep, keep, 0, 0, 0, 0))
     keep_to_itself(False)
 
 

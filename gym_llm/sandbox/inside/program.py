@@ -87,10 +87,12 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
             os.dup2(descriptor, index, index < 3)
         os.closerange(len(above), told)
         os.closerange(told + 1, _MOST_FILES)
+        if "root" in header:
+            enter(header["root"], header["cwd"], header["user"])
         _limit(header)
         os.nice(5)
         kernel.write("/proc/self/oom_score_adj", "1000")  # it is the first to go when the machine has no memory left
-        kernel.drop_rights()
+        kernel.drop_rights(header.get("rights", 0))
         if settings["filter"]:
             kernel.filter_calls(settings["filters"][bool(header.get("loopback"))])
         if header["argv"] is not None:
@@ -107,6 +109,22 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
         os.write(told, f"{type(error).__name__}: {error}".encode()[:500])
     finally:
         os._exit(70)
+
+
+def enter(root: str, folder: str, user: list[int]) -> None:
+    """Have another folder for the root, and be another user in it.
+
+    Args:
+        root: The new root.
+        folder: Where to go in it.
+        user: The user's and the group's number; files of root's are this user's, too.
+    """
+    if user != [0, 0]:
+        outer_user, outer_group = os.getuid(), os.getgid()
+        kernel.unshare(kernel.NEW_USER)  # before the root changes: the kernel refuses it to who is in a changed one
+        kernel.map_user(user[0], user[1], outer_user, outer_group)
+    os.chroot(root)
+    os.chdir(folder)
 
 
 def _execute(argv: list[str], environment: dict[str, str]) -> NoReturn:
@@ -147,6 +165,8 @@ def _limit(header: dict[str, Any]) -> None:
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_NICE: 0,
     }
+    if "root" in header:
+        wanted[resource.RLIMIT_NPROC] = limits["processes"]
     if not header.get("reserves"):
         wanted[resource.RLIMIT_AS] = memory + _SPARE_BYTES
     for name, limit in wanted.items():

@@ -43,6 +43,12 @@ _DENIED: _Numbers = {
 _ABSENT: _Numbers = {  # answered as unknown, so that C libraries fall back
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "clone3": (435, 435),
 }  # fmt: skip
+_FAKED: _Numbers = {  # for one who is root, but of one user only: they do nothing, and say that they have
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145), "setregid": (114, 143),
+    "setgroups": (116, 159), "setresuid": (117, 147), "setresgid": (119, 149),
+    "setfsuid": (122, 151), "setfsgid": (123, 152), "capset": (126, 91),
+}  # fmt: skip
 _SOCKETS: _Numbers = {"socket": (41, 198)}
 _ADDRESSES: _Numbers = {
     "bind": (49, 200), "connect": (42, 203), "listen": (50, 201), "accept": (43, 202), "accept4": (288, 242),
@@ -68,11 +74,12 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 
 
-def calls_filter(loopback: bool) -> bytes:
+def calls_filter(loopback: bool, *, fakes: bool = False) -> bytes:
     """The filter of this machine, as instructions of classic BPF.
 
     Args:
         loopback: Whether sockets are allowed: local ones, and those of an internet that ends at 127.0.0.1.
+        fakes: Whether changing owners and users only seems to succeed, as package managers need it.
 
     Raises:
         RuntimeError: On an architecture that there is none for.
@@ -88,6 +95,8 @@ def calls_filter(loopback: bool) -> bytes:
         *_instructions((_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL)),
         *_instructions((_LOAD, 0, 0, 0)),
     ]
+    for number in numbers(_FAKED) if fakes else []:
+        code += _if(_EQUAL, number, _error(0))
     for number in numbers(_DENIED):
         code += _if(_EQUAL, number, _error(errno.EPERM))
     for number in numbers(_ABSENT):

@@ -19,7 +19,7 @@ _TICK = 0.01  # seconds between two looks, at first
 _LONGEST_TICK = 0.05
 _PIECE = 1 << 16
 _LAST_PIECES = 64  # a pipe holds no more when nobody writes any longer
-_EVERY_CHILD = 0x40000000  # __WALL: those, too, whose end is told by no signal
+EVERY_CHILD = 0x40000000  # __WALL: those, too, whose end is told by no signal
 _TEXTS = ("repr", "str", "error")  # of a cell's answer
 _HEADER_BYTES = 1 << 12
 
@@ -28,7 +28,7 @@ def supervise(requests: int, replies: int, settings: dict[str, Any], request: wi
     """Do what is asked for, answer, and end."""
     status = 0
     header, pieces = request
-    run = _Run(requests, replies, settings, header, pieces)
+    run = Run(requests, replies, settings, header, pieces)
     try:
         if header["kind"] == "cells":
             run.cells()
@@ -45,7 +45,7 @@ def supervise(requests: int, replies: int, settings: dict[str, Any], request: wi
         os._exit(status)
 
 
-class _Stream:
+class Stream:
     """What a program writes to one of its pipes: its first bytes, and whether there were more."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
@@ -144,7 +144,9 @@ class _Control:
         return texts
 
 
-class _Run:
+class Run:
+    """One run of a program, or one session of cells: what is measured, and how it ends."""
+
     def __init__(
         self, requests: int, replies: int, settings: dict[str, Any], header: dict[str, Any], pieces: list[bytes]
     ) -> None:
@@ -154,7 +156,7 @@ class _Run:
         self.alone = os.getpid() == 1  # in a namespace of its own, where -1 is whatever the program started
         self.child = 0
         self.ended: tuple[int, resource.struct_rusage] | None = None
-        self.streams: list[_Stream] = []
+        self.streams: list[Stream] = []
         self.texts: dict[str, bytes] | None = None
         self.use = usage.Use(self.alone, bool(header.get("reserves")))
 
@@ -210,7 +212,7 @@ class _Run:
         os.close(stdin)
         for _, end in pipes:
             os.close(end)
-        self.streams = [_Stream(end, self.limits["output_bytes"]) for end, _ in pipes[:2]]
+        self.streams = [Stream(end, self.limits["output_bytes"]) for end, _ in pipes[:2]]
         told = pipes[2][0]
         problem = os.read(told, _PIECE)  # nothing, when the program begins
         os.close(told)
@@ -240,7 +242,7 @@ class _Run:
                         stream.read()
                         if not stream.open:
                             poll.unregister(stream.descriptor)
-                        if stream.over and control is None:
+                        if stream.over and control is None and not self.header.get("drains"):
                             return "output"
                 if self._reap():
                     return None
@@ -275,7 +277,7 @@ class _Run:
         """Collect what has ended; whether the program itself has."""
         while self.ended is None:
             try:
-                process, status, usage = os.wait4(-1, os.WNOHANG | _EVERY_CHILD)
+                process, status, usage = os.wait4(-1, os.WNOHANG | EVERY_CHILD)
             except ChildProcessError:
                 break
             if process == 0:
@@ -298,7 +300,7 @@ class _Run:
         self._signal(signal.SIGKILL)
         while True:
             try:
-                process, status, usage = os.wait4(-1, _EVERY_CHILD)
+                process, status, usage = os.wait4(-1, EVERY_CHILD)
             except ChildProcessError:
                 break
             if process == self.child and self.ended is None:
@@ -326,7 +328,8 @@ class _Run:
         status = self.ended[0] if self.ended is not None else None
         reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
         why = why or self._overdrawn()
-        if why is None and any(stream.over for stream in self.streams) and self.header["kind"] != "cells":
+        drains = self.header["kind"] == "cells" or self.header.get("drains")
+        if why is None and any(stream.over for stream in self.streams) and not drains:
             why = "output"
         return {
             "limit": why,

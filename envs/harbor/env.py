@@ -1,0 +1,243 @@
+"""Harbor: a task folder, or a row of SWE-bench, done with a shell in a machine of the episode's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import Field, field_validator, model_validator
+
+from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
+from gym_llm.envs.harbor import session as sessions
+from gym_llm.envs.harbor.folder import TaskFolder, folders_in, read_folder
+from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
+from gym_llm.errors import DataError, ToolError
+from gym_llm.prompt_files import PromptTexts
+from gym_llm.row_prompts import RowPrompt
+from gym_llm.sandbox.backends import bubblewrap_path
+from gym_llm.sandbox.machine import MachineLimits
+from gym_llm.sandbox.machines import BACKENDS, Machines
+from gym_llm.tasks import TaskKind
+from gym_llm.types import Row
+
+_OWN = Path(__file__).with_name("data") / "tasks"
+_NO_TEXTS = PromptTexts("")
+_PARAMS = "responses_create_params"
+_LONGEST_COMMAND = 100_000
+
+
+class Harbor(VerifierEnv):
+    """Do a task with a shell; the reward is what the task's own verifier gives, in the machine that was left.
+
+    Args:
+        tasks: Rows with `task`, a path of a task folder, or with SWE-bench's fields; or a folder of task folders.
+        folder: What relative paths of tasks begin from; the built-in tasks' by default.
+        backend: `bubblewrap`, `docker` or `podman`.
+        images: For bubblewrap: which image stands for a name of FROM or `docker_image`, e.g.
+            `{"ubuntu:24.04": "ubuntu.tar", "python:*": "host"}`; see `gym_llm.sandbox.machines.Machines`.
+        network: `"none"`, or `"host"` for this machine's network, which tasks get whose `network_mode` is public.
+        build_network: Whether RUN in a Dockerfile has this machine's network.
+        cpus: Processors where a task names none.
+        memory_mb: MiB of memory that a machine may take at most, and takes where a task names none.
+        storage_mb: MiB of files likewise. They are memory, too.
+        output_characters: Of what a command prints that the model sees.
+        snapshots: A folder for snapshots of the machine, one after each command; None for none.
+        oracle: Whether the solution is carried out before the verifier: each task has to give its full reward then.
+        cache: The folder of images; None for one in the user's cache.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+        SandboxUnavailable: If the back end is bubblewrap, and that is not installed.
+    """
+
+    reverify_mode = "unsupported"
+    default_max_turns = 100
+
+    class Task(BaseTask):
+        """A task folder's path, or a row of SWE-bench."""
+
+        task: str | None = None
+        snapshot: str | None = None
+        instance_id: str | None = None
+        image: str | None = None
+        docker_image: str | None = None
+        patch: str = ""
+        test_patch: str = ""
+        base_commit: str = ""
+        fail_to_pass: list[str] = Field([], alias="FAIL_TO_PASS")
+        pass_to_pass: list[str] = Field([], alias="PASS_TO_PASS")
+        repo_dir: str = "/testbed"
+        setup_command: str = ""
+        test_command: str = DEFAULT_COMMAND
+        timeout_sec: float = Field(1800.0, gt=0)
+
+        @field_validator("fail_to_pass", "pass_to_pass", mode="before")
+        @classmethod
+        def _is_a_list(cls, value: Any) -> Any:
+            return json.loads(value) if isinstance(value, str) else value
+
+        @model_validator(mode="after")
+        def _is_one_of_two(self) -> Harbor.Task:
+            if (self.task is None) == (self.instance_id is None):
+                raise ValueError(
+                    "a row has `task`, a task folder's path, or `instance_id` and SWE-bench's other fields"
+                )
+            if self.task is None and not (self.image or self.docker_image):
+                raise ValueError("a row of SWE-bench names its `image`")
+            if self.task is None and not self.fail_to_pass:
+                raise ValueError("a row of SWE-bench names the tests that have to pass, `FAIL_TO_PASS`")
+            return self
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        folder: str | None = None,
+        backend: str = "bubblewrap",
+        images: dict[str, str] | None = None,
+        network: Literal["none", "host"] = "none",
+        build_network: bool = False,
+        cpus: float = 1.0,
+        memory_mb: int = 2048,
+        storage_mb: int = 2048,
+        output_characters: int = 16_000,
+        snapshots: str | None = None,
+        oracle: bool = False,
+        cache: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if backend not in BACKENDS:
+            raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {backend!r}.")
+        if network not in ("none", "host"):
+            raise ValueError(f"network is 'none' or 'host'; got {network!r}.")
+        if not isinstance(output_characters, int) or output_characters < 100:
+            raise ValueError(f"output_characters is a number, 100 or more; got {output_characters!r}.")
+        if backend == "bubblewrap":
+            bubblewrap_path()
+        self.folder = os.path.abspath(folder or _OWN)
+        self.limits = MachineLimits(cpus=cpus, memory_mb=memory_mb, storage_mb=storage_mb)
+        self.network, self.oracle, self.snapshots = network, oracle, snapshots
+        self.output_characters = output_characters
+        self.made_from = {"backend": backend, "images": images, "cache": cache, "build_network": build_network}
+        if isinstance(tasks, str) and os.path.isdir(tasks):
+            tasks = [{"task": path} for path in folders_in(tasks)]
+        super().__init__(tasks, **kwargs)
+
+    def task_kind(self) -> TaskKind:
+        """Rows without `input` get their task's instruction."""
+        kind = super().task_kind()
+        return kind if kind.prompt is not None else kind._replace(prompt=_Instructions(self.folder, _NO_TEXTS))
+
+    def setup(self, task: Task) -> sessions.Session:
+        """The episode's session, whose machine starts with the first command."""
+        if task.task is None:
+            return sessions.Session(None, sessions.swe_bench_plan(task, self.limits))
+        folder = read_folder(os.path.join(self.folder, task.task))
+        return sessions.Session(folder, sessions.folder_plan(folder, self.limits, self.network, task.snapshot))
+
+    @tool
+    async def shell(self, state: sessions.Session, command: str, timeout_sec: float = 60.0) -> str:
+        """Run a command with bash and see what it prints. Each has a new shell; files and background processes stay.
+
+        Args:
+            command: The command, or a script of several lines.
+            timeout_sec: Seconds after which it is ended.
+        """
+        if len(command) > _LONGEST_COMMAND:
+            raise ToolError(f"A command has at most {_LONGEST_COMMAND:,} characters.")
+        if "\0" in command:
+            raise ToolError("A command has no null characters.")
+        left = state.plan.agent_seconds - state.used_seconds
+        if left <= 0:
+            raise ToolError("The time for this task is used up: no more commands are run.")
+        if not 0 < timeout_sec <= 86_400:
+            raise ToolError("timeout_sec is a number of seconds above 0.")
+        machine = await state.open(await _machines(self))
+        began = time.monotonic()
+        plan = state.plan
+        result = await machine.exec(
+            command, cwd=plan.workdir, env=plan.environment, timeout_sec=min(timeout_sec, left), user=plan.user
+        )
+        state.used_seconds += time.monotonic() - began
+        if self.snapshots is not None:
+            await _keep(state, self.snapshots)
+        return sessions.shown(result, self.output_characters)
+
+    async def respond(self, task: Task, episode: Episode) -> str | None:
+        """The next step's instruction, if the step that the model says it has done earned enough."""
+        session = cast(sessions.Session, episode.state)
+        folder = session.folder
+        if folder is None or session.step + 1 >= len(folder.steps):
+            return None
+        rewards = await _verify_step(self, session, folder)
+        if not sessions.goes_on(folder.steps[session.step], rewards):
+            return None
+        session.step += 1
+        await session.prepare_step(await _machines(self))
+        return folder.steps[session.step].instruction
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Run the tests on what the model left, after everything that it left running has ended."""
+        session = cast(sessions.Session, episode.state)
+        if session.folder is None:
+            return await sessions.verify_swe_bench(session, await _machines(self), task, oracle=self.oracle)
+        if len(session.rewards) <= session.step:
+            await _verify_step(self, session, session.folder)
+        verdict = sessions.folder_verdict(session, session.folder)
+        if session.saved:
+            verdict.info["snapshots"] = list(session.saved)
+        return verdict
+
+    async def teardown(self, task: Task, episode: Episode) -> None:
+        """End the machine."""
+        await cast(sessions.Session, episode.state).close()
+
+
+async def _machines(env: Harbor) -> Machines:
+    """Where the environment's machines come from, shared by all with the same arguments."""
+    name = json.dumps(["machines", env.made_from])
+    machines: Machines = await env.shared(name, lambda: Machines(**cast(Any, env.made_from)))
+    return machines
+
+
+async def _verify_step(env: Harbor, session: sessions.Session, folder: TaskFolder) -> dict[str, float]:
+    rewards = await sessions.verify_step(session, await _machines(env), folder, oracle=env.oracle)
+    session.rewards.append(rewards)
+    return rewards
+
+
+async def _keep(session: sessions.Session, folder: str) -> None:
+    """Write a snapshot of the machine, named after its content."""
+    assert session.machine is not None
+    data = await session.machine.snapshot()
+    path = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:24]}.tar.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    session.saved.append(str(path))
+
+
+class _Instructions(RowPrompt):
+    """Makes the `input` of rows that have none: the instruction of the task's folder, or SWE-bench's statement."""
+
+    def fill(self, row: Row) -> Row:
+        """The row with its input.
+
+        Raises:
+            DataError: If there is nothing to ask.
+        """
+        params = row.get(_PARAMS)
+        if isinstance(params, dict) and params.get("input"):
+            return row
+        if isinstance(task := row.get("task"), str):
+            text = read_folder(os.path.join(self.path, task)).steps[0].instruction
+        elif isinstance(row.get("problem_statement"), str):
+            text = row["problem_statement"]
+        else:
+            raise DataError("the row has no `input`, no `task` and no `problem_statement`")
+        asked = [{"role": "user", "content": text}]
+        return {**row, _PARAMS: {**(params if isinstance(params, dict) else {}), "input": asked}}

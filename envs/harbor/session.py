@@ -1,0 +1,308 @@
+"""An episode's machine: how it starts, what is done in it before and after the model, and what that earns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import posixpath
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from gym_llm import Verdict
+from gym_llm.envs.harbor import swe_bench
+from gym_llm.envs.harbor.folder import Step, TaskFolder
+from gym_llm.envs.harbor.rewards import VERIFIER_LOGS, one_reward, read_rewards
+from gym_llm.errors import DataError, InfrastructureError, SandboxError, UsageError
+from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.machine import ExecResult, Machine, MachineLimits, pack_folder
+from gym_llm.sandbox.machines import Machines
+
+if TYPE_CHECKING:
+    from gym_llm.envs.harbor.env import Harbor
+
+_SETUP_SECONDS = 600.0
+_SOLUTION_SECONDS = 3600.0
+_LOGS = ("/logs/agent", "/logs/artifacts", VERIFIER_LOGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a machine is made from, and how commands are run in it.
+
+    Attributes:
+        image: The image's name; None where a Dockerfile makes it.
+        dockerfile: The Dockerfile's path.
+        limits: What the machine may take.
+        network: Whether it has this machine's network.
+        environment: Variables of every command.
+        workdir: Where commands start; empty for the image's own.
+        user: Whose they are; empty for the image's own.
+        agent_seconds: What the model's commands may take together, by the clock.
+        build_seconds: What each RUN may take.
+        snapshot: The path of a snapshot to begin with.
+        setup_command: What is run first.
+    """
+
+    image: str | None
+    dockerfile: str | None
+    limits: MachineLimits
+    network: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    user: str = ""
+    agent_seconds: float = 3600.0
+    build_seconds: float = 600.0
+    snapshot: str | None = None
+    setup_command: str = ""
+
+
+def folder_plan(folder: TaskFolder, most: MachineLimits, network: str, snapshot: str | None) -> Plan:
+    """What a task folder asks for.
+
+    Raises:
+        DataError: If it cannot be had here.
+    """
+    wanted = folder.settings.environment
+    mode = wanted.network_mode or "no-network"
+    if mode != "no-network" and network != "host":
+        raise DataError(
+            f"{folder.path} has network_mode {mode!r}, and machines have no network: network='host' gives them ours."
+        )
+    if mode == "allowlist":
+        raise DataError(f"{folder.path} has network_mode 'allowlist', which nothing here can hold.")
+    if wanted.docker_image is None and folder.dockerfile is None:
+        raise DataError(f"{folder.path} has neither environment/Dockerfile nor a docker_image.")
+    limits = replace(
+        most,
+        cpus=min(wanted.cpus or most.cpus, os.cpu_count() or 1),
+        memory_mb=int(min(wanted.memory_mb or most.memory_mb, most.memory_mb)),
+        storage_mb=int(min(wanted.storage_mb or most.storage_mb, most.storage_mb)),
+    )
+    return Plan(
+        image=wanted.docker_image,
+        dockerfile=folder.dockerfile,
+        limits=limits,
+        network=mode == "public",
+        environment=dict(wanted.env),
+        workdir=wanted.workdir or "",
+        user=str(folder.settings.agent.user or ""),
+        agent_seconds=folder.settings.agent.timeout_sec,
+        build_seconds=wanted.build_timeout_sec,
+        snapshot=snapshot,
+    )
+
+
+def swe_bench_plan(task: Harbor.Task, limits: MachineLimits) -> Plan:
+    """What a row of SWE-bench asks for."""
+    return Plan(
+        image=task.image or task.docker_image,
+        dockerfile=None,
+        limits=limits,
+        workdir=task.repo_dir,
+        snapshot=task.snapshot,
+        setup_command=task.setup_command,
+    )
+
+
+@dataclass(slots=True)
+class Session:
+    """An episode's state.
+
+    Attributes:
+        folder: The task's folder; None for a row of SWE-bench.
+        plan: How its machine is made.
+        machine: None until the first command.
+        step: The step being done.
+        rewards: Of the steps that were verified.
+        used_seconds: What commands have taken, by the clock.
+        saved: Paths of snapshots.
+        lost: Whether its machine is another's, whose copy it is.
+    """
+
+    folder: TaskFolder | None
+    plan: Plan
+    machine: Machine | None = None
+    step: int = 0
+    rewards: list[dict[str, float]] = field(default_factory=list)
+    used_seconds: float = 0.0
+    saved: list[str] = field(default_factory=list)
+    lost: bool = False
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """All but the machine: a copy, of an environment that was pickled in the middle of an episode, has lost it."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        fresh = {"machine": None, "_starting": asyncio.Lock(), "lost": self.lost or self.machine is not None}
+        return None, {**state, **fresh}
+
+    async def open(self, machines: Machines) -> Machine:
+        """The machine, started now if it is not there.
+
+        Raises:
+            SandboxError: If it does not start.
+            UsageError: If its image cannot be had.
+        """
+        async with self._starting:
+            if self.lost:
+                raise SandboxError(
+                    "The machine stayed with the episode that this is a copy of.", failure_kind="session_lost"
+                )
+            if self.machine is None:
+                self.machine = await self._start(machines)
+                await self.prepare_step(machines)
+        return self.machine
+
+    async def prepare_step(self, machines: Machines) -> None:
+        """Put a step's own files into the machine, and run its `setup.sh`."""
+        step = self.folder.steps[self.step] if self.folder is not None else None
+        if step is None or step.workdir is None or self.machine is None:
+            return
+        place = self.plan.workdir or "/"
+        await self.machine.upload(place, pack_folder(step.workdir))
+        if os.path.exists(os.path.join(step.workdir, "setup.sh")):
+            await self._sure("bash setup.sh", f"setup.sh of step {step.name}")
+
+    async def close(self) -> None:
+        """End the machine, if there is one."""
+        machine, self.machine = self.machine, None
+        if machine is not None:
+            await machine.close()
+
+    async def _start(self, machines: Machines) -> Machine:
+        plan = self.plan
+        if plan.image is not None:
+            image = await machines.image(plan.image)
+        else:
+            assert plan.dockerfile is not None
+            image = await machines.built(plan.dockerfile, timeout_sec=plan.build_seconds, limits=plan.limits)
+        workdir = posixpath.join(image.workdir, plan.workdir) if plan.workdir else image.workdir
+        self.plan = plan = replace(plan, workdir=workdir, user=plan.user or image.user)
+        machine = await machines.open(image, plan.limits, network=plan.network)
+        try:
+            if plan.snapshot is not None:
+                with open(plan.snapshot, "rb") as file:
+                    await machine.restore(file.read())
+            for folder in (*_LOGS, *([workdir] if workdir else [])):
+                await machine.upload(folder, tree.pack_files([]))
+            if plan.setup_command and plan.snapshot is None:
+                self.machine = machine
+                await self._sure(plan.setup_command, "setup_command")
+        except BaseException as error:
+            self.machine = None
+            await machine.close()
+            if isinstance(error, OSError):
+                raise UsageError(f"The snapshot {plan.snapshot} cannot be read: {error}.") from None
+            raise
+        return machine
+
+    async def _sure(self, command: str, name: str) -> None:
+        assert self.machine is not None
+        plan = self.plan
+        result = await self.machine.exec(
+            command, cwd=plan.workdir, env=plan.environment, timeout_sec=_SETUP_SECONDS, user=plan.user
+        )
+        if result.return_code:
+            said = (result.stderr or result.stdout).strip()[-500:]
+            raise InfrastructureError(f"{name} ended with {result.return_code}: {said}", failure_kind="verifier_error")
+
+
+async def verify_step(session: Session, machines: Machines, folder: TaskFolder, *, oracle: bool) -> dict[str, float]:
+    """What the verifier of the present step gives.
+
+    Raises:
+        RewardFileError: If it leaves no reward.
+    """
+    machine = await session.open(machines)
+    step, settings = folder.steps[session.step], folder.settings
+    if oracle:
+        await _solve(session, machine, step, settings.solution.env)
+    await machine.seal(["/tests", "/solution", VERIFIER_LOGS])
+    for tests in step.tests:
+        await machine.upload("/tests", pack_folder(tests))
+    await machine.upload(VERIFIER_LOGS, tree.pack_files([]))
+    log = f"{VERIFIER_LOGS}/test-stdout.txt"
+    result = await machine.exec(
+        f"chmod +x /tests/test.sh; /tests/test.sh > {log} 2>&1; code=$?; tail -c 500 {log}; exit $code",
+        cwd=session.plan.workdir,
+        env={**session.plan.environment, **settings.verifier.env},
+        timeout_sec=settings.verifier.timeout_sec,
+        user=str(settings.verifier.user or "root"),
+    )
+    said = result.stdout or result.stderr
+    return await read_rewards(machine, said if result.limit is None else f"{said} (ended: {result.limit})")
+
+
+def goes_on(step: Step, rewards: dict[str, float]) -> bool:
+    """Whether a step earned enough for the next."""
+    if step.min_reward is None:
+        return True
+    if isinstance(step.min_reward, dict):
+        return all(rewards.get(name, 0.0) >= least for name, least in step.min_reward.items())
+    return one_reward(rewards) >= step.min_reward
+
+
+def folder_verdict(session: Session, folder: TaskFolder) -> Verdict:
+    """The reward of all steps: their mean, a step that was not reached being 0, or that of the last one reached."""
+    earned = [one_reward(rewards) for rewards in session.rewards]
+    final = folder.settings.multi_step_reward_strategy == "final"
+    reward = earned[-1] if final else sum(earned) / len(folder.steps)
+    details: dict[str, Any] = {"commands_seconds_left": session.used_seconds < session.plan.agent_seconds}
+    if len(folder.steps) == 1:
+        return Verdict(reward, details, session.rewards[0] if len(session.rewards[0]) > 1 else None)
+    details["steps_reached"] = len(earned)
+    return Verdict(reward, details, {str(step.name): one for step, one in zip(folder.steps, earned, strict=False)})
+
+
+async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Task, *, oracle: bool) -> Verdict:
+    """Whether the tests of a row of SWE-bench pass."""
+    machine = await session.open(machines)
+    if oracle:
+        await swe_bench.apply_patch(machine, task.patch, task.repo_dir)
+    await machine.seal([])
+    result = await swe_bench.run_tests(
+        machine, task.test_patch, task.base_commit, task.test_command, task.repo_dir, task.timeout_sec
+    )
+    return swe_bench.verdict(result, task.fail_to_pass, task.pass_to_pass)
+
+
+async def _solve(session: Session, machine: Machine, step: Step, variables: dict[str, str]) -> None:
+    if step.solution is None:
+        raise DataError(f"The task has no solution/solve.sh: {step.tests[0]}")
+    plan = session.plan
+    await machine.upload("/solution", pack_folder(step.solution), replace=True)
+    await machine.exec(
+        "bash /solution/solve.sh",
+        cwd=plan.workdir,
+        env={**plan.environment, **variables},
+        timeout_sec=_SOLUTION_SECONDS,
+        user=plan.user,
+    )
+
+
+def shown(result: ExecResult, characters: int) -> str:
+    r"""What the model sees of a command: its output, its errors and how it ended.
+
+    >>> print(shown(ExecResult("a\n", "b\n", 1), 100))
+    a
+    [stderr]
+    b
+    [exit code 1]
+    """
+    parts = [_cut(result.stdout, characters)]
+    if result.stderr:
+        parts += ["[stderr]", _cut(result.stderr, characters)]
+    why = {
+        "cpu": "it computed for too long",
+        "wall": "it took too long",
+        "memory": "the machine had no memory left, and everything in it was ended",
+        "processes": "there were too many processes, and all were ended",
+    }.get(result.limit or "")
+    parts.append(f"[exit code {result.return_code}{f': {why}' if why else ''}]")
+    return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _cut(text: str, characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters are left out …]\n{text[-half:]}"

@@ -1,0 +1,359 @@
+"""The first process of a machine: a root file system in which commands are run for as long as it lives.
+
+It never runs a model's code itself, and does not live in the machine's root: that is a folder for it, `ROOT`, which
+every command enters for good (and gives up its rights) before its first line. What commands leave running is stopped
+in between. When the other side of the socket closes, all ends, and the file system is gone: it is memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import stat
+import time
+from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
+
+from . import kernel, program, seccomp, supervisor, tree, wire
+
+IMAGE, ROOT = "/image", "/machine"
+_SCRATCH = "/scratch"
+_UPPER, _WORK = f"{_SCRATCH}/upper", f"{_SCRATCH}/work"
+_RIGHTS = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID: over its own files
+_INODES = 500_000
+_SHARED_BYTES = 64 << 20  # of /dev/shm
+_FILES_SECONDS = 120
+_PASSWD_BYTES = 1 << 20
+_VERIFIER_BYTES = 256 << 20  # more storage than before, for whoever looks at a machine that is full
+_PRISTINE = ("/bin/bash", "/bin/sh", "/usr/bin/env", "/usr/bin/bash", "/usr/bin/sh")
+_ABSENT = ("/etc/ld.so.preload",)
+
+
+class Problem(Exception):
+    """What was asked for cannot be done, and the machine goes on."""
+
+
+def serve(control: int, settings: dict[str, Any]) -> NoReturn:
+    """Answer requests until the other side closes the socket."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    kernel.keep_to_itself()
+    try:
+        machine = _Machine(control, settings)
+        wire.send(control, {"ready": True, "overlay": machine.overlay}, [])
+        gc.freeze()
+        while True:
+            header, pieces = wire.receive(control)
+            try:
+                answer, output = machine.answer(header, pieces)
+            except (Problem, OSError, ValueError) as error:
+                answer, output = {"problem": str(error)[:500]}, []
+            wire.send(control, answer, output)
+    except (EOFError, BrokenPipeError, ConnectionError):
+        pass
+    except BaseException as error:
+        wire.send(control, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
+    finally:
+        os._exit(0)
+
+
+class _Machine:
+    def __init__(self, control: int, settings: dict[str, Any]) -> None:
+        self.control, self.settings = control, settings
+        settings["filters"] = {True: seccomp.calls_filter(True, fakes=True)}
+        self.storage = settings["storage_bytes"]
+        self.overlay = True
+        self.leftover: list[supervisor.Stream] = []
+        kernel.mount("", "/", kernel.RECURSIVE | kernel.PRIVATE)
+        size = f"mode=755,size={self.storage},nr_inodes={_INODES}"
+        kernel.mount("tmpfs", _SCRATCH, kernel.NOSUID | kernel.NODEV, size)
+        shared = f"mode=1777,size={_SHARED_BYTES},nr_inodes=1000"
+        kernel.mount("tmpfs", "/dev/shm", kernel.NOSUID | kernel.NODEV, shared)
+        self._assemble()
+
+    def answer(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """What a request comes to."""
+        kinds: dict[str, Callable[[dict[str, Any], list[bytes]], wire.Message]] = {
+            **{"exec": self.execute, "put": self.put, "get": self.get, "kill": self.kill},
+            **{"snapshot": self.snapshot, "restore": self.restore, "verify": self.verify},
+        }
+        return kinds[header["kind"]](header, pieces)
+
+    def execute(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """Run a command to the end of its first process."""
+        user, home = self._user(header["user"])
+        shell = next((path for path in ("/bin/bash", "/bin/sh") if self._is_file(path)), None)
+        if shell is None:
+            raise Problem("the machine has neither /bin/bash nor /bin/sh")
+        rights = _RIGHTS if user == [0, 0] else 0
+        environment = {"HOME": home, **header["environment"]}
+        request = {
+            **header,
+            **{"argv": [shell, "-c", header["command"]], "root": ROOT, "user": user, "rights": rights},
+            **{"environment": environment, "reserves": True, "loopback": True, "drains": True},
+        }
+        run = _Command(self.control, self.control, self.settings, request, pieces)
+        try:
+            answer = run.command(self.leftover)
+        except RuntimeError as error:  # its folder is not there, say
+            raise Problem(str(error)) from None
+        output = [stream.take() for stream in run.streams[:2]]
+        self.leftover = [stream for stream in run.streams if stream.open]
+        for stream in run.streams:
+            if not stream.open:
+                os.close(stream.descriptor)
+            stream.limit = 0
+        answer["stored_bytes"] = self._stored()
+        return answer, output
+
+    def kill(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """End all that commands have left running."""
+        while True:
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                break
+            try:
+                os.wait4(-1, supervisor.EVERY_CHILD)
+            except ChildProcessError:
+                time.sleep(0.001)  # what has no parent any more is handed over to this process
+        for stream in self.leftover:
+            os.close(stream.descriptor)
+        self.leftover = []
+        return {}, []
+
+    def verify(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """Make ready for a verifier: nothing runs, there is room, and what starts a script is the image's."""
+        self.kill(header, pieces)
+        size = f"size={self.storage + _VERIFIER_BYTES},nr_inodes={_INODES + 50_000}"
+        kernel.mount("tmpfs", _SCRATCH, kernel.REMOUNT | kernel.NOSUID | kernel.NODEV, size)
+        originals = [(path, self._original(path)) for path in _PRISTINE]
+        links = {one: os.readlink(f"{IMAGE}/{one}") for one in os.listdir(IMAGE) if os.path.islink(f"{IMAGE}/{one}")}
+        wanted = [one for one in header["remove"] if one != "/"]
+
+        def prepare() -> bytes:
+            for name, target in links.items():  # /bin, /lib64: where the image has them lead
+                if not os.path.islink(f"/{name}") or os.readlink(f"/{name}") != target:
+                    tree.remove(f"/{name}")
+                    os.symlink(target, f"/{name}")
+            for path in (*wanted, *_ABSENT):
+                _put_away(path)
+            for path, original in originals:
+                if original is not None and not _same(path, original):
+                    _put_away(path)
+                    with open(path, "xb") as file:
+                        file.write(original)
+                    os.chmod(path, 0o755)
+            return b""
+
+        self._apart(prepare)
+        return {}, []
+
+    def put(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """Unpack an archive in a folder of the machine."""
+        folder, replace = header["path"], header["replace"]
+
+        def unpack() -> bytes:
+            if replace:
+                _put_away(folder)
+            os.makedirs(folder, exist_ok=True)
+            tree.unpack(pieces[0], folder)
+            return b""
+
+        self._apart(unpack)
+        return {}, []
+
+    def get(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """A file of the machine, or a folder as an archive; nothing where there is neither."""
+        path, limit = header["path"], header["limit"]
+
+        def read() -> bytes:
+            if os.path.isdir(path):
+                return b"d" + tree.pack(path, limit)
+            if not os.path.exists(path):
+                return b"-"
+            status = os.stat(path)
+            if not stat.S_ISREG(status.st_mode):
+                raise Problem(f"{path} is no file")
+            if status.st_size > limit:
+                raise Problem(f"{path} has more than {limit} bytes")
+            with open(path, "rb") as file:
+                return b"f" + file.read(limit)
+
+        data = self._apart(read, 2 * limit + (1 << 20))
+        return {"found": {b"d": "folder", b"f": "file"}.get(data[:1])}, [data[1:]]
+
+    def snapshot(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """All that has changed in the file system since the image."""
+        return {}, [tree.pack(_UPPER, header["limit"])]
+
+    def restore(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+        """Go back to a snapshot: nothing runs, and the file system is as it was."""
+        self.kill(header, [])
+        self._take_apart()
+        self._assemble(pieces[0])
+        return {}, []
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _assemble(self, changes: bytes | None = None) -> None:
+        """Put the root together: an overlay over the image, or, where the kernel has none for us, a copy of it."""
+        os.makedirs(_UPPER)
+        os.makedirs(_WORK)
+        if changes is not None:
+            tree.unpack(changes, _UPPER)
+        if self.overlay:
+            options = f"userxattr,lowerdir={IMAGE},upperdir={_UPPER},workdir={_WORK}"
+            try:
+                if not self.settings["overlay"]:
+                    raise OSError("not wanted")
+                kernel.mount("overlay", ROOT, kernel.NOSUID | kernel.NODEV, options)
+            except OSError:
+                self.overlay = False
+        if not self.overlay:
+            if changes is None:
+                shutil.copytree(IMAGE, _UPPER, symlinks=True, dirs_exist_ok=True)
+            kernel.mount("", ROOT, kernel.BIND, source=_UPPER)
+        self.mounted = [ROOT]
+        for source, name in (("/proc", "proc"), ("/dev", "dev"), *self.settings["mounts"]):
+            target = f"{ROOT}/{name}"
+            os.makedirs(target, exist_ok=True)
+            kernel.mount("", target, kernel.BIND | kernel.RECURSIVE, source=source)
+            self.mounted.append(target)
+        for name in self.settings["hidden"]:
+            kernel.mount("tmpfs", ROOT + name, kernel.NOSUID | kernel.NODEV | kernel.READ_ONLY, "size=4k,mode=755")
+            self.mounted.append(ROOT + name)
+
+    def _take_apart(self) -> None:
+        for target in reversed(self.mounted):
+            kernel.unmount(target)
+        tree.remove(_UPPER)
+        tree.remove(_WORK)
+
+    def _user(self, name: str) -> tuple[list[int], str]:
+        """Numbers and home of a user, from the machine's own list."""
+        wanted, _, group = name.partition(":")
+        if wanted in ("", "root", "0"):
+            return [0, 0], "/root"
+        for line in self._text("/etc/passwd").splitlines():
+            fields = line.split(":")
+            if len(fields) > 5 and wanted in (fields[0], fields[2]) and fields[2].isdigit() and fields[3].isdigit():
+                return [int(fields[2]), int(group) if group.isdigit() else int(fields[3])], fields[5]
+        if wanted.isdigit():
+            return [int(wanted), int(group) if group.isdigit() else int(wanted)], "/"
+        raise Problem(f"the machine has no user {wanted[:100]!r}")
+
+    def _text(self, path: str) -> str:
+        """A file of the machine, while nothing runs in it."""
+        data = program.read_file(tree.resolve(ROOT, path.split("/")), _PASSWD_BYTES)
+        return (data or b"").decode("utf-8", "replace")
+
+    def _is_file(self, path: str) -> bool:
+        return os.path.isfile(tree.resolve(ROOT, path.split("/")))
+
+    def _original(self, path: str) -> bytes | None:
+        """A file of the image, in the place where it really lies; None if it is not there, or is mounted read-only."""
+        found = tree.resolve(IMAGE, path.split("/"))
+        return program.read_file(found, 1 << 28)
+
+    def _stored(self) -> int:
+        usage = os.statvfs(_SCRATCH)
+        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+
+    def _apart(self, function: Callable[[], bytes], limit: int = 1 << 20) -> bytes:
+        """What a function gives in a process whose root is the machine's, without more rights than a command has."""
+        end, its = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = b"!"
+            try:
+                os.close(self.control)
+                signal.alarm(_FILES_SECONDS)
+                kernel.keep_to_itself(False)
+                program.enter(ROOT, "/", [0, 0])
+                kernel.drop_rights(_RIGHTS)
+                kernel.filter_calls(self.settings["filters"][True])
+                said = b"=" + function()
+            except BaseException as error:
+                said = b"!" + str(error).encode("utf-8", "replace")[:500]
+            finally:
+                with open(its, "wb") as pipe:
+                    pipe.write(said)
+                os._exit(0)
+        os.close(its)
+        with open(end, "rb") as pipe:
+            said = pipe.read(limit + 1)
+        if len(said) > limit:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if said[:1] != b"=" or len(said) > limit:
+            raise Problem(said[1:501].decode("utf-8", "replace") or "it took too long, or was too large")
+        return said[1:]
+
+
+class _Command(supervisor.Run):
+    """One command; what others have left running is measured with it."""
+
+    def command(self, leftover: list[supervisor.Stream]) -> dict[str, Any]:
+        """Run it until its first process ends, or a limit is passed.
+
+        Raises:
+            RuntimeError: If it cannot be started.
+        """
+        before = self.use.now(0, self.limits)[0]
+        self._start(program.text_input(self.pieces[0]), None)
+        self.streams += leftover
+        self.use.begin(before)
+        self._signal(signal.SIGCONT)
+        why = self._watch(None)
+        if why in ("memory", "processes"):
+            self.end()
+        else:
+            self._signal(signal.SIGSTOP)
+        if self.ended is None:
+            self._end_family()
+        for stream in self.streams:
+            stream.rest()
+        return self._answer(why)
+
+    def _end_family(self) -> None:
+        """Kill the command and what it has started, while all are stopped."""
+        family = {self.child}
+        parents = {}
+        for name in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if name.isdigit():
+                parents[int(name)] = int(fields[1])
+                if int(fields[3]) == self.child:
+                    family.add(int(name))
+        while found := {one for one, parent in parents.items() if parent in family} - family:
+            family |= found
+        for process in family:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        _, status, usage = os.wait4(self.child, supervisor.EVERY_CHILD)
+        self.ended = status, usage
+
+
+def _put_away(path: str) -> None:
+    """Nothing is at a path after this, and what leads there are folders that lead nowhere else than in the image."""
+    parts = tree.inner_parts(path)
+    parent = tree.resolve("/", parts[:-1])
+    if os.path.exists(parent) and not os.path.isdir(parent):
+        tree.remove(parent)
+    os.makedirs(parent, exist_ok=True)
+    tree.remove(os.path.join(parent, parts[-1]))
+
+
+def _same(path: str, original: bytes) -> bool:
+    try:
+        return program.read_file(os.path.realpath(path), len(original) + 1) == original
+    except OSError:
+        return False

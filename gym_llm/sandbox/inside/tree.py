@@ -1,0 +1,248 @@
+"""Folders as tar archives, and back: what goes into a machine, what comes out, and what it has changed.
+
+The changes of a machine are the upper layer of an overlay: a deleted file is a character device 0:0 there, a folder
+that hides the one below it has the attribute `user.overlay.opaque`. Both are kept.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import tarfile
+from typing import Iterator, Tuple  # noqa: UP035 (evaluated, on Python 3.9 too)
+
+OPAQUE = "user.overlay.opaque"
+LINK = -1
+_HEADER = "GYM_LLM.opaque"
+_LEVEL = 1  # of compression
+_MOST_LINKS = 40
+_MOST_FILES = 2_000_000
+_GONE, _EMPTIED = ".wh.", ".wh..wh..opq"
+
+
+class TooLarge(ValueError):
+    """A tree has more bytes than it may."""
+
+
+def pack(folder: str, limit: int) -> bytes:
+    """A folder's content as a compressed archive, in which every file is root's.
+
+    Raises:
+        TooLarge: If its files have more bytes than the limit.
+    """
+    output = io.BytesIO()
+    seen: dict[tuple[int, int], str] = {}
+    total = 0
+    with tarfile.open(fileobj=output, mode="w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive:
+        for path, name in walk(folder):
+            status = os.lstat(path)
+            member = tarfile.TarInfo(name)
+            member.mode = stat.S_IMODE(status.st_mode)
+            member.mtime = status.st_mtime
+            kind = stat.S_IFMT(status.st_mode)
+            if kind == stat.S_IFDIR:
+                member.type = tarfile.DIRTYPE
+                if _is_opaque(path):
+                    member.pax_headers = {_HEADER: "y"}
+            elif kind == stat.S_IFLNK:
+                member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
+            elif kind == stat.S_IFCHR and status.st_rdev == 0:
+                member.type = tarfile.CHRTYPE
+            elif kind == stat.S_IFIFO:
+                member.type = tarfile.FIFOTYPE
+            elif kind != stat.S_IFREG:
+                continue  # a socket is nothing without its process
+            elif status.st_nlink > 1 and (first := seen.setdefault((status.st_dev, status.st_ino), name)) != name:
+                member.type, member.linkname = tarfile.LNKTYPE, first
+            else:
+                total += status.st_size
+                if total > limit:
+                    raise TooLarge(f"its files have more than {limit} bytes")
+                member.size = status.st_size
+                with open(path, "rb") as file:
+                    archive.addfile(member, file)
+                continue
+            archive.addfile(member)
+    return output.getvalue()
+
+
+def pack_files(files: list[tuple[str, int, bytes]]) -> bytes:
+    """Files as an archive: name, mode and content of each; a name that ends with `/` is a folder.
+
+    Where the mode is `LINK`, the content is where a symbolic link leads.
+    """
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, mode, data in files:
+            member = tarfile.TarInfo(name.rstrip("/"))
+            member.mode = mode
+            member.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            if mode == LINK:
+                member.type, member.mode, member.linkname, data = tarfile.SYMTYPE, 0o777, os.fsdecode(data), b""
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return output.getvalue()
+
+
+def unpack(data: bytes, folder: str, limit: int = 1 << 40) -> None:
+    """Put an archive's content into a folder, over what is there. Owners are not kept.
+
+    A file takes the place of what has its name, links too; a folder that is there stays, and so does a link to one
+    where the archive has a folder. Links on the way to a file are followed as if the folder were the root.
+
+    Raises:
+        TooLarge: If its files have more bytes than the limit.
+        ValueError: If it is no archive, or a name leads out of the folder.
+    """
+    try:
+        archive = tarfile.open(fileobj=io.BytesIO(data))
+    except tarfile.TarError as error:
+        raise ValueError(f"no archive: {error}") from None
+    with archive:
+        unpack_members(archive, folder, limit)
+
+
+def unpack_members(archive: tarfile.TarFile, folder: str, limit: int) -> int:
+    """As `unpack`, of an open archive, which may be one that is read from its beginning to its end once.
+
+    A file `.wh.NAME` means that NAME is gone, `.wh..wh..opq` that the folder is empty before: as in images' layers.
+
+    Returns:
+        Bytes that its files have.
+    """
+    folders: list[tuple[str, int]] = []
+    total = 0
+    for count, member in enumerate(archive):
+        parts = inner_parts(member.name)
+        path = os.path.join(resolve(folder, parts[:-1]), *parts[-1:])
+        total += member.size if member.isreg() else 0
+        if total > limit or count > _MOST_FILES:
+            raise TooLarge(f"its files have more than {limit} bytes, or are more than {_MOST_FILES}")
+        if parts:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        if parts and parts[-1].startswith(_GONE):
+            _hide(path)
+        elif member.isdir():
+            if os.path.islink(path):
+                path = resolve(folder, parts)
+            if not os.path.isdir(path):
+                remove(path)
+                os.makedirs(path)
+            if member.pax_headers.get(_HEADER):
+                os.setxattr(path, OPAQUE, b"y")
+            os.chmod(path, 0o700)
+            folders.append((path, member.mode))
+        elif parts:
+            _put(archive, member, path, folder)
+    for path, mode in reversed(folders):
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, stat.S_IMODE(mode))
+    return total
+
+
+def _hide(path: str) -> None:
+    parent, name = os.path.split(path)
+    if name == _EMPTIED:
+        for one in os.listdir(parent):
+            remove(os.path.join(parent, one))
+    elif name[len(_GONE) :] not in ("", ".", ".."):
+        remove(os.path.join(parent, name[len(_GONE) :]))
+
+
+def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, folder: str) -> None:
+    remove(path)
+    if member.issym():
+        os.symlink(member.linkname, path)
+    elif member.islnk():
+        first = inner_parts(member.linkname)
+        if not first:
+            raise ValueError(f"{member.name[:200]!r} is a hard link to nothing")
+        os.link(os.path.join(resolve(folder, first[:-1]), first[-1]), path, follow_symlinks=False)
+    elif member.isreg():
+        source = archive.extractfile(member)
+        assert source is not None
+        with source, open(path, "xb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+        os.chmod(path, stat.S_IMODE(member.mode))
+        os.utime(path, (member.mtime, member.mtime))
+    elif member.isfifo():
+        os.mkfifo(path, stat.S_IMODE(member.mode))
+    elif member.ischr() and member.devmajor == member.devminor == 0:
+        os.mknod(path, stat.S_IFCHR, 0)
+
+
+def inner_parts(name: str) -> list[str]:
+    """The parts of a name in an archive.
+
+    Raises:
+        ValueError: If it leads out of the archive's folder.
+    """
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in name:
+        raise ValueError(f"the name {name[:200]!r} leads out of its folder")
+    return parts
+
+
+def resolve(folder: str, parts: list[str]) -> str:
+    """Where a path leads if the folder is the root: no link on the way leads out of it. It need not exist.
+
+    Raises:
+        ValueError: If its links never end.
+    """
+    done: list[str] = []
+    left = parts[::-1]
+    links = 0
+    while left:
+        part = left.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            del done[-1:]
+            continue
+        path = os.path.join(folder, *done, part)
+        if not os.path.islink(path):
+            done.append(part)
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise ValueError(f"{'/'.join(parts)[:200]!r} is a link without an end")
+        target = os.readlink(path)
+        if target.startswith("/"):
+            done = []
+        left += target.split("/")[::-1]
+    return os.path.join(folder, *done)
+
+
+def remove(path: str) -> None:
+    """Whatever is at a path is gone after this; no link is followed."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        os.unlink(path)
+        return
+    for folder, _, _ in os.walk(path):
+        os.chmod(folder, 0o700)
+    shutil.rmtree(path)
+
+
+def walk(folder: str) -> Iterator[Tuple[str, str]]:  # noqa: UP006
+    """Paths and names of all that is in a folder, each folder before what is in it."""
+    left = [(folder, "")]
+    while left:
+        parent, prefix = left.pop()
+        for entry in sorted(os.scandir(parent), key=lambda one: one.name):
+            name = prefix + entry.name
+            yield entry.path, name
+            if entry.is_dir(follow_symlinks=False):
+                left.append((entry.path, name + "/"))
+
+
+def _is_opaque(path: str) -> bool:
+    try:
+        return os.getxattr(path, OPAQUE) == b"y"
+    except OSError:
+        return False
