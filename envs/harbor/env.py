@@ -46,7 +46,7 @@ class Harbor(VerifierEnv):
         storage_mb: MiB of files likewise. They are memory, too.
         output_characters: Of what a command prints that the model sees.
         snapshots: A folder for snapshots of the machine, one after each command; None for none.
-        oracle: Whether the solution is carried out before the verifier: each task has to give its full reward then.
+        solve: Whether the solution is carried out before the verifier: each task has to give its full reward then.
         cache: The folder of images; None for one in the user's cache.
         **kwargs: As for every `VerifierEnv`.
 
@@ -107,7 +107,7 @@ class Harbor(VerifierEnv):
         storage_mb: int = 2048,
         output_characters: int = 16_000,
         snapshots: str | None = None,
-        oracle: bool = False,
+        solve: bool = False,
         cache: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -121,7 +121,7 @@ class Harbor(VerifierEnv):
             bubblewrap_path()
         self.folder = os.path.abspath(folder or _OWN)
         self.limits = MachineLimits(cpus=cpus, memory_mb=memory_mb, storage_mb=storage_mb)
-        self.network, self.oracle, self.snapshots = network, oracle, snapshots
+        self.network, self.solve, self.snapshots = network, solve, snapshots
         self.output_characters = output_characters
         self.made_from = {"backend": backend, "images": images, "cache": cache, "build_network": build_network}
         if isinstance(tasks, str) and os.path.isdir(tasks):
@@ -185,7 +185,7 @@ class Harbor(VerifierEnv):
         """Run the tests on what the model left, after everything that it left running has ended."""
         session = cast(sessions.Session, episode.state)
         if session.folder is None:
-            return await sessions.verify_swe_bench(session, await _machines(self), task, oracle=self.oracle)
+            return await sessions.verify_swe_bench(session, await _machines(self), task, solve=self.solve)
         if len(session.rewards) <= session.step:
             await _verify_step(self, session, session.folder)
         verdict = sessions.folder_verdict(session, session.folder)
@@ -206,7 +206,7 @@ async def _machines(env: Harbor) -> Machines:
 
 
 async def _verify_step(env: Harbor, session: sessions.Session, folder: TaskFolder) -> dict[str, float]:
-    rewards = await sessions.verify_step(session, await _machines(env), folder, oracle=env.oracle)
+    rewards = await sessions.verify_step(session, await _machines(env), folder, solve=env.solve)
     session.rewards.append(rewards)
     return rewards
 

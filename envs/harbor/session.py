@@ -206,7 +206,7 @@ class Session:
             raise InfrastructureError(f"{name} ended with {result.return_code}: {said}", failure_kind="verifier_error")
 
 
-async def verify_step(session: Session, machines: Machines, folder: TaskFolder, *, oracle: bool) -> dict[str, float]:
+async def verify_step(session: Session, machines: Machines, folder: TaskFolder, *, solve: bool) -> dict[str, float]:
     """What the verifier of the present step gives.
 
     Raises:
@@ -214,7 +214,7 @@ async def verify_step(session: Session, machines: Machines, folder: TaskFolder, 
     """
     machine = await session.open(machines)
     step, settings = folder.steps[session.step], folder.settings
-    if oracle:
+    if solve:
         await _solve(session, machine, step, settings.solution.env)
     await machine.seal(["/tests", "/solution", VERIFIER_LOGS])
     for tests in step.tests:
@@ -253,10 +253,10 @@ def folder_verdict(session: Session, folder: TaskFolder) -> Verdict:
     return Verdict(reward, details, {str(step.name): one for step, one in zip(folder.steps, earned, strict=False)})
 
 
-async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Task, *, oracle: bool) -> Verdict:
+async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Task, *, solve: bool) -> Verdict:
     """Whether the tests of a row of SWE-bench pass."""
     machine = await session.open(machines)
-    if oracle:
+    if solve:
         await swe_bench.apply_patch(machine, task.patch, task.repo_dir)
     await machine.seal([])
     result = await swe_bench.run_tests(

@@ -145,7 +145,7 @@ def bubblewrapped_machine(box: Box, image: str, control: int, settings: dict[str
     )
     command = [
         *(bubblewrap_path(), "--unshare-all", *(["--share-net"] if network else [])),
-        # It ends with its socket. By its parent it would end with the thread that started it: in a notebook, each step's.
+        # It ends with its socket; with its parent would mean with the thread that started it, in a notebook soon.
         *("--new-session", "--as-pid-1", "--hostname", "machine"),
         *("--uid", "0", "--gid", "0", "--cap-add", "ALL", "--clearenv"),
         *_surroundings(box),

@@ -60,7 +60,7 @@ def write_task(folder: Path, test: str, settings: str = "", dockerfile: str = "F
 def test_its_solution_solves_a_task_and_nothing_does_not(name: str, cache: str):
     row = {"task": name}
     assert play(make(cache), row)[0] == 0.0
-    assert play(make(cache, oracle=True), row)[0] == 1.0
+    assert play(make(cache, solve=True), row)[0] == 1.0
     script = (OWN / name / "solution" / "solve.sh").read_text()
     assert play(make(cache), row, script)[0] == 1.0
 
@@ -350,7 +350,7 @@ def test_a_row_of_swe_bench_earns_what_its_tests_say(cache: str):
     reward, info, _ = play(make(cache), _ROW)
     assert (reward, info["resolved"], info["pass_to_pass"]) == (0.0, False, 1)
     assert info["not_passed"] == "test_double (test_maths.T.test_double)"
-    assert play(make(cache, oracle=True), _ROW)[0] == 1.0
+    assert play(make(cache, solve=True), _ROW)[0] == 1.0
     fix = "sed -i 's/ + 1//' maths.py; rm test_maths.py; echo 'broken(' > test_maths.py"
     assert play(make(cache), _ROW, fix)[0] == 1.0, "the tests are the test patch's, whatever the model made of them"
     assert play(make(cache), _ROW, "sed -i 's/ + 1//; s/return x$/return 0/' maths.py")[0] == 0.0

@@ -135,11 +135,24 @@ def _tables(process: str) -> int:
 
 
 def _buffers(process: str, most: int) -> int:
-    """Bytes that a process's open files may hold in the kernel, were they all full sockets; a few files are free."""
+    """Bytes that a process's open files may hold in the kernel, were they all full sockets; a few files are free.
+
+    One that is ending, or has, hides its files, too, but has no memory any more; its first thread alone may have ended.
+    """
     try:
-        count = len(os.listdir(f"/proc/{process}/fd"))
-    except FileNotFoundError:
+        threads = os.listdir(f"/proc/{process}/task")
+    except OSError:
         return 0
-    except OSError:  # it hides them
-        count = most
+    count = 0
+    for thread in threads:
+        place = f"/proc/{process}/task/{thread}"
+        try:
+            count = len(os.listdir(f"{place}/fd"))
+            break
+        except FileNotFoundError:
+            continue
+        except OSError:
+            fields = _read(f"{place}/stat").rpartition(b")")[2].split()
+            if fields and fields[20] != b"0":  # it hides them
+                count = most
     return max(0, count - _FREE_FILES) * _FILE_BYTES
