@@ -48,13 +48,13 @@ def _prepare(settings: dict[str, Any]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     sys.dont_write_bytecode = True
     sys.path[:] = [*sys.path[1:], *settings["packages"], sys.path[0]]  # the last is where this package is
+    os.environ.clear()
+    os.environ.update(settings["environment"])  # says before the imports that numpy starts no threads: no fork has them
     for name in [*_COMMON, *settings["preload"]]:
         try:
             importlib.import_module(name)
         except ImportError:
             pass  # a program that wants it is told so
-    os.environ.clear()
-    os.environ.update(settings["environment"])
     settings["modules"] = [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]
     settings["user"] = os.getuid(), os.getgid()
     if settings["filter"]:

@@ -291,6 +291,15 @@ def test_modules_are_preloaded_for_whoever_asks():
     env.close()
 
 
+def test_numpy_is_preloaded_without_threads_that_no_fork_has():
+    pytest.importorskip("numpy")
+    env = Notebook(preload=["numpy"])
+    env.reset(options={"task": row()})
+    code = "import os, sys\n'numpy' in sys.modules, len(os.listdir('/proc/self/task'))"
+    assert run(env, code)[0]["stdout"] == "(True, 1)\n"
+    env.close()
+
+
 def test_every_new_interpreter_begins_with_the_prelude():
     class Prepared(Notebook):
         """It has a y."""
