@@ -8,13 +8,12 @@ from typing import Any
 
 from gym_llm import Episode, Verdict
 from gym_llm.envs.scicode.dialogue import imported, question, turns
-from gym_llm.envs.scicode.grading import PRELOAD, failure
+from gym_llm.envs.scicode.grading import failure
 from gym_llm.envs.scicode.problem import Problem, Step
 from gym_llm.envs.scicode.targets import Targets, read_targets
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import python_code
 from gym_llm.sandbox.env import SandboxedEnv
-from gym_llm.sandbox.shared import sandbox_for
 from gym_llm.types import Item, Row
 
 
@@ -111,7 +110,7 @@ class SciCode(SandboxedEnv):
         if not solutions[-1].strip():
             return "no code"
         step = task.sub_steps[number]
-        sandbox = await sandbox_for(self, self.sandbox, preload=PRELOAD)
+        sandbox = await self.started_sandbox()
         solution = "\n\n".join([task.required_dependencies, *solutions])
         limits = self.limits(self.timeout_secs)
         targets = await self._targets(step)

@@ -14,7 +14,6 @@ from gym_llm.sandbox.sandbox import RunResult, Sandbox
 
 _INSIDE = Path(__file__).with_name("inside")
 _RETURNED = "returned.json"
-PRELOAD = ("numpy",)
 
 
 async def failure(
