@@ -1,0 +1,260 @@
+"""Images and Dockerfiles: what is unpacked, built and refused; and containers by a stand-in's command line."""
+
+import asyncio
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gym_llm.errors import SandboxUnavailable, UsageError
+from gym_llm.sandbox.container import ContainerMachine
+from gym_llm.sandbox.dockerfile import read_dockerfile
+from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.machine import MachineLimits
+from gym_llm.sandbox.machines import Machines
+from gym_llm.sandbox.rootfs import Image, ImageCache
+
+_PROGRAMS = ("/bin/bash", "/bin/cat", "/bin/ls", "/bin/id")
+
+
+def layer(entries: dict[str, Any]) -> bytes:
+    """A tar: texts are files, None is a folder, a tuple of a kind and a place is a link."""
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w") as archive:
+        for name, content in entries.items():
+            member = tarfile.TarInfo(name)
+            data = b""
+            if content is None:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+            elif isinstance(content, tuple):
+                member.type, member.linkname = content
+            else:
+                data = content.encode()
+                member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return output.getvalue()
+
+
+def oci_archive(path: Path, layers: list[bytes]) -> Path:
+    """An OCI archive of these layers, compressed."""
+    files: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
+
+    def blob(data: bytes) -> dict[str, Any]:
+        digest = hashlib.sha256(data).hexdigest()
+        files[f"blobs/sha256/{digest}"] = data
+        return {"digest": f"sha256:{digest}", "size": len(data)}
+
+    config = {"config": {"Env": ["PATH=/bin", "COLOUR=red"], "WorkingDir": "/work", "User": "0"}}
+    manifest = {"config": blob(json.dumps(config).encode()), "layers": [blob(gzip.compress(one)) for one in layers]}
+    files["index.json"] = json.dumps({"manifests": [blob(json.dumps(manifest).encode())]}).encode()
+    path.write_bytes(tree.pack_files([(name, 0o644, data) for name, data in files.items()]))
+    return path
+
+
+def test_layers_lie_over_each_other_and_take_away(tmp_path: Path):
+    first = layer({"a": None, "a/x": "1", "a/y": "2", "b": None, "b/z": "3", "link": (tarfile.SYMTYPE, "a")})
+    second = layer({"a/.wh.x": "", "b/.wh..wh..opq": "", "b/new": "4", "hard": (tarfile.LNKTYPE, "a/y"), "link/w": "5"})
+    cache = ImageCache(str(tmp_path / "cache"))
+    image = cache.image(str(oci_archive(tmp_path / "image.tar", [first, second])))
+    root = Path(image.folder)
+    assert (image.environment, image.workdir) == ({"PATH": "/bin", "COLOUR": "red"}, "/work")
+    assert sorted(os.listdir(root / "a")) == ["w", "y"] and os.listdir(root / "b") == ["new"]
+    assert (root / "hard").samefile(root / "a" / "y") and (root / "link").is_symlink()
+    assert cache.image(str(tmp_path / "image.tar")).folder == image.folder
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"../evil": "x"},
+        {"/../evil": "x"},
+        {"out": (tarfile.SYMTYPE, "/"), "out/evil": "x"},
+        {"out": (tarfile.SYMTYPE, "../../../.."), "out/evil": "x"},
+        {"hard": (tarfile.LNKTYPE, "../../../etc/passwd")},
+    ],
+)
+def test_no_name_and_no_link_of_a_tar_leads_out_of_its_folder(entries: dict[str, Any], tmp_path: Path):
+    (tmp_path / "root.tar").write_bytes(layer(entries))
+    before = set(os.listdir("/"))
+    try:
+        root = Path(ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "root.tar")).folder)
+        assert (root / "evil").read_text() == "x", "a link leads to the image's own root"
+    except UsageError as error:
+        assert "leads out of its folder" in str(error)
+    assert set(os.listdir("/")) == before and not list(tmp_path.glob("**/evil"))[1:]
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("making-")]
+
+
+def test_a_file_that_is_no_image_is_refused(tmp_path: Path):
+    (tmp_path / "x.tar").write_bytes(b"no tar")
+    with pytest.raises(UsageError, match=r"x\.tar cannot be used as an image"):
+        ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "x.tar"))
+
+
+def test_a_full_cache_drops_what_was_longest_unused_and_not_what_is_in_use(tmp_path: Path):
+    def write(target: Path) -> None:
+        (target / "data").write_bytes(os.urandom(200_000))
+
+    paths = []
+    for index in range(3):
+        cache = ImageCache(str(tmp_path), limit=450_000)
+        paths.append(cache.entry(f"entry {index}", write))
+        os.utime(paths[-1], (index, index))
+        if index != 0:
+            cache.close()
+        else:
+            held = cache
+    other = ImageCache(str(tmp_path), limit=450_000)
+    other.clean()
+    assert [path.exists() for path in paths] == [True, False, True]
+    held.close()
+
+
+def root_file_system(target: Path) -> None:
+    """A few of this machine's programs, with their libraries."""
+    for program in _PROGRAMS:
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        libraries = [word for word in listed.split() if word.startswith("/")]
+        for path in (program, *libraries):
+            place = target / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if not place.exists():
+                shutil.copy(os.path.realpath(path), place)
+
+
+@pytest.mark.slow
+def test_a_machine_of_an_image_has_nothing_but_the_image(tmp_path: Path):
+    root_file_system(tmp_path / "root")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "file").write_text("copied")
+    (tmp_path / "build" / "Dockerfile").write_text("FROM mine:1\nCOPY file /srv/\nENV A=1\nRUN echo $A > /srv/made\n")
+
+    async def use() -> list[str]:
+        machines = Machines(images={"mine:*": str(tmp_path / "root")}, cache=str(tmp_path / "cache"))
+        said = []
+        for _ in range(2):
+            image = await machines.built(tmp_path / "build" / "Dockerfile", timeout_sec=60, limits=MachineLimits())
+            try:
+                machine = await machines.open(image, MachineLimits())
+            except SandboxUnavailable as error:
+                pytest.skip(str(error))
+            await machine.exec("echo '#!/bin/cat' > /bin/bash.evil; cat /bin/bash.evil > /bin/bash")
+            await machine.seal([])
+            result = await machine.exec("id -u; cat /srv/file /srv/made; ls /usr/bin/python3 /etc/shadow; echo $A")
+            said.append(result.stdout)
+            await machine.close()
+        machines.close()
+        return said
+
+    first, second = asyncio.run(use())
+    assert first == second == "0\ncopied1\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("FROM a\nFROM b", "line 2: a second FROM"),
+        ("FROM a\nRUN x \\\n  y\nHEALTHCHECK CMD x", "line 4: HEALTHCHECK is not carried out"),
+        ("FROM a\nCOPY --from=b x y", "line 2: COPY --from is not"),
+        ("FROM a\nRUN --mount=type=cache x", "line 2: RUN --mount is not"),
+        ("FROM a\nRUN <<EOF\nx\nEOF", "line 2: a here-document"),
+        ("FROM a\nADD https://x/y /z", "line 2: ADD takes plain files"),
+        ("FROM a\nADD x.tar.gz /z", "line 2: ADD takes plain files"),
+        ("FROM a\nONBUILD RUN x", "line 2: ONBUILD is not"),
+        ("RUN x", "line 1: RUN stands before FROM"),
+        ("FROM scratch", "line 1: FROM names an image"),
+        ("# nothing", "has no FROM"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_refused_by_its_line(text: str, said: str, tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read_dockerfile(tmp_path / "Dockerfile")
+
+
+def test_what_says_how_a_container_starts_is_passed_over(tmp_path: Path):
+    text = 'ARG TAG=1\nFROM base:$TAG\nLABEL a=b\nEXPOSE 80\nCMD ["x"]\nENTRYPOINT x\nRUN a && \\\n # why\n b\n'
+    (tmp_path / "Dockerfile").write_text(text)
+    recipe = read_dockerfile(tmp_path / "Dockerfile")
+    assert recipe.base == "base:1" and [(one.line, one.name, one.rest) for one in recipe.instructions] == [
+        (7, "RUN", "a &&  b")
+    ]
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_and_a_copy_of_nothing_name_their_lines(tmp_path: Path):
+    async def made(text: str) -> Image:
+        (tmp_path / "Dockerfile").write_text(text)
+        machines = Machines(cache=str(tmp_path / "cache"))
+        return await machines.built(tmp_path / "Dockerfile", timeout_sec=30, limits=MachineLimits())
+
+    (tmp_path / "out").symlink_to("/etc/passwd")
+    for text, said in [
+        ("FROM host\nRUN echo oh; exit 3", r"line 2: RUN ended with 3 \(it had no network.*\): oh"),
+        ("FROM host\nCOPY nothing /x", "line 2: there is no nothing beside it"),
+        ("FROM host\nCOPY ../x /x", r"line 2: there is no ../x beside it"),
+        ("FROM host\nCOPY out /x", "line 2: out leads out of its folder"),
+    ]:
+        try:
+            with pytest.raises(UsageError, match=said):
+                asyncio.run(made(text))
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+
+
+_STAND_IN = """#!/bin/bash
+# Keeps a container's file system in a folder, and runs here what would run inside.
+echo "$@" >> "$COMMANDS"
+while [ $# -gt 0 ]; do case "$1" in
+    exec) while [ "$1" != timeout ]; do shift; done; shift 5
+        cd "$ROOT"; exec bash -c "${2//\\/tests/$ROOT/tests}";;
+    cp) case "$2" in -) exec tar -xzf - -C "$ROOT/${3#*:/}" ;; *) cd "$ROOT"; p=${3#*:/}; exec tar -chf - "$p";; esac;;
+    *) exit 0;;
+esac; done
+"""
+
+
+@pytest.mark.parametrize("program", ["docker", "podman"])
+def test_a_container_gets_no_network_and_goes_when_it_is_closed(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stand_in = tmp_path / "bin" / program
+    stand_in.parent.mkdir()
+    stand_in.write_text(_STAND_IN)
+    stand_in.chmod(0o755)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "test.sh").write_text("echo tested")
+    for name, value in (("COMMANDS", "commands"), ("ROOT", "root")):
+        monkeypatch.setenv(name, str(tmp_path / value))
+    monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
+
+    async def use() -> list[Any]:
+        machines = Machines(program)
+        machine = await machines.open(await machines.image("ubuntu:24.04"), MachineLimits(cpus=2, memory_mb=512))
+        await machine.upload("/tests", tree.pack(str(tmp_path / "files"), 1000))
+        said = [await machine.exec("bash /tests/test.sh; exit 3"), await machine.download("/tests/test.sh")]
+        await machine.restore(await machine.snapshot())
+        await machine.close()
+        return said
+
+    result, data = asyncio.run(use())
+    assert (result.stdout, result.return_code, data) == ("tested\n", 3, b"echo tested")
+    begun, *rest = (tmp_path / "commands").read_text().splitlines()
+    for part in ("run --detach", "--network none", "--cpus 2", "--memory 512m", "no-new-privileges", "ubuntu:24.04"):
+        assert part in begun
+    assert any(line.startswith("commit") for line in rest) and [line.split()[0] for line in rest[-2:]] == ["rm", "rmi"]
+
+
+def test_a_container_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SandboxUnavailable, match="No sandbox: podman is not on PATH"):
+        asyncio.run(ContainerMachine("podman", Image("x", ""), MachineLimits()).start())
