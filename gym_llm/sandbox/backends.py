@@ -158,11 +158,7 @@ def bubblewrapped_machine(box: Box, image: str, control: int, settings: dict[str
 
 def _surroundings(box: Box) -> list[str]:
     """Environment, system and /tmp of the first process, and what the box shows."""
-    environment = {
-        **{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
-        **{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # what is preloaded starts no threads: it is forked
-        **box.environment,
-    }
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **box.environment}
     system = [part for name in ("/usr", "/etc/alternatives", "/etc/ld.so.cache") for part in _shown(name)]
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if os.path.islink(name):
