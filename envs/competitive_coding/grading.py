@@ -171,15 +171,23 @@ class Grader:
         return Graded(float(same), "ok" if same else "wrong")
 
     async def _check(self, files: dict[str, bytes]) -> float:
+        """The checker's score; 0 if it has none for this output, but has one for the right answer."""
+        score, why = await self._checked(files)
+        if score is None and files["output.txt"] != files["answer.txt"]:
+            right, why = await self._checked({**files, "output.txt": files["answer.txt"]})
+            score = None if right is None else 0.0
+        if score is None:
+            raise DataError(f"The checker of {self._id} gave no verdict ({why}")
+        return score
+
+    async def _checked(self, files: dict[str, bytes]) -> tuple[float | None, str]:
         compiler, compiled = self._compiled_checker
         testlib = self._checker.protocol == "testlib"
         order = ("input.txt", "output.txt", "answer.txt") if testlib else ("input.txt", "answer.txt", "output.txt")
         result = await compiler.run(compiled, arguments=order, files=files, limits=CHECKER_LIMITS)
         score = None if result.limit is not None else _testlib_score(result) if testlib else _printed_score(result)
-        if score is None:
-            said = (result.stderr or result.stdout)[:300].decode("utf-8", "replace")
-            raise DataError(f"The checker of {self._id} gave no verdict ({_ended(result)}): {said!r}")
-        return score
+        said = (result.stderr or result.stdout)[:300].decode("utf-8", "replace")
+        return score, f"{_ended(result)}): {said!r}"
 
     def _fails(self, graded: Graded) -> bool:
         return graded.score < 1 if self._conform else graded.score <= 0

@@ -193,6 +193,13 @@ def test_a_checker_that_fails_is_nobody_s_0(source: str, why: str) -> None:
 
 
 @pytest.mark.slow
+def test_an_output_that_a_checker_cannot_read_is_wrong() -> None:
+    source = "import sys\nprint(float(int(open(sys.argv[3]).read()) == int(open(sys.argv[2]).read())))"
+    row = {**DOUBLE, "checker": {"source": source, "language": "python", "protocol": "score"}}
+    assert played(python("print('x')"), row)[0] == 0.0
+
+
+@pytest.mark.slow
 def test_no_output_says_to_a_checker_what_it_should_think() -> None:
     hostile = python("import sys\nsys.stdin.read()\nprint('0 0\\n1.0\\npoints 1\\0' + '9' * 10**5)")
     for task in (PARTS, ROOT):

@@ -131,6 +131,14 @@ FORGED = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("value", ["np.empty(0)", "np.empty((0, 1, 1))", "[]"])
+def test_an_empty_value_is_close_to_nothing(value: str) -> None:
+    row = problem("assert np.allclose(f(3), target)", "assert np.isclose(f(4), target).all()", targets=[[1.0], [2.0]])
+    reward, info = played(row, f"def f(x): return {value}")
+    assert (reward, info["step_results"]) == (0.0, [False]), info
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 def test_no_answer_passes_without_being_right(name: str) -> None:
     row = problem(
