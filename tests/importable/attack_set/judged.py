@@ -54,10 +54,11 @@ class Inventors(OwnRows, JudgedEnv):
 
 
 class UnquotedInventors(Inventors):
-    """As `Inventors`."""
+    """As `Inventors`; its prompt is put together here, where nobody keeps the marks out of the answer."""
 
-    def quoted(self, answer: str) -> str:
-        return answer
+    async def verify(self, task: Inventors.Task, episode: Episode) -> float:
+        text = self.judge_prompts["judge"]["user"].format(expected=task.inventor, answer=episode.answer)
+        return float((await self.ask([{"role": "user", "content": text}], labels("YES", "NO"))).value)
 
 
 def has_correct(text: str) -> bool:
