@@ -39,6 +39,7 @@ class TerminusJudge(JudgedEnv):
     """
 
     reverify_mode = "stateless"
+    accepted_findings = {"near miss": "the commands are compared, not what is said of them"}
     judge_required = False
     executes_tools = False
 
