@@ -49,7 +49,12 @@ def end_group() -> None:
     folder = GROUP / f"gym_llm-{os.getpid()}"
     if folder.exists():
         (GROUP / "cgroup.procs").write_text(str(os.getpid()))
-        folder.rmdir()
+        for _ in range(100):  # what was killed takes a moment to go
+            try:
+                folder.rmdir()
+                break
+            except OSError:
+                time.sleep(0.05)
 
 
 def part(process: psutil.Process) -> int:

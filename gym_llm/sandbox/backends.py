@@ -56,10 +56,16 @@ def own_python(*, packages: bool = True) -> Box:
     paths = sysconfig.get_paths()
     folders = tuple(dict.fromkeys(paths[name] for name in ("purelib", "platlib"))) if packages else ()
     shown = dict.fromkeys(os.path.realpath(folder) for folder in (sys.base_prefix, sys.prefix))
-    hidden = tuple(path for folder in folders if os.path.isdir(path := os.path.join(folder, "gym_llm")))
+    places = [*folders, *(folder.replace(sys.prefix, sys.base_prefix, 1) for folder in folders)]
+    hidden = dict.fromkeys(os.path.realpath(os.path.join(folder, "gym_llm")) for folder in places)
     base = os.path.join(os.path.realpath(sys.base_prefix), "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     python = base if os.path.exists(base) else os.path.realpath(sys.executable)
-    return Box(python, folders, tuple(path for path in shown if not _below(path, "/usr")), hidden)
+    return Box(
+        python,
+        tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders)),
+        tuple(path for path in shown if not _below(path, "/usr")),
+        tuple(path for path in hidden if os.path.isdir(path)),
+    )
 
 
 class Backend(Protocol):
@@ -169,6 +175,7 @@ def _surroundings(box: Box) -> list[str]:
         *(part for name, value in environment.items() for part in ("--setenv", name, value)),
         *system,
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+        *("--dev-bind", "/dev/full", "/dev/zero"),  # reads alike, and maps no shared memory, which no limit counts
         *(part for path in box.shown for part in _shown(path)),
     ]
 

@@ -25,6 +25,7 @@ COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, d
 _KEPT_BYTES = 256 << 20
 _LARGEST_PROGRAM = 32 << 20  # it is sent into the sandbox with every run
 _SAID_CHARACTERS = 10_000
+_SYSTEM = ("/usr", "/bin", "/sbin")  # every sandbox shows them
 _WITH_ARGUMENTS = "program.py"
 
 
@@ -127,6 +128,21 @@ class CompileError:
     output: str
 
 
+def _toolchain(folder: str) -> str | None:
+    """The folder above a toolchain's `bin`, which belongs to it; None where it holds other things."""
+    above = os.path.dirname(folder)
+    home = os.path.realpath(os.path.expanduser("~"))
+    shared = {"/", "/root", "/opt", "/srv", "/var", "/tmp", os.path.dirname(home)}
+    is_one = any(os.path.isdir(os.path.join(above, name)) for name in ("lib", "lib64", "pkg"))
+    if os.path.basename(folder) != "bin" or not is_one or above in shared:
+        return None
+    return None if any(_below(path, above) for path in (home, os.getcwd())) else above
+
+
+def _below(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
+
+
 @functools.cache
 def box_for(name: str) -> Box:
     """What a sandbox shows that compiles and runs a language.
@@ -147,8 +163,8 @@ def box_for(name: str) -> Box:
     if one.name == "rust" and os.path.basename(os.path.realpath(found)) == "rustup":
         said = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=False, timeout=60)
         shown, folder = [said.stdout.strip()], os.path.join(said.stdout.strip(), "bin")
-    elif not folder.startswith("/usr/"):  # a toolchain of its own: what is beside its bin belongs to it
-        shown = [os.path.dirname(folder)]
+    elif not any(_below(folder, system) for system in _SYSTEM):
+        shown = [_toolchain(folder) or os.path.realpath(found)]
     if shown:
         variables["PATH"] = f"{folder}:/usr/local/bin:/usr/bin:/bin"
     if one.name == "java":
@@ -205,13 +221,15 @@ class Compiler:
             if digest in self._kept:
                 self._kept.move_to_end(digest)
                 return self._kept[digest]
-            compiled = await self._compile(one, named, arguments, limits)
-            self._keep(digest, compiled)
+            compiled, final = await self._compile(one, named, arguments, limits)
+            if final:
+                self._keep(digest, compiled)
             return compiled
 
     async def _compile(
         self, one: Language, files: Mapping[str, bytes], arguments: Sequence[str], limits: Limits
-    ) -> Compiled | CompileError:
+    ) -> tuple[Compiled | CompileError, bool]:
+        """With whether it would be the same another time: a limit that was passed, perhaps not."""
         assert one.compile is not None
         result = await self._sandbox.run(
             [*one.compile, *arguments], files=files, collect=[one.result], limits=limits, reserves=one.reserves
@@ -219,12 +237,12 @@ class Compiler:
         made = result.files.get(one.result)
         said = (result.stderr or result.stdout)[: 4 * _SAID_CHARACTERS].decode("utf-8", "replace")[:_SAID_CHARACTERS]
         if result.ok and made is not None and len(made) <= _LARGEST_PROGRAM:
-            return Compiled(one, made, said)
+            return Compiled(one, made, said), True
         if result.limit is not None:
             said = f"The compiler took too much: {result.limit}.\n{said}"
         elif result.ok:
             said = f"The compiled program has more than {_LARGEST_PROGRAM >> 20} MiB.\n{said}"
-        return CompileError(said)
+        return CompileError(said), result.limit is None and result.signal is None
 
     async def run(
         self,

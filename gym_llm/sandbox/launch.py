@@ -26,6 +26,7 @@ def main(user: int, hidden: dict[str, list[str]], command: list[str]) -> None:
                 os.makedirs(path)
                 kernel.mount("", path, kernel.BIND | kernel.RECURSIVE, source=f"/proc/self/fd/{descriptor}")
                 os.close(descriptor)
+    kernel.write("/proc/self/oom_score_adj", "1000")  # by root: nobody else may lower it then
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)

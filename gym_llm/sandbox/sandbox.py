@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from gym_llm.sandbox.limits import Limits
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
 _LONG = 12  # times what a run may take: the supervisor ends it long before
 _MAIN = "main.py"
+_LONGEST_PART, _LONGEST_NAME = 255, 1000  # bytes of a file's or folder's name, characters of all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +148,12 @@ class Sandbox:
                 is limited then.
 
         Raises:
-            ValueError: If a file's name leads out of the folder.
+            ValueError: If a file's name leads out of the folder, or cannot be one beside the others.
             SandboxError: If the sandbox failed, at a second try too; never for what the program does.
         """
         limits = limits or Limits()
         named = dict(files or {})
-        for name in named:
-            if name.startswith("/") or "\0" in name or ".." in name.split("/"):
-                raise ValueError(f"files have names in the folder of the run, got {name!r}.")
+        _check_names(named)
         header = {
             "kind": "run",
             "argv": None if argv is None else list(argv),
@@ -192,6 +191,30 @@ class Sandbox:
         """What the header of every request says."""
         variables = {**self._variables, **(environment or {})}
         return {"limits": limits.as_json(), "environment": variables}
+
+
+def _check_names(names: Iterable[str]) -> None:
+    paths: set[str] = set()
+    folders: set[str] = set()
+    for name in names:
+        parts = name.split("/")
+        long = any(len(part.encode("utf-8", "replace")) > _LONGEST_PART for part in parts)
+        if "" in parts or ".." in parts or "\0" in name or long or len(name) > _LONGEST_NAME or not _is_text(name):
+            raise ValueError(f"files have names in the folder of the run, got {name[:300]!r}.")
+        path = "/".join(part for part in parts if part != ".")
+        if path in paths or not path:
+            raise ValueError(f"files have different names, got {name!r} for a second one or a folder.")
+        paths.add(path)
+        folders.update("/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 1))
+    if both := paths & folders:
+        raise ValueError(f"{min(both)!r} is the name of a file and of a folder of files.")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def result_of(answer: dict[str, Any], output: list[bytes], files: dict[str, bytes]) -> RunResult:

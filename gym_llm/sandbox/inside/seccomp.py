@@ -2,8 +2,9 @@
 
 Denied is what reaches beyond files, memory, threads and processes of one's own: new namespaces and mounts, other
 processes' memory, the kernel's keys, modules, clocks and tracing, io_uring (whose requests no filter sees), shared
-memory that no limit counts, sockets with addresses (which other runs could reach), and whatever changes the supervisor,
-process 1, which belongs to the same user. Numbers that this list does not know yet are answered as unknown.
+memory that no limit counts (files in /dev/shm are counted), what tells of others' use of files, sockets with addresses
+(which other runs could reach), and whatever changes the supervisor, process 1, which belongs to the same user. Numbers
+that this list does not know yet are answered as unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DENIED: _Numbers = {
     "migrate_pages": (256, 238), "move_pages": (279, 239),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "lookup_dcookie": (212, 18),
-    "fanotify_init": (300, 262), "syslog": (103, 116),
+    "fanotify_init": (300, 262), "inotify_init": (253, None), "inotify_init1": (294, 26), "syslog": (103, 116),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None),
     "_sysctl": (156, None), "nfsservctl": (180, 42), "vhangup": (153, 58),
@@ -49,6 +50,8 @@ _FAKED: _Numbers = {  # for one who is root, but of one user only: they do nothi
     "setgroups": (116, 159), "setresuid": (117, 147), "setresgid": (119, 149),
     "setfsuid": (122, 151), "setfsgid": (123, 152), "capset": (126, 91),
 }  # fmt: skip
+_IDLE: _Numbers = {"sync": (162, 81), "syncfs": (306, 267)}  # say that they have done it: it would hold up everybody
+_MAP: _Numbers = {"mmap": (9, 222)}
 _SOCKETS: _Numbers = {"socket": (41, 198)}
 _ADDRESSES: _Numbers = {
     "bind": (49, 200), "connect": (42, 203), "listen": (50, 201), "accept": (43, 202), "accept4": (288, 242),
@@ -70,7 +73,9 @@ _DATAGRAMS = 2  # the bit of their types of sockets: they can be sent anywhere, 
 _SUPERVISOR = 1
 _LOCAL, _INTERNET, _INTERNET6 = 1, 2, 10
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_SHARED_ANONYMOUS = 0x21  # MAP_SHARED, MAP_ANONYMOUS
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 
 
@@ -101,6 +106,10 @@ def calls_filter(loopback: bool, *, fakes: bool = False) -> bytes:
         code += _if(_EQUAL, number, _error(errno.EPERM))
     for number in numbers(_ABSENT):
         code += _if(_EQUAL, number, _error(errno.ENOSYS))
+    for number in numbers(_IDLE):
+        code += _if(_EQUAL, number, _error(0))
+    for number in numbers(_MAP):
+        code += _argument(number, 3, [(_EQUAL, _SHARED_ANONYMOUS, _error(errno.ENOMEM))], mask=_SHARED_ANONYMOUS)
     code += _if(_AT_LEAST, _NEWEST + 1, _error(errno.ENOSYS))  # x32's numbers, too
     for number in numbers(_CLONE):
         code += _argument(number, 0, [(_ANY_BIT, _NEW_NAMESPACES, _error(errno.EPERM))])
@@ -110,6 +119,10 @@ def calls_filter(loopback: bool, *, fakes: bool = False) -> bytes:
     for number in numbers(_SOCKETS):
         good = [(_EQUAL, family, _ALLOW) for family in families]
         code += _argument(number, 0, [*good, (_AT_LEAST, 0, _error(errno.EACCES))])
+    for number in numbers(_PAIRS):  # other families would have the kernel load modules
+        code += _argument(
+            number, 0, [(_AT_LEAST, _LOCAL + 1, _error(errno.EAFNOSUPPORT)), (_EQUAL, 0, _error(errno.EAFNOSUPPORT))]
+        )
     if not loopback:
         for number in numbers(_ADDRESSES):
             code += _if(_EQUAL, number, _error(errno.EACCES))
@@ -138,9 +151,9 @@ def _if(test: int, value: int, result: int) -> list[bytes]:
     return _instructions((test, 0, 1, value), (_RETURN, 0, 0, result))
 
 
-def _argument(number: int, index: int, tests: list[tuple[int, int, int]]) -> list[bytes]:
-    """If it is this call: test the low half of an argument, then load the call's number again."""
-    body = _instructions((_LOAD, 0, 0, 16 + 8 * index))
+def _argument(number: int, index: int, tests: list[tuple[int, int, int]], mask: int = 0xFFFFFFFF) -> list[bytes]:
+    """If it is this call: test bits of an argument's low half, then load the call's number again."""
+    body = _instructions((_LOAD, 0, 0, 16 + 8 * index), (_AND, 0, 0, mask))
     for test in tests:
         body += _if(*test)
     body += _instructions((_LOAD, 0, 0, 0))

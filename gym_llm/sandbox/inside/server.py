@@ -65,7 +65,7 @@ def _prepare(settings: dict[str, Any]) -> None:
 def _start(channel: int, requests: socket.socket, settings: dict[str, Any]) -> None:
     """Start a supervisor as the first process of namespaces of its own."""
     try:
-        child = kernel.fork_apart(kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS)
+        child = kernel.fork_apart(_APART)
     except OSError as error:
         _failed(channel, error)
     else:
@@ -119,6 +119,7 @@ def _own_files(limits: dict[str, int]) -> None:
     os.chdir("/tmp")
 
 
+_APART = kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS | kernel.NEW_IPC | kernel.NEW_UTS
 _COMMON: list[str] = [
     *("ast", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime"),
     *("decimal", "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "linecache", "math", "operator"),

@@ -17,6 +17,9 @@ from . import program, usage, wire
 
 _TICK = 0.01  # seconds between two looks, at first
 _LONGEST_TICK = 0.05
+_IDLE_SECONDS = 0.25  # likewise, between cells
+_LONGEST_IDLE_SECONDS = 2.0
+_IDLE_USE_SECONDS = 0.1  # of processor time: stopping takes a moment
 _PIECE = 1 << 16
 _LAST_PIECES = 64  # a pipe holds no more when nobody writes any longer
 EVERY_CHILD = 0x40000000  # __WALL: those, too, whose end is told by no signal
@@ -181,19 +184,23 @@ class Run:
         os.close(to_it[0])
         os.close(from_it[1])
         wire.send(self.replies, {"ready": True}, [])
+        stopped_at: float | None = None
         while True:
+            why = self._idle(stopped_at)
             header, pieces = wire.receive(self.requests)
             self.limits = {**self.limits, **header.get("limits", {})}
-            self._signal(signal.SIGCONT)
-            self.use.begin(self.use.now(self.child, self.limits)[0])
-            control.ask({"limit": self.limits["output_bytes"]}, pieces)
+            self.use.begin(self.use.now(self.child, self.limits)[0] if stopped_at is None else stopped_at)
             self.texts = None
-            why = self._watch(control) or self._overdrawn()
+            if why is None:
+                self._signal(signal.SIGCONT)
+                control.ask({"limit": self.limits["output_bytes"]}, pieces)
+                why = self._watch(control) or self._overdrawn()
             over = why is not None or self.texts is None
             if over:
                 self.end()
             else:
                 self._signal(signal.SIGSTOP)  # what it left running waits for the next
+                stopped_at = self.use.now(self.child, self.limits)[0]
                 for stream in self.streams:
                     stream.rest()
             texts: dict[str, bytes] = self.texts or {}
@@ -201,6 +208,26 @@ class Run:
             wire.send(self.replies, answer, [*self._output(), *texts.values()])
             if over:
                 return
+
+    def _idle(self, stopped_at: float | None) -> str | None:
+        """Wait for a cell: None, or the limit that was passed by what had been stopped, and has been ended for it.
+
+        A timer of the kernel's can wake what is stopped: it is stopped again once, and what it takes meanwhile is
+        the next cell's.
+        """
+        wait, warned = _IDLE_SECONDS, False
+        while stopped_at is not None and not select.select([self.requests], [], [], wait)[0]:
+            seconds, memory, _, _ = self.use.now(self.child, self.limits)
+            why = "memory" if memory > self.limits["memory_bytes"] else None
+            if seconds - stopped_at > _IDLE_USE_SECONDS:
+                why = why or ("cpu" if warned else None)
+                self._signal(signal.SIGSTOP)
+                warned, wait = True, _IDLE_SECONDS
+            if why is not None:
+                self.end()
+                return why
+            wait = min(_LONGEST_IDLE_SECONDS, wait * 2)
+        return None
 
     def _start(self, stdin: int, control: tuple[int, int] | None) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -254,7 +281,7 @@ class Run:
                     passed = self.use.look(self.child, self.limits)
                     if passed is not None:
                         return passed
-                    tick = min(_LONGEST_TICK, tick * 1.5)
+                    tick = _TICK if self.use.lost else min(_LONGEST_TICK, tick * 1.5)
                     next_look = time.monotonic() + tick
         finally:
             if child >= 0:
@@ -306,6 +333,7 @@ class Run:
             if process == self.child and self.ended is None:
                 self.ended = status, usage
             self._signal(signal.SIGKILL)  # what was being started meanwhile
+        self.use.settle()
         for stream in self.streams:
             stream.rest()
 
@@ -319,7 +347,7 @@ class Run:
     def _seconds(self) -> float:
         """Processor time of the run, or of the present cell."""
         reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        total = reaped.ru_utime + reaped.ru_stime
+        total = reaped.ru_utime + reaped.ru_stime + self.use.lost
         if self.ended is None:
             total = self.use.now(self.child, self.limits)[0]
         return max(self.use.seconds, total - self.use.base)

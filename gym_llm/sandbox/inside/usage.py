@@ -11,8 +11,9 @@ _CLOCK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LONG = 10  # times its processor time, and what it may sleep: a run ends then, whatever it is doing
 _SHARED = 8  # times the limit: more than that is not taken for memory that processes share
-_FREE_FILES = 16  # open files of a process that are not counted as memory
-_FILE_BYTES = 425984  # what a socket keeps for its reader at most (net.core.wmem_max, as Linux counts it)
+_SLACK_TICKS = 1  # the kernel gives time in whole ticks
+_FREE_SOCKETS = 16  # that are not counted as memory
+_SOCKET_BYTES = 425984  # what a socket keeps for its reader at most (net.core.wmem_max, as Linux counts it)
 
 
 class Use:
@@ -30,6 +31,10 @@ class Use:
         self.asleep = 0.0  # seconds in which none of its processes did, or wanted to do, anything
         self.peak = 0  # bytes
         self.base = 0.0
+        self.lost = 0.0  # seconds of processes that ended, and that nobody waited for
+        self.missing = 0.0  # likewise, unless whoever waits for them shows it at the next look
+        self.known: dict[int, tuple[int, int]] = {}  # ticks by process: all, and those of children that it waited for
+        self.waited = 0.0  # ticks of all processes that were waited for
         self.begin(0.0)
 
     def begin(self, seconds: float) -> None:
@@ -71,32 +76,98 @@ class Use:
             child: The first of them.
             limits: What they may take: below it, memory need not be told apart from what is shared.
         """
-        reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ticks, pages, wants = 0, 0, False
+        pages, count, wants = 0, 0, False
+        known: dict[int, tuple[int, int]] = {}
         processes: list[str] = []
         for name in os.listdir("/proc"):
             if not name.isdigit() or name == "1":
                 continue
-            fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            fields = _fields(f"/proc/{name}/stat")
             if not fields or (not self.alone and int(fields[3]) != child):
                 continue
-            wants = wants or fields[0] == b"R"
-            ticks += sum(map(int, fields[11:15]))
-            pages += int(fields[21])
-            processes.append(name)
-        memory = pages * _PAGE
+            state, threads = fields[0], int(fields[17])
+            waited = int(fields[13]) + int(fields[14])
+            known[int(name)] = int(fields[11]) + int(fields[12]) + waited, waited
+            count += 1
+            if threads > 1 and (state == b"Z" or not wants):
+                thread, runs = _threads(name)
+                wants = wants or runs
+                if state == b"Z":  # its first thread has ended, and says nothing of the others' memory
+                    name, fields = thread, _fields(f"/proc/{thread}/stat") or fields
+            wants = wants or state == b"R"
+            if state != b"Z" or threads > 1:
+                pages += int(fields[21])
+                processes.append(name)
+        self._account(known)
+        seconds = _waited() + self.lost + sum(total for total, _ in known.values()) / _CLOCK
+        return seconds, self._memory(processes, pages * _PAGE, limits), count, wants
+
+    def settle(self) -> None:
+        """After all have ended: count what nobody waited for."""
+        self._account({})
+        self.lost, self.missing = self.lost + self.missing, 0.0
+
+    def _account(self, known: dict[int, tuple[int, int]]) -> None:
+        """Find what ended since the last look and was not added to its parent's time, as of a parent that ignores it.
+
+        A process may have been waited for while it was looked at: so what is missing counts with the next look only.
+        """
+        if not self.alone:
+            return
+        waited = _waited() * _CLOCK + sum(part for _, part in known.values())
+        gone = sum(total for process, (total, _) in self.known.items() if process not in known)
+        gone_waited = sum(part for process, (_, part) in self.known.items() if process not in known)
+        missing = (gone - (waited - self.waited + gone_waited)) / _CLOCK
+        confirmed = max(0.0, self.missing + min(0.0, missing))
+        if confirmed > _SLACK_TICKS / _CLOCK:
+            self.lost += confirmed
+        self.missing = max(0.0, missing)
+        self.known, self.waited = known, waited
+
+    def _memory(self, processes: list[str], memory: int, limits: dict[str, Any]) -> int:
         enough = limits["memory_bytes"]
         if enough < memory <= _SHARED * enough and len(processes) > 1:
             memory = sum(map(_own_memory, processes))  # what they share was counted for each
         if self.reserves:
             memory += sum(map(_tables, processes))
-        if len(processes) > 2:
-            memory += sum(_buffers(process, limits["open_files"]) for process in processes)
         if self.alone:
             for folder in ("/tmp", "/dev/shm"):
                 usage = os.statvfs(folder)
                 memory += (usage.f_blocks - usage.f_bfree) * usage.f_frsize
-        return reaped.ru_utime + reaped.ru_stime + ticks / _CLOCK, memory, len(processes), wants
+        files = sum(_open_files(process, limits["open_files"]) for process in processes)
+        if memory + files * _SOCKET_BYTES > enough:  # it could matter what they are
+            memory += _sockets(processes, limits["open_files"]) * _SOCKET_BYTES
+        return memory
+
+
+def _waited() -> float:
+    """Seconds of processor time of all that this process has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _fields(path: str) -> list[bytes]:
+    """Of a `stat` file of /proc, from the state on."""
+    return _read(path).rpartition(b")")[2].split()
+
+
+def _threads(process: str) -> tuple[str, bool]:
+    """One of a process's threads that has not ended, and whether one of them wants to run."""
+    found = process
+    for thread in _names(f"/proc/{process}/task"):
+        state = _fields(f"/proc/{process}/task/{thread}/stat")[:1]
+        if state == [b"R"]:
+            return thread, True
+        if state and state[0] not in b"ZX":
+            found = thread
+    return found, False
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _read(path: str) -> bytes:
@@ -134,25 +205,29 @@ def _tables(process: str) -> int:
     return _field(_read(f"/proc/{process}/status"), b"VmPTE:") or 0
 
 
-def _buffers(process: str, most: int) -> int:
-    """Bytes that a process's open files may hold in the kernel, were they all full sockets; a few files are free.
-
-    One that is ending, or has, hides its files, too, but has no memory any more; its first thread alone may have ended.
-    """
+def _open_files(process: str, most: int) -> int:
+    """How many files a process has open; as many as it may, if it hides them."""
     try:
-        threads = os.listdir(f"/proc/{process}/task")
+        return len(os.listdir(f"/proc/{process}/fd"))
+    except PermissionError:
+        return most if _read(f"/proc/{process}/statm")[:1] not in (b"", b"0") else 0  # else it has just ended
     except OSError:
         return 0
-    count = 0
-    for thread in threads:
-        place = f"/proc/{process}/task/{thread}"
-        try:
-            count = len(os.listdir(f"{place}/fd"))
-            break
-        except FileNotFoundError:
-            continue
-        except OSError:
-            fields = _read(f"{place}/stat").rpartition(b")")[2].split()
-            if fields and fields[20] != b"0":  # it hides them
-                count = most
-    return max(0, count - _FREE_FILES) * _FILE_BYTES
+
+
+def _sockets(processes: list[str], most: int) -> int:
+    """How many sockets processes have open together, a few of each apart; of one that hides its files, all are."""
+    found: set[str] = set()
+    hidden = 0
+    for process in processes:
+        names = _names(f"/proc/{process}/fd")
+        for name in names:
+            try:
+                link = os.readlink(f"/proc/{process}/fd/{name}")
+            except OSError:
+                continue
+            if link.startswith("socket:"):
+                found.add(link)
+        if not names:
+            hidden += max(0, _open_files(process, most) - _FREE_SOCKETS)
+    return max(0, len(found) - _FREE_SOCKETS) + hidden

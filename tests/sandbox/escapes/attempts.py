@@ -54,6 +54,7 @@ CALLS = {  # x86-64's numbers, with arguments that would do something where the 
     "memfd_create": "319, b'a', 0",
     "memfd_secret": "447, 0",
     "vmsplice": "278, os.pipe()[1], struct.pack('PN', id(b'a'), 1), 1, 0",
+    "inotify": "294, 0",
     "SysV memory": "29, 0, 4096, 0o1600",
     "SysV semaphores": "64, 0, 1, 0o1600",
     "POSIX queues": "240, b'a', 0o102, 0o600, 0",
@@ -82,6 +83,16 @@ PROGRAMS = {
     "a local socket": "escaped(tried(socket.socket, socket.AF_UNIX))",
     "AF_VSOCK": "escaped(tried(socket.socket, 40, socket.SOCK_STREAM))",
     "netlink": "escaped(tried(socket.socket, 16, socket.SOCK_RAW))",
+    "pairs of other families": """
+for family in (2, 10, 16, 17, 40, 44):
+    escaped(call(53, family, 1, 0, (ctypes.c_int * 2)()) == 0 or ctypes.get_errno() != errno.EAFNOSUPPORT)""",
+    "a note for the next run": "escaped(tried(os.open, '/proc/sys/kernel/shmmax', os.O_WRONLY))\n"
+    "escaped(tried(os.open, '/proc/sys/fs/mqueue/queues_max', os.O_WRONLY))",
+    "shared memory without a name": """
+import mmap
+escaped(tried(mmap.mmap, -1, 4096))
+zeros = os.open('/dev/zero', os.O_RDWR)
+escaped(tried(mmap.mmap, zeros, 4096)); escaped(os.read(zeros, 2) != bytes(2))""",
     "a pair of datagram sockets": "escaped(tried(socket.socketpair, socket.AF_UNIX, socket.SOCK_DGRAM))",
     "an address for half a pair": "escaped(tried(socket.socketpair()[0].bind, b'\\0k1'))",
     "host files": """
@@ -162,9 +173,16 @@ for _ in range(8): os.fork()
 kept = bytearray(200 << 20); time.sleep(5); escaped(True)""",
     "shared memory": """
 import mmap
-kept = [mmap.mmap(-1, 64 << 20) for _ in range(8)]
+kept = []
+for i in range(8):
+    f = os.open(f'/dev/shm/{i}', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 64 << 20); kept.append(mmap.mmap(f, 64 << 20))
 for m in kept: m.write(bytes(64 << 20))
 time.sleep(5); escaped(True)""",
+    "memory of a process whose first thread has ended": """
+import threading
+def hold():
+    kept = bytearray(300 << 20); kept[::4096] = b'1' * len(kept[::4096]); time.sleep(0.5); escaped(True); os._exit(0)
+threading.Thread(target=hold).start(); call(60, 0)""",
     "buffers of sockets": """
 for _ in range(32): fork()
 kept = []
