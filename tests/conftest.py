@@ -87,6 +87,15 @@ def pytest_sessionfinish(exitstatus):
     hanging.start()
 
 
+@pytest.fixture(autouse=True)
+def nothing_stays_open():
+    """What a test's environments share, and leave open, is closed: others count what is open."""
+    yield
+    resources = sys.modules.get("gym_llm.concurrency.resources")
+    if resources is not None and resources.open_resources():
+        resources._close_all()
+
+
 @pytest.fixture(scope="session")
 def ray():
     """Ray on this machine, or the test is skipped."""

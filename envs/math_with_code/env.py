@@ -43,7 +43,7 @@ class MathWithCode(PythonSessionEnv, ConformingEnv):
     """
 
     python_tool = "execute_python"
-    default_preload = ("numpy", "scipy", "pandas", "sympy")
+    default_preload = ("numpy", "scipy", "sympy")  # not pandas, whose pyarrow starts a thread
     prelude = """
 for _line in ("import numpy as np, numpy", "import scipy", "import pandas as pd, pandas"):
     try:

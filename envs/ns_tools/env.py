@@ -24,7 +24,7 @@ class NSTools(PythonTool, MathWithJudge):
     """
 
     default_max_turns = 50
-    default_preload = ("numpy", "scipy", "pandas", "sympy")
+    default_preload = ("numpy", "scipy", "sympy")  # not pandas, whose pyarrow starts a thread
     accepted_findings = MathWithJudge.accepted_findings
     metrics = {**MathWithJudge.metrics, **PythonTool.metrics}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import resource
 import signal
@@ -55,11 +56,21 @@ def _prepare(settings: dict[str, Any]) -> None:
             importlib.import_module(name)
         except ImportError:
             pass  # a program that wants it is told so
+    if len(os.listdir("/proc/self/task")) > 1:
+        _begin_again(settings)
     settings["modules"] = [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]
     settings["user"] = os.getuid(), os.getgid()
     if settings["filter"]:
         settings["filters"] = {allowed: seccomp.calls_filter(allowed) for allowed in (False, True)}
     kernel.keep_to_itself()
+
+
+def _begin_again(settings: dict[str, Any]) -> None:
+    """Start anew with nothing preloaded: something that was has a thread, and a fork would wait for it for ever."""
+    command = getattr(sys, "orig_argv", [])  # from Python 3.10 on
+    if settings["preload"] and command:
+        os.execv(sys.executable, [*command[:-1], json.dumps({**settings, "preload": []})])
+    raise RuntimeError("the sandbox's first process has threads")
 
 
 def _start(channel: int, requests: socket.socket, settings: dict[str, Any]) -> None:
