@@ -119,15 +119,16 @@ def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
     Raises:
         SandboxUnavailable: If there is no bubblewrap.
     """
+    hidden = [_place(path) for path in box.hidden]
     command = [
         *(bubblewrap_path(), "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
         *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--clearenv"),
         *_surroundings(box),
-        *(part for path in box.hidden for part in ("--tmpfs", path)),
+        *(part for path in hidden for part in ("--tmpfs", path)),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside"),
-        *(part for path in (*box.hidden, "/dev", "/") for part in ("--remount-ro", path)),
+        *(part for path in (*hidden, "/dev", "/") for part in ("--remount-ro", path)),
         *("--chdir", "/tmp"),
-        *_python(box.python, _MOUNTED, mode, settings),
+        *_python(_place(box.python), _MOUNTED, mode, {**settings, "packages": [_place(path) for path in box.packages]}),
     ]
     return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
 
@@ -157,7 +158,7 @@ def bubblewrapped_machine(box: Box, image: str, control: int, settings: dict[str
         *_surroundings(box),
         *("--ro-bind", image, "/image", "--dir", "/machine", "--dir", "/scratch"),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside", "--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--chdir", "/", box.python, "-I", "-S", "-c", code, json.dumps(settings)),
+        *("--chdir", "/", _place(box.python), "-I", "-S", "-c", code, json.dumps(settings)),
     ]
     return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown, image], MACHINE_USER)
 
@@ -258,7 +259,12 @@ def _closed_above(path: str) -> str | None:
 
 
 def _shown(path: str) -> list[str]:
-    return ["--ro-bind", path, path] if os.path.exists(path) else []
+    return ["--ro-bind", path, _place(path)] if os.path.exists(path) else []
+
+
+def _place(path: str) -> str:
+    """Where a path is inside: what is below /tmp, where each run has a folder of its own, is elsewhere."""
+    return f"{_MOUNTED}/shown{path}" if _below(path, "/tmp") else path
 
 
 def _below(path: str, folder: str) -> bool:

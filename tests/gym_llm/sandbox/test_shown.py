@@ -1,6 +1,7 @@
 """What a sandbox shows of this machine, and what a compiler remembers."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,22 @@ def test_what_took_the_compiler_too_long_once_is_tried_again():
         pytest.skip(str(error))
     assert isinstance(first, CompileError)
     assert first is not second
+
+
+def test_packages_below_tmp_are_there_all_the_same(tmp_path: Path):
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "some_package.py").write_text("VALUE = 7")
+    box = own_python()
+    box = replace(box, shown=(*box.shown, str(folder)), packages=(*box.packages, str(folder)))
+
+    async def main() -> bytes:
+        async with Sandbox(box=box) as sandbox:
+            return (
+                await sandbox.python("import os, some_package; print(some_package.VALUE, os.listdir('/tmp'))")
+            ).stdout
+
+    try:
+        assert asyncio.run(main()) == b"7 ['main.py']\n"
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
