@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.grading.extraction import last_block_after, python_code
-from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Functions
 from gym_llm.sandbox.interpreter import box_of
 from gym_llm.sandbox.sandbox import Sandbox
@@ -74,8 +74,7 @@ class BigCodeBench(SandboxedEnv):
         subprocess_timeout: float = 240.0,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(subprocess_timeout, int | float) or not 0 < subprocess_timeout < 86_400:
-            raise ValueError(f"subprocess_timeout is a number above 0; got {subprocess_timeout!r}.")
+        check_number("subprocess_timeout", subprocess_timeout)
         super().__init__(tasks, **kwargs)
         self._box = None if python is None else box_of(python)
         self.subprocess_timeout = subprocess_timeout

@@ -14,7 +14,7 @@ from gym_llm.envs.code_fim.completion import completions
 from gym_llm.errors import DataError
 from gym_llm.grading.problem_files import read_problems
 from gym_llm.sandbox import Sandbox
-from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Called, Functions
 from gym_llm.types import Row
 
@@ -74,8 +74,7 @@ class CodeFIM(SandboxedEnv):
         timeout: float = 3.0,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(timeout, int | float) or not 0 < timeout < 86_400:
-            raise ValueError(f"timeout is a number above 0; got {timeout!r}.")
+        check_number("timeout", timeout)
         self._problems = {} if fim_data is None else read_problems(os.path.abspath(fim_data), Problem)
         super().__init__(tasks, **kwargs)
         self.timeout = timeout

@@ -15,7 +15,7 @@ from gym_llm.grading.extraction import last_block_after, python_code
 from gym_llm.grading.problem_files import read_problems
 from gym_llm.grading.program_output import close_values
 from gym_llm.sandbox import Sandbox
-from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Functions
 from gym_llm.types import Row
 
@@ -69,9 +69,8 @@ class EvalPlus(SandboxedEnv):
         gt_time_limit_factor: float = 4.0,
         **kwargs: Any,
     ) -> None:
-        for name, value in (("min_time_limit", min_time_limit), ("gt_time_limit_factor", gt_time_limit_factor)):
-            if not isinstance(value, int | float) or not 0 < value < 86_400:
-                raise ValueError(f"{name} is a number above 0; got {value!r}.")
+        check_number("min_time_limit", min_time_limit)
+        check_number("gt_time_limit_factor", gt_time_limit_factor)
         self._problems = {} if evalplus_data is None else read_problems(os.path.abspath(evalplus_data), Problem)
         super().__init__(tasks, **kwargs)
         self.min_time_limit = min_time_limit

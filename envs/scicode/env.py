@@ -13,7 +13,7 @@ from gym_llm.envs.scicode.problem import Problem, Step
 from gym_llm.envs.scicode.targets import Targets, read_targets
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import python_code
-from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.types import Item, Row
 
 
@@ -44,8 +44,7 @@ class SciCode(SandboxedEnv):
         timeout_secs: float = 30.0,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(timeout_secs, int | float) or not 0 < timeout_secs < 86_400:
-            raise ValueError(f"timeout_secs is a number above 0; got {timeout_secs!r}.")
+        check_number("timeout_secs", timeout_secs)
         super().__init__(tasks, **kwargs)
         self.test_data_fpath = test_data_fpath
         self.timeout_secs = timeout_secs

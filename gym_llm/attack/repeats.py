@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -62,17 +63,33 @@ def check_repeats(context: Context) -> None:
             endings += [context.play(index, turns).ending for _ in range(_REPEATS)]
         if len(set(endings[1:])) > 1:
             moody.add(number)
-            got = " or ".join(sorted(set(endings)))
-            context.find("not determined", "again and again", "high", index, turns, "the same each time", got)
+            _not_determined(context, index, turns, set(endings))
     context.options.update(alone=alone, episodes=json.dumps(episodes))
     context.player.fresh()
     again = rewards_of(context, episodes)
     backwards = rewards_of(context, episodes[::-1])[::-1]
     for name, results in (("in order", again), ("backwards", backwards)):
         for number, (index, turns) in enumerate(episodes):
-            if alone[number] != results[number] and number not in moody:
+            if alone[number] == results[number] or number in moody:
+                continue
+            seen = {alone[number], *_alone_again(context, index, turns)}
+            if len(seen) > 1:
+                moody.add(number)
+                _not_determined(context, index, turns, seen)
+            else:
                 attack, expected = f"other episodes before it, {name}", f"{alone[number]}, as in a fresh environment"
                 context.find("history", attack, "high", index, turns, expected, results[number])
+
+
+def _alone_again(context: Context, index: int, turns: list[Turn]) -> Iterator[str]:
+    for _ in range(_REPEATS):
+        context.player.fresh()
+        yield context.play(index, turns).ending
+
+
+def _not_determined(context: Context, index: int, turns: list[Turn], endings: set[str]) -> None:
+    got = " or ".join(sorted(endings))
+    context.find("not determined", "again and again", "high", index, turns, "the same each time", got)
 
 
 def check_left_behind(context: Context) -> None:

@@ -20,7 +20,9 @@ import psutil
 from gym_llm.ray import reaper
 from gym_llm.ray.watch import Watch, is_connected
 
-_VITAL = ("raylet", "gcs_server")
+_ANSWERS = "gcs_server"
+"""The last to be ended: who asks a GCS that is gone waits for a minute, in C, and then Ray ends it, with status 1."""
+_VITAL = ("raylet", _ANSWERS)
 _PERIOD = 0.25
 _GRACE = 2.0  # until nobody waits any more for a Ray that is gone
 _ENDING_SECONDS = 20.0
@@ -68,7 +70,7 @@ class OwnRay:
             cwd="/",
             start_new_session=True,  # Ctrl-C is not for it
         )
-        self.watch = Watch(ray, context.address_info["gcs_address"], self._find_loss, _PERIOD, self._end_lost)
+        self.watch = Watch(ray, context.address_info["gcs_address"], self.find_loss, _PERIOD, self._end_lost)
         self._show, worker.print_to_stdstream = worker.print_to_stdstream, _say_nothing
         atexit.register(self.end)
 
@@ -80,8 +82,8 @@ class OwnRay:
 
         self._ended = True
         self.watch.stop(_ENDING_SECONDS)
-        if self._find_loss():
-            reaper.end(self.session)
+        if self.find_loss():
+            reaper.end_processes(self.session, _ANSWERS)
         self._shut_down()
         reaper.end(self.session)
         _forget_token()
@@ -94,7 +96,8 @@ class OwnRay:
         if is_connected(self._ray, self.watch.address):
             self._ray.shutdown()
 
-    def _find_loss(self) -> str | None:
+    def find_loss(self) -> str | None:
+        """See `Watch`."""
         for name, process in self._vital.items():
             if not _runs(process) and is_connected(self._ray, self.watch.address):  # else `ray.shutdown` has ended it
                 return (
@@ -106,11 +109,12 @@ class OwnRay:
     def _end_lost(self) -> None:
         from ray._private import worker
 
-        reaper.end(self.session)
+        reaper.end_processes(self.session, _ANSWERS)
         if sys.excepthook is worker.custom_excepthook:  # it would report to the GCS, and wait for it
             sys.excepthook = worker.normal_excepthook
         time.sleep(_GRACE)
         self._shut_down()  # else Ray ends this process when its GCS has been gone for a minute
+        reaper.end(self.session)
 
 
 def _say_nothing(*_: Any, **__: Any) -> None:

@@ -40,22 +40,28 @@ def end(session: Path) -> None:
 
     `runtime_env` may have made whole copies of a virtual environment there.
     """
-    deadline = time.monotonic() + _SECONDS
-    quiet = 0
-    while quiet < 2 and time.monotonic() < deadline:  # one may have been starting another when it was looked at
-        quiet += 1
-        for process in members(session):
-            quiet = 0
-            try:
-                process.kill()
-            except psutil.Error:
-                pass
-        time.sleep(_PAUSE)
+    end_processes(session)
     for path in session.glob("*"):
         if path.is_dir() and path.name != "logs":
             shutil.rmtree(path, ignore_errors=True)
         elif not path.is_dir():
             path.unlink(missing_ok=True)
+
+
+def end_processes(session: Path, spared: str | None = None) -> None:
+    """End all processes of a Ray at once, but those of this name."""
+    deadline = time.monotonic() + _SECONDS
+    quiet = 0
+    while quiet < 2 and time.monotonic() < deadline:  # one may have been starting another when it was looked at
+        quiet += 1
+        for process in members(session):
+            try:
+                if process.name() != spared:
+                    quiet = 0
+                    process.kill()
+            except psutil.Error:
+                pass
+        time.sleep(_PAUSE)
 
 
 def main(session: str, driver: str) -> None:

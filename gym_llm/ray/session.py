@@ -66,7 +66,7 @@ def connect(address: str | None = None) -> Any:
     """
     global _own, _watch
     ray = ray_module()
-    if _own is not None and not (ray.is_initialized() and _own.watch.lost is None):
+    if _own is not None and (_own.watch.lost or _own.find_loss() or not ray.is_initialized()):
         _own.end()
         _own = None
     if ray.is_initialized():

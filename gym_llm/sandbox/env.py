@@ -59,3 +59,13 @@ class SandboxedEnv(ConformingEnv):
             output_bytes=max(_MEBI, 2 * output_bytes),
             stack_bytes=256 * _MEBI,
         )
+
+
+def check_number(name: str, value: Any) -> None:
+    """Check an argument that is a number of seconds, or of times.
+
+    Raises:
+        ValueError: If it is none between 0 and 86,400, the seconds of a day; one sentence.
+    """
+    if not isinstance(value, int | float) or not 0 < value < 86_400:
+        raise ValueError(f"{name} is a number above 0; got {value!r}.")
