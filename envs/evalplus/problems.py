@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gym_llm.errors import DataError
 from gym_llm.sandbox import Limits, Sandbox
@@ -30,7 +30,7 @@ class Problem(BaseModel):
 
     prompt: str
     entry_point: str
-    base_input: list[list[Any]]
+    base_input: Annotated[list[list[Any]], Field(min_length=1)]  # without any, every program would be right
     plus_input: list[list[Any]] = []
     expected: Outputs | None = None
     canonical_solution: str | None = None

@@ -139,6 +139,25 @@ def test_an_empty_value_is_close_to_nothing(value: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "test",
+    ["(f(1) == target).all()", "np.all(np.abs(f(1) - target) < 1e-9)", "np.sum(np.abs(np.array(f(1)) - target)) < 1",
+     "np.linalg.norm(f(1) - target) < 1"],
+)  # fmt: skip
+def test_nothing_is_true_of_all_items_of_an_empty_array(test: str) -> None:
+    row = problem(f"assert {test}", targets=[[[1.0, 2.0]]])
+    for value in ("np.empty((0, 2))", "np.empty((0, 1, 1))"):
+        assert played(row, f"def f(x): return {value}")[0] == 0.0, value
+    assert played(row, "def f(x): return np.array([[1.0, 2.0]])")[0] == 1.0
+
+
+@pytest.mark.slow
+def test_an_empty_array_is_right_where_it_is_expected() -> None:
+    row = problem("assert np.array_equal(f(1), target)", targets=[{"array": [], "dtype": "U"}])
+    assert played(row, "def f(x): return np.empty(0)")[0] == 1.0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 def test_no_answer_passes_without_being_right(name: str) -> None:
     row = problem(
