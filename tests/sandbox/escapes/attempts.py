@@ -1,8 +1,13 @@
-"""What a program may try against its sandbox: it prints ESCAPED if it got through. Each begins with `HELP`."""
+"""What a program may try against its sandbox: it prints ESCAPED if it got through. Each begins with `HELP`.
+
+What it may not do it says, too (`refused: EPERM`). `controls` says with which protection off it gets further, so that
+it is known that the protection, and no fault of the attempt's, stops it.
+"""
 
 HELP = r"""
 import ctypes, errno, fcntl, os, resource, signal, socket, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
+OTHER = 1  # the supervisor
 def call(number, *arguments):
     return libc.syscall(number, *[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
 def escaped(yes):
@@ -11,9 +16,24 @@ def escaped(yes):
 def tried(function, *arguments):
     try:
         function(*arguments)
-    except (OSError, ValueError):
+    except OSError as error:
+        os.write(1, f"refused: {errno.errorcode[error.errno]}\n".encode())
+        return False
+    except ValueError:
+        os.write(1, b"refused: ValueError\n")
         return False
     return True
+def machine_code(code):
+    import mmap
+    page = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(code)
+    function = ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    return function()
+def called(number, *arguments):
+    result = call(number, *arguments)
+    escaped(result >= 0)
+    if result < 0:
+        os.write(1, f"refused: {errno.errorcode[ctypes.get_errno()]}\n".encode())
 def names(folder):
     try:
         return os.listdir(folder)
@@ -38,17 +58,17 @@ CALLS = {  # x86-64's numbers, with arguments that would do something where the 
     "clone3": "435, b'\\0' * 88, 88",
     "setns": "308, os.open('/proc/self/ns/mnt', 0), 0",
     "fsopen": "430, b'tmpfs', 0",
-    "open_tree": "428, -100, b'/', 1",
+    "open_tree": "428, -100, b'/', 0x8001",
     "open_by_handle_at": "304, -100, b'\\0' * 64, 0",
-    "ptrace of the supervisor": "101, 16, 1, 0, 0",
+    "ptrace of another": "101, 16, 4000000, 0, 0",
     "ptrace of oneself": "101, 0, 0, 0, 0",
     "process_vm_readv": "310, 1, b'\\0' * 16, 1, b'\\0' * 16, 1, 0",
-    "pidfd_getfd": "438, os.pidfd_open(1), 0, 0",
+    "pidfd_getfd": "438, os.pidfd_open(os.getpid()), 0, 0",
     "add_key": "248, b'user', b'a', b'b', 1, -3",
     "request_key": "249, b'user', b'a', 0, -3",
     "keyctl": "250, 0, -3, 1",
-    "bpf": "321, 0, b'\\0' * 128, 128",
-    "perf_event_open": "298, b'\\x01' * 112, 0, -1, -1, 0",
+    "bpf": "321, 0, b'\\0' * 128, 1 << 20",
+    "perf_event_open": "298, b'\\0' * 112, 0, -1, -1, 1 << 20",
     "userfaultfd": "323, 1",
     "io_uring": "425, 8, b'\\0' * 120",
     "memfd_create": "319, b'a', 0",
@@ -58,13 +78,15 @@ CALLS = {  # x86-64's numbers, with arguments that would do something where the 
     "SysV memory": "29, 0, 4096, 0o1600",
     "SysV semaphores": "64, 0, 1, 0o1600",
     "POSIX queues": "240, b'a', 0o102, 0o600, 0",
-    "settimeofday": "164, b'\\0' * 16, 0",
-    "clock_settime": "227, 0, b'\\0' * 16",
+    "settimeofday": "164, 8, 0",
+    "clock_settime": "227, 0, 8",
+    "adjtimex": "159, 8",
+    "clock_adjtime": "305, 0, 8",
     "sethostname": "170, b'a', 1",
     "reboot": "169, 0xfee1dead, 672274793, 0, 0",
     "init_module": "175, b'', 0, b''",
     "the kernel's log": "103, 3, b' ' * 100, 100",
-    "iopl": "172, 3",
+    "iopl": "172, 4",
     "an x32 call": "0x40000000 | 39",
     "the supervisor's limits": "302, 1, 7, struct.pack('QQ', 0, 0), 0",
     "the supervisor's processor time": "302, 1, 0, struct.pack('QQ', 1, 1), 0",
@@ -74,7 +96,7 @@ CALLS = {  # x86-64's numbers, with arguments that would do something where the 
     "the supervisor's processors": "203, 1, 8, struct.pack('Q', 1)",
     "real time": "144, 0, 1, struct.pack('i', 1)",
     "a lower nice value": "141, 0, 0, -20",
-    "more rights": "126, struct.pack('Ii', 0x20080522, 0), struct.pack('6I', *[0xffffffff] * 6)",
+    "more rights": "126, struct.pack('Ii', 0x20080522, 0), struct.pack('6I', *[0xffffffff] * 3, 0, 0, 0)",
     "the root user": "105, 0",
 }
 
@@ -106,8 +128,8 @@ for folder in ('/', '/usr', '/usr/bin', '/dev', '/run/gym_llm/inside', os.path.d
     "escaped(s is not None and any(names(p) for p in s.submodule_search_locations or []))",
     "the supervisor in /proc": """
 for name in ('mem', 'environ', 'fd/0', 'root', 'cwd', 'maps', 'ns/mnt', 'syscall', 'stack', 'auxv'):
-    escaped(tried(os.open, '/proc/1/' + name, os.O_RDONLY))
-escaped(bool(names('/proc/1/fd')))""",
+    escaped(tried(os.open, f'/proc/{OTHER}/{name}', os.O_RDONLY))
+escaped(bool(names(f'/proc/{OTHER}/fd')))""",
     "other processes": "escaped({n for n in os.listdir('/proc') if n.isdigit()} - {'1', str(os.getpid())})",
     "settings of the kernel": """
 for name in ('kernel/core_pattern', 'kernel/hostname', 'vm/overcommit_memory', 'user/max_user_namespaces'):
@@ -115,12 +137,12 @@ for name in ('kernel/core_pattern', 'kernel/hostname', 'vm/overcommit_memory', '
 escaped(tried(os.open, '/proc/sysrq-trigger', os.O_WRONLY))""",
     "signals to the supervisor": """
 for number in set(signal.valid_signals()):
-    tried(os.kill, 1, number)
+    tried(os.kill, OTHER, number)
 tried(os.kill, -1, signal.SIGCONT)
 print('here')""",
     "SIGIO to the supervisor": """
 r, w = os.pipe()
-tried(fcntl.fcntl, r, fcntl.F_SETOWN, 1); tried(fcntl.fcntl, r, 10, signal.SIGKILL)
+tried(fcntl.fcntl, r, fcntl.F_SETOWN, OTHER); tried(fcntl.fcntl, r, 10, signal.SIGKILL)
 fcntl.fcntl(r, fcntl.F_SETFL, os.O_ASYNC); os.write(w, b'a'); time.sleep(0.1)""",
     "open files that are left": "escaped({int(n) for n in os.listdir('/proc/self/fd')} - {0, 1, 2, 3})",
     "writing to standard input": """
@@ -138,7 +160,8 @@ for folder in ('/bin', '/usr/bin', '/usr/sbin'):
     for name in names(folder):
         if os.stat(f'{folder}/{name}', follow_symlinks=False).st_mode & 0o4000:
             os.system(f"{folder}/{name} -c 'id -u' </dev/null 2>/dev/null | grep -qx 0 && echo ESCAPED"); break""",
-    "a fork bomb": "n = 0\nwhile True:\n    n += fork() > 0\n    escaped(n > 100)",
+    "a fork bomb": "while True: fork()",
+    "many processes": "n = 0\nwhile (child := fork()) > 0: n += 1\nif child == 0: time.sleep(9)\nescaped(n > 100)",
     "forks that nobody waits for": """
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 while True:
@@ -169,15 +192,15 @@ try:
 except OSError: escaped(len(kept) > 300)""",
     "memory of many processes that hide it": """
 libc.prctl(4, 0)
-for _ in range(8): os.fork()
-kept = bytearray(200 << 20); time.sleep(5); escaped(True)""",
+for _ in range(3): os.fork()
+kept = bytearray(60 << 20); kept[::4096] = b'1' * len(kept[::4096]); time.sleep(0.5); escaped(True)""",
     "shared memory": """
 import mmap
 kept = []
 for i in range(8):
-    f = os.open(f'/dev/shm/{i}', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 64 << 20); kept.append(mmap.mmap(f, 64 << 20))
-for m in kept: m.write(bytes(64 << 20))
-time.sleep(5); escaped(True)""",
+    f = os.open(f'/dev/shm/{i}', os.O_RDWR | os.O_CREAT); os.ftruncate(f, 16 << 20); kept.append(mmap.mmap(f, 16 << 20))
+for m in kept: m.write(bytes(16 << 20))
+escaped(True)""",
     "memory of a process whose first thread has ended": """
 import threading
 def hold():
@@ -200,6 +223,16 @@ time.sleep(5)""",
     "sleeping a little, often": "while True: time.sleep(0.004)",
     "patched builtins": "import builtins\nbuiltins.len = lambda _: 0\nos._exit = print",
     "a process that goes on alone": "if fork() == 0:\n    os.setsid()\n    while True: time.sleep(0.1)",
+    "a 32-bit call": "escaped(machine_code(b'\\xb8\\x14\\0\\0\\0\\xcd\\x80\\xc3') > 0)  # getpid",
+    "a 32-bit call, a mount": "code = b'\\xb8\\x15\\0\\0\\0\\x31\\xdb\\x31\\xc9\\x31\\xd2\\xcd\\x80\\xc3'\n"
+    "escaped(machine_code(code) > -4095)",
+    "an x32 call in machine code": "n = machine_code(b'\\xb8\\x27\\0\\0\\x40\\x0f\\x05\\xc3')\nescaped(n > 0)",
+    "a filter that allows all": """
+program = struct.pack('HBBI', 6, 0, 0, 0x7fff0000)
+ctypes_program = ctypes.create_string_buffer(program)
+libc.prctl(22, 2, struct.pack('HxxxxxxP', 1, ctypes.addressof(ctypes_program)), 0, 0)
+escaped(call(319, b'a', 0) >= 0)""",
+    "left: a file": "open('left', 'w').write('plain')",
     "left: a folder": "os.mkdir('left')",
     "left: a pipe": "os.mkfifo('left')",
     "left: a link to the supervisor": "os.symlink('/proc/self/environ', 'left')",
