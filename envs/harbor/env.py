@@ -19,7 +19,7 @@ from gym_llm.errors import DataError, ToolError
 from gym_llm.prompt_files import PromptTexts
 from gym_llm.row_prompts import RowPrompt
 from gym_llm.sandbox.backends import bubblewrap_path
-from gym_llm.sandbox.machine import MachineLimits
+from gym_llm.sandbox.machine import MachineLimits, MachineProblem
 from gym_llm.sandbox.machines import BACKENDS, Machines
 from gym_llm.tasks import TaskKind
 from gym_llm.types import Row
@@ -39,13 +39,15 @@ class Harbor(VerifierEnv):
         backend: `bubblewrap`, `docker` or `podman`.
         images: For bubblewrap: which image stands for a name of FROM or `docker_image`, e.g.
             `{"ubuntu:24.04": "ubuntu.tar", "python:*": "host"}`; see `gym_llm.sandbox.machines.Machines`.
-        network: `"none"`, or `"host"` for this machine's network, which tasks get whose `network_mode` is public.
+        network: `"none"`, or `"host"` for this machine's network, which tasks get whose `network_mode` is public, or
+            that name none.
         build_network: Whether RUN in a Dockerfile has this machine's network.
         cpus: Processors where a task names none.
         memory_mb: MiB of memory that a machine may take at most, and takes where a task names none.
         storage_mb: MiB of files likewise. They are memory, too.
         output_characters: Of what a command prints that the model sees.
-        snapshots: A folder for snapshots of the machine, one after each command; None for none.
+        snapshots: A folder for snapshots of the machine, one after each command; None for none. One of more than
+            512 MiB is left out.
         solve: Whether the solution is carried out before the verifier: each task has to give its full reward then.
         cache: The folder of images; None for one in the user's cache.
         **kwargs: As for every `VerifierEnv`.
@@ -177,6 +179,7 @@ class Harbor(VerifierEnv):
         rewards = await _verify_step(self, session, folder)
         if not sessions.goes_on(folder.steps[session.step], rewards):
             return None
+        await sessions.leave_step(session, await _machines(self))
         session.step += 1
         await session.prepare_step(await _machines(self))
         return folder.steps[session.step].instruction
@@ -212,9 +215,13 @@ async def _verify_step(env: Harbor, session: sessions.Session, folder: TaskFolde
 
 
 async def _keep(session: sessions.Session, folder: str) -> None:
-    """Write a snapshot of the machine, named after its content."""
+    """Write a snapshot of the machine, named after its content; an empty name stands for one that is too large."""
     assert session.machine is not None
-    data = await session.machine.snapshot()
+    try:
+        data = await session.machine.snapshot()
+    except MachineProblem:
+        session.saved.append("")
+        return
     path = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:24]}.tar.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

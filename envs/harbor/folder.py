@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gym_llm.errors import DataError
 
 Positive = Annotated[float, Field(gt=0)]
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGTkmgt])[iI]?[bB]?")
 Network = Literal["public", "no-network", "allowlist"]
+
+
+def megabytes(size: str) -> float:
+    """MiB of a size with a unit.
+
+    >>> megabytes("2G"), megabytes("512 MB"), megabytes("1.5g")
+    (2048.0, 512.0, 1536.0)
+
+    Raises:
+        ValueError: If it is none.
+    """
+    match = _SIZE.fullmatch(size.strip())
+    if match is None or not (number := float(match[1])):
+        raise ValueError(f"{size[:50]!r} is no size, such as '2G' or '512M'")
+    return number * {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()]
 
 
 class _Section(BaseModel):
@@ -21,6 +38,8 @@ class _Section(BaseModel):
 
 
 class _Environment(_Section):
+    """Older tasks say `memory = "2G"`, `storage = "10G"` and `allow_internet`, which Harbor reads, too."""
+
     docker_image: str | None = None
     os: str = "linux"
     cpus: Positive | None = None
@@ -33,6 +52,26 @@ class _Environment(_Section):
     mcp_servers: list[Any] = []
     healthcheck: Any = None
     build_timeout_sec: Positive = 600.0
+    memory: str | None = None
+    storage: str | None = None
+    allow_internet: bool | None = None
+
+    @field_validator("memory", "storage")
+    @classmethod
+    def _is_a_size(cls, size: str | None) -> str | None:
+        if size is not None:
+            megabytes(size)
+        return size
+
+    @model_validator(mode="after")
+    def _as_they_are_said_now(self) -> _Environment:
+        newer: dict[str, Any] = {}
+        for name in ("memory", "storage"):
+            if (size := getattr(self, name)) is not None and getattr(self, f"{name}_mb") is None:
+                newer[f"{name}_mb"] = megabytes(size)
+        if self.allow_internet is not None and self.network_mode is None:
+            newer["network_mode"] = "public" if self.allow_internet else "no-network"
+        return self.model_copy(update=newer) if newer else self
 
 
 class _Agent(_Section):
@@ -142,6 +181,10 @@ def read_folder(path: str) -> TaskFolder:
     try:
         version = os.stat(os.path.join(real, "task.toml")).st_mtime_ns
     except OSError:
+        if os.path.exists(os.path.join(real, "task.yaml")):
+            raise DataError(
+                f"{path} has the form of terminal-bench 1 (task.yaml): `harbor tasks migrate` makes a task.toml of it."
+            ) from None
         raise DataError(f"{path} is no task folder: it has no task.toml.") from None
     return _read(real, version)
 
@@ -156,6 +199,9 @@ def folders_in(path: str) -> list[str]:
         return [os.path.abspath(path)]
     found = sorted(os.path.abspath(one.path) for one in os.scandir(path) if os.path.exists(f"{one.path}/task.toml"))
     if not found:
+        for one in os.scandir(path):
+            if os.path.exists(f"{one.path}/task.yaml"):
+                read_folder(one.path)
         raise DataError(f"{path} has no task folders: none of its folders has a task.toml.")
     return found
 

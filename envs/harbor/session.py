@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import posixpath
+import shlex
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ def folder_plan(folder: TaskFolder, most: MachineLimits, network: str, snapshot:
         DataError: If it cannot be had here.
     """
     wanted = folder.settings.environment
-    mode = wanted.network_mode or "no-network"
+    mode = wanted.network_mode or ("public" if network == "host" else "no-network")
     if mode != "no-network" and network != "host":
         raise DataError(
             f"{folder.path} has network_mode {mode!r}, and machines have no network: network='host' gives them ours."
@@ -220,6 +221,8 @@ async def verify_step(session: Session, machines: Machines, folder: TaskFolder, 
     for tests in step.tests:
         await machine.upload("/tests", pack_folder(tests))
     await machine.upload(VERIFIER_LOGS, tree.pack_files([]))
+    place = shlex.quote(session.plan.workdir or "/")
+    await machine.exec(f"[ -d {place} ] || {{ rm -f {place}; mkdir -p {place}; }}")
     log = f"{VERIFIER_LOGS}/test-stdout.txt"
     result = await machine.exec(
         f"chmod +x /tests/test.sh; /tests/test.sh > {log} 2>&1; code=$?; tail -c 500 {log}; exit $code",
@@ -263,6 +266,13 @@ async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Ta
         machine, task.test_patch, task.base_commit, task.test_command, task.repo_dir, task.timeout_sec
     )
     return swe_bench.verdict(result, task.fail_to_pass, task.pass_to_pass)
+
+
+async def leave_step(session: Session, machines: Machines) -> None:
+    """After a step's verification: nothing of its tests is there for the next."""
+    machine = await session.open(machines)
+    await machine.seal(["/tests", "/solution", VERIFIER_LOGS])
+    await machine.upload(VERIFIER_LOGS, tree.pack_files([]))
 
 
 async def _solve(session: Session, machine: Machine, step: Step, variables: dict[str, str]) -> None:

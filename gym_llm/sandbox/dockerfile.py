@@ -27,6 +27,7 @@ from gym_llm.sandbox.rootfs import Image
 _DONE = ("FROM", "RUN", "COPY", "ADD", "WORKDIR", "ENV", "ARG", "USER")
 _PASSED_OVER = ("CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL")
 _VARIABLE = re.compile(r"\\(.)|\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})")
+_HERE_DOCUMENT = re.compile(r"(?<!\S)\d*<<-?[\"']?\w")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz", ".tar.zst")
 _LARGEST = 512 << 20
 _SAID = 1500
@@ -84,7 +85,7 @@ def read_dockerfile(path: str | Path) -> Dockerfile:
     for one in _instructions(Path(path).read_text("utf-8", "replace"), path):
         if one.name not in _DONE and one.name not in _PASSED_OVER:
             raise _refusal(path, one, f"{one.name} is not carried out here")
-        if "<<" in one.rest and one.name in ("RUN", "COPY", "ADD") and re.search(r"<<-?[\"']?\w", one.rest):
+        if one.name in ("RUN", "COPY", "ADD") and _HERE_DOCUMENT.search(one.rest):
             raise _refusal(path, one, "a here-document is not carried out here")
         if one.name == "FROM":
             if base is not None:
@@ -109,7 +110,10 @@ def read_dockerfile(path: str | Path) -> Dockerfile:
 
 
 async def build(dockerfile: Dockerfile, machine: Machine, image: Image, *, timeout_sec: float, network: bool) -> Image:
-    """Carry a Dockerfile out in a machine of its base; the image's `changes` are what it did.
+    """Carry a Dockerfile out in a machine of its base; nothing runs in it then.
+
+    Returns:
+        The image with the variables, folder and user that the Dockerfile leads to; its files are the machine's.
 
     Args:
         dockerfile: What is to be done.
@@ -143,8 +147,7 @@ async def build(dockerfile: Dockerfile, machine: Machine, image: Image, *, timeo
         else:
             await _copy(dockerfile.path, one, machine, workdir, values)
     await machine.seal([])
-    changes = await machine.snapshot()
-    return replace(image, environment=environment, workdir=workdir, user=user, changes=changes)
+    return replace(image, environment=environment, workdir=workdir, user=user)
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
@@ -174,7 +177,7 @@ def _instructions(text: str, path: str | Path) -> Iterator[Instruction]:
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"#\s*escape\s*=\s*`", line) and not begun:
             raise UsageError(f"{path}, line {number}: another escape character than \\ is not carried out here.")
-        if line.lstrip().startswith("#") or (not line.strip() and not begun):
+        if line.lstrip().startswith("#") or not line.strip():
             continue
         first = first if begun else number
         if line.rstrip().endswith("\\"):

@@ -76,6 +76,10 @@ class MachineLimits:
                 raise ValueError(f"{name} is a number above 0, got {value!r}.")
 
 
+class MachineProblem(SandboxError):
+    """A machine cannot do what it was asked to, and goes on: a file is too large, its storage is full."""
+
+
 class Machine(Protocol):
     """A root file system in which commands are run; see `open_machine`."""
 
@@ -170,8 +174,6 @@ class BubblewrapMachine:
         try:
             header, _ = await self._channel.receive(_START_SECONDS)
             self.overlay = header["overlay"]
-            if self.image.changes is not None:
-                await self.restore(self.image.changes)
             if self.network:
                 names = Path("/etc/resolv.conf").read_bytes()
                 await self.upload("/etc", tree.pack_files([("resolv.conf", 0o644, names)]))
@@ -252,7 +254,7 @@ class BubblewrapMachine:
         """All that differs from the image, compressed; for `restore`, here or in another machine of the same image.
 
         Raises:
-            SandboxError: If it is more than 512 MiB.
+            MachineProblem: If it is more than 512 MiB.
         """
         _, output = await self._asked({"kind": "snapshot", "limit": _LARGEST}, [])
         return output[0]
@@ -278,7 +280,7 @@ class BubblewrapMachine:
         try:
             return await self._ask(header, pieces, _FILES_SECONDS)
         except _Problem as problem:
-            raise SandboxError(f"A machine could not {header['kind']} {header.get('path', '')}: {problem}.") from None
+            raise MachineProblem(f"A machine could not {header['kind']} {header.get('path', '')}: {problem}.") from None
 
     async def _ask(
         self, header: dict[str, Any], pieces: list[bytes], seconds: float

@@ -13,11 +13,10 @@ from pathlib import Path
 from gym_llm.errors import UsageError
 from gym_llm.sandbox.container import ContainerMachine
 from gym_llm.sandbox.dockerfile import build, read_dockerfile
-from gym_llm.sandbox.machine import BubblewrapMachine, Machine, MachineLimits
+from gym_llm.sandbox.machine import BubblewrapMachine, Machine, MachineLimits, MachineProblem
 from gym_llm.sandbox.rootfs import HOST, Image, ImageCache
 
 BACKENDS = ("bubblewrap", "docker", "podman")
-_CHANGES, _CONFIG = "changes.tar.gz", "config.json"
 
 
 class Machines:
@@ -81,18 +80,22 @@ class Machines:
             return await ContainerMachine.build(self.backend, dockerfile, timeout_sec)
         recipe = read_dockerfile(dockerfile)
         base = await self.image(recipe.base)
-        identity = json.dumps(["built", base.folder, recipe.identity, self.build_network])
+        identity = json.dumps(["built", 2, base.folder, recipe.identity, self.build_network])
         async with self._making[identity]:
             made = self._cache.find(identity)
             if made is None:
-                machine = await self.open(base, limits, network=self.build_network)
+                machine = await BubblewrapMachine(base, limits, network=self.build_network).start()
                 try:
                     image = await build(recipe, machine, base, timeout_sec=timeout_sec, network=self.build_network)
+                    changes = await machine.snapshot()
+                except MachineProblem as error:
+                    raise UsageError(f"{dockerfile} cannot be carried out here: {error}") from None
                 finally:
                     await machine.close()
-                made = await asyncio.to_thread(self._cache.entry, identity, lambda target: _write(image, target))
-        config = json.loads((made / _CONFIG).read_text("utf-8"))
-        return replace(base, changes=(made / _CHANGES).read_bytes(), **config)
+                config = {"environment": image.environment, "workdir": image.workdir, "user": image.user}
+                whole = not machine.overlay
+                made = await asyncio.to_thread(self._cache.changed, identity, base, changes, whole=whole, config=config)
+        return self._cache.of_entry(made, base)
 
     async def open(self, image: Image, limits: MachineLimits, *, network: bool = False) -> Machine:
         """A new machine of an image.
@@ -107,9 +110,3 @@ class Machines:
     def close(self) -> None:
         """Let the cache remove what was used here."""
         self._cache.close()
-
-
-def _write(image: Image, target: Path) -> None:
-    (target / _CHANGES).write_bytes(image.changes or b"")
-    config = {"environment": image.environment, "workdir": image.workdir, "user": image.user}
-    (target / _CONFIG).write_text(json.dumps(config), "utf-8")

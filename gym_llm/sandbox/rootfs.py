@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gzip
 import hashlib
 import json
 import os
+import posixpath
 import shutil
-import tarfile
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 from gym_llm.errors import UsageError
+from gym_llm.sandbox import image_archive
 from gym_llm.sandbox.backends import MACHINE_USER
 from gym_llm.sandbox.inside import tree
 
 HOST = "host"
 _GIGA = 1 << 30
 _LARGEST = 32 * _GIGA
-_DOCUMENT_BYTES = 16 << 20
+_PRIVILEGES = stat.S_ISUID | stat.S_ISGID
+_VERSION = 2  # of what is in the cache
 _ROOT, _CONFIG = "root", "config.json"
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _HOST_FOLDERS = ("etc", "home", "logs/agent", "logs/artifacts", "logs/verifier", "opt", "root", "srv", "usr", "var/log")
@@ -44,7 +46,6 @@ class Image:
         environment: Variables of every command.
         workdir: Where commands start.
         user: Whose they are.
-        changes: A snapshot to begin with: what a Dockerfile made.
     """
 
     name: str
@@ -54,7 +55,6 @@ class Image:
     environment: dict[str, str] = field(default_factory=dict)
     workdir: str = "/"
     user: str = "root"
-    changes: bytes | None = None
 
 
 class ImageCache:
@@ -72,6 +72,7 @@ class ImageCache:
         self.folder = Path(folder) if folder is not None else base / "gym_llm" / "machines"
         self.limit = limit
         self._held: dict[str, IO[bytes]] = {}
+        self._folders: dict[str, str] = {}
 
     def image(self, source: str) -> Image:
         """An image: `host`, a folder, a tar of a root file system, an OCI or `docker save` archive or layout.
@@ -89,14 +90,58 @@ class ImageCache:
             return Image(HOST, str(folder / _ROOT), mounts=(("/usr", "usr"),), hidden=hidden)
         if not os.path.exists(source):
             raise UsageError(f"There is no image {source!r}: it is `host`, or a folder, a tar or an image archive.")
-        status = os.stat(source)
-        identity = json.dumps([os.path.realpath(source), status.st_mtime_ns, status.st_size, status.st_ino])
+        identity = json.dumps([_VERSION, os.path.realpath(source), self._version(source)])
         try:
             folder = self.entry(identity, lambda target: _write_image(source, target))
-        except (tarfile.TarError, ValueError, OSError, KeyError, EOFError) as error:
-            raise UsageError(f"{source} cannot be used as an image: {error}.") from None
+        except image_archive.NO_IMAGE as error:
+            why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise UsageError(f"{source} cannot be used as an image: {why}.") from None
         config = json.loads((folder / _CONFIG).read_text("utf-8"))
         return Image(identity, str(folder / _ROOT), **config)
+
+    def _version(self, source: str) -> str:
+        """What changes when an image does; of a folder it is looked at once, for it may have many files."""
+        if os.path.isdir(source):
+            if source not in self._folders:
+                digest = hashlib.sha256()
+                for path, name in tree.walk(source):
+                    status = os.lstat(path)
+                    said = f"{name}\0{status.st_mode}\0{status.st_size}\0{status.st_mtime_ns}\0"
+                    digest.update(said.encode("utf-8", "surrogateescape"))
+                self._folders[source] = digest.hexdigest()
+            return self._folders[source]
+        status = os.stat(source)
+        return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+
+    def changed(self, identity: str, base: Image, changes: bytes, *, whole: bool, config: dict[str, Any]) -> Path:
+        """The folder of an image that is another with a snapshot over it, as of `entry`.
+
+        The files that both have are on the disk once.
+
+        Args:
+            identity: What it is made from.
+            base: The image.
+            changes: The snapshot.
+            whole: Whether the snapshot has all files, not just what has changed.
+            config: What else is known of it.
+        """
+
+        def write(target: Path) -> None:
+            root = target / _ROOT
+            if whole:
+                root.mkdir()
+            else:
+                link_folder(base.folder, str(root))
+            tree.unpack(changes, str(root), whiteouts=tree.CARRIED_OUT)
+            give_away(root)
+            (target / _CONFIG).write_text(json.dumps(config), "utf-8")
+
+        return self.entry(identity, write)
+
+    def of_entry(self, folder: Path, base: Image) -> Image:
+        """The image in an entry that was made of another."""
+        config = json.loads((folder / _CONFIG).read_text("utf-8"))
+        return replace(base, folder=str(folder / _ROOT), **config)
 
     def entry(self, identity: str, write: Callable[[Path], None]) -> Path:
         """The folder that was made from something, made now if it is not there; it stays until `close`.
@@ -163,6 +208,7 @@ class ImageCache:
                 continue
             with open(path.with_name(f"{path.name}.lock"), "ab") as lock, contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path = path.rename(path.with_name(f"making-{path.name}"))  # or half of it would pass for an image
                 _remove(path)
                 total -= size
 
@@ -174,9 +220,13 @@ def _is_new(path: Path) -> bool:
 
 
 def _size(folder: Path) -> int:
-    return sum(
-        os.lstat(os.path.join(parent, name)).st_blocks * 512 for parent, _, names in os.walk(folder) for name in names
-    )
+    """Bytes on the disk; what images have in common, and is there once, is shared out among them."""
+    total = 0.0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            status = os.lstat(os.path.join(parent, name))
+            total += status.st_blocks * 512 / status.st_nlink
+    return int(total)
 
 
 def _remove(folder: Path) -> None:
@@ -224,22 +274,56 @@ def _copy(source: str, target: Path) -> None:
 def _write_image(source: str, target: Path) -> None:
     root = target / _ROOT
     root.mkdir()
-    if os.path.isdir(source) and not os.path.exists(os.path.join(source, "oci-layout")):
-        shutil.copytree(source, root, symlinks=True, dirs_exist_ok=True)
-        _finish(target, {})
-        return
-    with _blobs(source) as blob:
-        if blob is None:
-            with tarfile.open(source, "r|*") as archive:
-                tree.unpack_members(archive, str(root), _LARGEST)
-            _finish(target, {})
-            return
-        layers, config = _layers(blob)
-        left = _LARGEST
-        for layer in layers:
-            with blob(layer) as file, _open_layer(file, layer) as archive:
-                left -= tree.unpack_members(archive, str(root), left)
-        _finish(target, config)
+    config: dict[str, Any] = {}
+    if os.path.isdir(source) and not image_archive.is_layout(source):
+        _copy_folder(source, str(root))
+    else:
+        free = shutil.disk_usage(target).free - _GIGA
+        config = image_archive.unpack_image(source, str(root), min(_LARGEST, max(free, 0)))
+    _finish(target, config)
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Copy a root file system; its devices and sockets are left out."""
+
+    def copy(path: str, place: str) -> str:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISFIFO(mode):
+            os.mkfifo(place, stat.S_IMODE(mode))
+        elif stat.S_ISREG(mode):
+            shutil.copy2(path, place)
+        return place
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=copy)
+
+
+def link_folder(source: str, target: str) -> None:
+    """Have a folder again, its files being the same ones; whoever changes the second takes a file's place."""
+
+    def link(path: str, place: str) -> str:
+        try:
+            os.link(path, place, follow_symlinks=False)
+        except OSError:  # it has as many names as the file system takes
+            shutil.copy2(path, place, follow_symlinks=False)
+        return place
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=link)
+
+
+def give_away(root: Path) -> None:
+    """Give a root file system to the user of machines, and take from its files the right to be run as their owner."""
+    root.chmod(0o755)
+    away = os.geteuid() == 0
+    for parent, folders, names in os.walk(root):
+        for name in (".", *folders, *names):
+            path = os.path.join(parent, name)
+            status = os.lstat(path)
+            if away and status.st_uid != MACHINE_USER:
+                os.chown(path, MACHINE_USER, MACHINE_USER, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                os.chmod(path, stat.S_IMODE(status.st_mode))
+            elif stat.S_ISREG(status.st_mode) and status.st_mode & _PRIVILEGES:
+                os.chmod(path, stat.S_IMODE(status.st_mode) & ~_PRIVILEGES)
 
 
 def _finish(target: Path, config: dict[str, Any]) -> None:
@@ -249,91 +333,12 @@ def _finish(target: Path, config: dict[str, Any]) -> None:
         if not os.path.lexists(root / name):
             (root / name).mkdir()
             (root / name).chmod(0o1777 if name == "tmp" else 0o755)
-    settings = config.get("config") or {}
+    settings = (config.get("config") or {}) if isinstance(config, dict) else {}
     pairs = (entry.partition("=") for entry in settings.get("Env") or [])
     content = {
         "environment": {name: value for name, _, value in pairs},
-        "workdir": settings.get("WorkingDir") or "/",
+        "workdir": posixpath.normpath(posixpath.join("/", settings.get("WorkingDir") or "/")),
         "user": settings.get("User") or "root",
     }
     (target / _CONFIG).write_text(json.dumps(content), "utf-8")
-    root.chmod(0o755)
-    if os.geteuid() == 0:
-        for parent, folders, names in os.walk(root):
-            for name in (".", *folders, *names):
-                path = os.path.join(parent, name)
-                mode = os.lstat(path).st_mode
-                os.chown(path, MACHINE_USER, MACHINE_USER, follow_symlinks=False)
-                if not os.path.islink(path):
-                    os.chmod(path, mode & 0o7777)
-
-
-_Blob = Callable[[str], IO[bytes]]
-
-
-@contextlib.contextmanager
-def _blobs(source: str) -> Iterator[_Blob | None]:
-    """What gives the files of an image archive or layout by name; None for a tar that is no image archive."""
-    if os.path.isdir(source):
-        yield lambda name: Path(source, *tree.inner_parts(name)).open("rb")  # noqa: SIM115 (the caller closes it)
-        return
-    with tarfile.open(source) as archive:
-        first = archive.next()
-        names = set()
-        for _ in range(10_000):  # an image archive has few members, a root file system many
-            if first is None:
-                break
-            names.add(first.name.removeprefix("./"))
-            first = archive.next()
-        if first is not None or not names & {"oci-layout", "manifest.json"}:
-            yield None
-            return
-
-        def blob(name: str) -> IO[bytes]:
-            for one in (name, f"./{name}"):
-                with contextlib.suppress(KeyError):
-                    if (file := archive.extractfile(one)) is not None:
-                        return file
-            raise ValueError(f"it has no {name}")
-
-        yield blob
-
-
-def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
-    """Names of an image's layers, and its configuration."""
-    try:
-        index = _document(blob, "index.json")
-    except (ValueError, OSError):
-        (manifest, *_) = _document(blob, "manifest.json")
-        return list(manifest["Layers"]), _document(blob, manifest["Config"])
-    for _ in range(3):
-        if "manifests" not in index:
-            break
-        ours = [one for one in index["manifests"] if (one.get("platform") or {}).get("os", "linux") == "linux"]
-        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
-        own = [one for one in ours if (one.get("platform") or {}).get("architecture", machine) == machine]
-        if not own:
-            raise ValueError(f"it has no image for {machine}")
-        index = _document(blob, _place(own[0]["digest"]))
-    return [_place(layer["digest"]) for layer in index["layers"]], _document(blob, _place(index["config"]["digest"]))
-
-
-def _place(digest: str) -> str:
-    kind, _, value = digest.partition(":")
-    return f"blobs/{kind}/{value}"
-
-
-def _document(blob: _Blob, name: str) -> Any:
-    with blob(name) as file:
-        return json.loads(file.read(_DOCUMENT_BYTES))
-
-
-def _open_layer(file: IO[bytes], name: str) -> tarfile.TarFile:
-    magic = file.read(4)
-    file.seek(0)
-    if magic == b"\x28\xb5\x2f\xfd":
-        raise ValueError(
-            f"the layer {name} is compressed with zstandard; `skopeo copy --dest-compress-format gzip` helps"
-        )
-    stream = gzip.GzipFile(fileobj=file) if magic[:2] == b"\x1f\x8b" else file
-    return tarfile.open(fileobj=stream, mode="r|")
+    give_away(root)

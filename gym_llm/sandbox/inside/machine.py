@@ -343,13 +343,15 @@ class _Command(supervisor.Run):
 
 
 def _put_away(path: str) -> None:
-    """Nothing is at a path after this, and what leads there are folders that lead nowhere else than in the image."""
-    parts = tree.inner_parts(path)
-    parent = tree.resolve("/", parts[:-1])
-    if os.path.exists(parent) and not os.path.isdir(parent):
-        tree.remove(parent)
-    os.makedirs(parent, exist_ok=True)
-    tree.remove(os.path.join(parent, parts[-1]))
+    """Nothing is at a path after this, and what is on the way to it are folders, or links to folders."""
+    *parents, name = tree.inner_parts(path)
+    place = "/"
+    for part in parents:
+        place = os.path.join(place, part)
+        if not os.path.isdir(place):
+            tree.remove(place)
+            os.mkdir(place)
+    tree.remove(os.path.join(place, name))
 
 
 def _same(path: str, original: bytes) -> bool:

@@ -6,6 +6,7 @@ that hides the one below it has the attribute `user.overlay.opaque`. Both are ke
 
 from __future__ import annotations
 
+import gzip  # noqa: F401 (tarfile imports it when it needs it, which is after a machine's root has become the root)
 import io
 import os
 import shutil
@@ -20,6 +21,11 @@ _LEVEL = 1  # of compression
 _MOST_LINKS = 40
 _MOST_FILES = 2_000_000
 _GONE, _EMPTIED = ".wh.", ".wh..wh..opq"
+_BLOCK = 1 << 16
+_ZEROS = bytes(_BLOCK)
+KEPT, CARRIED_OUT, NAMES = "kept", "carried out", "names"
+"""What becomes of an archive's whiteouts: a machine's own are written as they are, or carried out; or they are files
+called `.wh.NAME` and `.wh..wh..opq`, as in an image's layers, and carried out."""
 
 
 class TooLarge(ValueError):
@@ -86,7 +92,7 @@ def pack_files(files: list[tuple[str, int, bytes]]) -> bytes:
     return output.getvalue()
 
 
-def unpack(data: bytes, folder: str, limit: int = 1 << 40) -> None:
+def unpack(data: bytes, folder: str, limit: int = 1 << 40, whiteouts: str = KEPT) -> None:
     """Put an archive's content into a folder, over what is there. Owners are not kept.
 
     A file takes the place of what has its name, links too; a folder that is there stays, and so does a link to one
@@ -101,18 +107,19 @@ def unpack(data: bytes, folder: str, limit: int = 1 << 40) -> None:
     except tarfile.TarError as error:
         raise ValueError(f"no archive: {error}") from None
     with archive:
-        unpack_members(archive, folder, limit)
+        unpack_members(archive, folder, limit, whiteouts)
 
 
-def unpack_members(archive: tarfile.TarFile, folder: str, limit: int) -> int:
+def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts: str = KEPT) -> int:
     """As `unpack`, of an open archive, which may be one that is read from its beginning to its end once.
 
-    A file `.wh.NAME` means that NAME is gone, `.wh..wh..opq` that the folder is empty before: as in images' layers.
+    Whiteouts take away what was there before the archive, never what is in it, whichever comes first.
 
     Returns:
         Bytes that its files have.
     """
     folders: list[tuple[str, int]] = []
+    made: set[str] = set()
     total = 0
     for count, member in enumerate(archive):
         parts = inner_parts(member.name)
@@ -122,36 +129,61 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int) -> int:
             raise TooLarge(f"its files have more than {limit} bytes, or are more than {_MOST_FILES}")
         if parts:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        if parts and parts[-1].startswith(_GONE):
-            _hide(path)
-        elif member.isdir():
+        if whiteouts == NAMES and parts and parts[-1].startswith(_GONE):
+            _hide(path, made)
+            continue
+        if member.isdir():
             if os.path.islink(path):
                 path = resolve(folder, parts)
             if not os.path.isdir(path):
                 remove(path)
                 os.makedirs(path)
             if member.pax_headers.get(_HEADER):
-                os.setxattr(path, OPAQUE, b"y")
+                if whiteouts == KEPT:
+                    os.setxattr(path, OPAQUE, b"y")
+                else:
+                    _empty(path, made)
             os.chmod(path, 0o700)
             folders.append((path, member.mode))
         elif parts:
-            _put(archive, member, path, folder)
+            _put(archive, member, path, folder, whiteouts)
+        if whiteouts != KEPT:
+            while path not in made and len(path) > len(folder):
+                made.add(path)
+                path = os.path.dirname(path)
     for path, mode in reversed(folders):
         if os.path.isdir(path) and not os.path.islink(path):
             os.chmod(path, stat.S_IMODE(mode))
     return total
 
 
-def _hide(path: str) -> None:
+def _hide(path: str, made: set[str]) -> None:
+    """Carry out a whiteout that is a file's name."""
     parent, name = os.path.split(path)
     if name == _EMPTIED:
-        for one in os.listdir(parent):
-            remove(os.path.join(parent, one))
+        _empty(parent, made)
     elif name[len(_GONE) :] not in ("", ".", ".."):
-        remove(os.path.join(parent, name[len(_GONE) :]))
+        path = os.path.join(parent, name[len(_GONE) :])
+        if path not in made:
+            remove(path)
+        elif os.path.isdir(path) and not os.path.islink(path):
+            _empty(path, made)
 
 
-def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, folder: str) -> None:
+def _empty(folder: str, made: set[str]) -> None:
+    """A folder has nothing but what was made, after this."""
+    left = [folder]
+    while left:
+        parent = left.pop()
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            if path not in made:
+                remove(path)
+            elif os.path.isdir(path) and not os.path.islink(path):
+                left.append(path)
+
+
+def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, folder: str, whiteouts: str) -> None:
     remove(path)
     if member.issym():
         os.symlink(member.linkname, path)
@@ -159,17 +191,25 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, folder: s
         first = inner_parts(member.linkname)
         if not first:
             raise ValueError(f"{member.name[:200]!r} is a hard link to nothing")
-        os.link(os.path.join(resolve(folder, first[:-1]), first[-1]), path, follow_symlinks=False)
+        target = os.path.join(resolve(folder, first[:-1]), first[-1])
+        if not os.path.lexists(target):
+            raise ValueError(f"{member.name[:200]!r} is a hard link to {member.linkname[:200]!r}, which is not there")
+        os.link(target, path, follow_symlinks=False)
     elif member.isreg():
         source = archive.extractfile(member)
         assert source is not None
         with source, open(path, "xb") as file:
-            shutil.copyfileobj(source, file, 1 << 20)
+            while block := source.read(_BLOCK):
+                if block == _ZEROS:
+                    file.seek(_BLOCK, os.SEEK_CUR)  # a hole: what is sparse takes no more room than it did
+                else:
+                    file.write(block)
+            file.truncate()
         os.chmod(path, stat.S_IMODE(member.mode))
         os.utime(path, (member.mtime, member.mtime))
     elif member.isfifo():
         os.mkfifo(path, stat.S_IMODE(member.mode))
-    elif member.ischr() and member.devmajor == member.devminor == 0:
+    elif member.ischr() and member.devmajor == member.devminor == 0 and whiteouts == KEPT:
         os.mknod(path, stat.S_IFCHR, 0)
 
 
@@ -216,7 +256,7 @@ def resolve(folder: str, parts: list[str]) -> str:
 
 
 def remove(path: str) -> None:
-    """Whatever is at a path is gone after this; no link is followed."""
+    """Whatever is at a path is gone after this, however deep; no link is followed."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -224,9 +264,34 @@ def remove(path: str) -> None:
     if not stat.S_ISDIR(mode):
         os.unlink(path)
         return
-    for folder, _, _ in os.walk(path):
-        os.chmod(folder, 0o700)
-    shutil.rmtree(path)
+    try:
+        for folder, _, _ in os.walk(path):
+            os.chmod(folder, 0o700)
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        _remove_deep(path)
+
+
+def _remove_deep(path: str) -> None:
+    """Remove a folder with names longer than the kernel takes: what is two folders down comes up, over and over."""
+    folders = [path]
+    count = 0
+    while folders:
+        parent = folders.pop()
+        os.chmod(parent, 0o700)
+        for entry in list(os.scandir(parent)):
+            place = entry.path
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(place)
+                continue
+            if parent != path:
+                count += 1
+                place = os.path.join(path, f"{count:x}.{os.urandom(8).hex()}")
+                os.rename(entry.path, place)
+            folders.append(place)
+        if parent != path:
+            os.rmdir(parent)
+    os.rmdir(path)
 
 
 def walk(folder: str) -> Iterator[Tuple[str, str]]:  # noqa: UP006
