@@ -2,13 +2,12 @@
 
 import asyncio
 import gzip
-import hashlib
-import io
 import json
 import os
 import shutil
+import stat
 import subprocess
-import tarfile
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,78 +24,63 @@ from gym_llm.sandbox.rootfs import Image, ImageCache
 _PROGRAMS = ("/bin/bash", "/bin/cat", "/bin/ls", "/bin/id")
 
 
-def layer(entries: dict[str, Any]) -> bytes:
-    """A tar: texts are files, None is a folder, a tuple of a kind and a place is a link."""
-    output = io.BytesIO()
-    with tarfile.open(fileobj=output, mode="w") as archive:
-        for name, content in entries.items():
-            member = tarfile.TarInfo(name)
-            data = b""
-            if content is None:
-                member.type, member.mode = tarfile.DIRTYPE, 0o755
-            elif isinstance(content, tuple):
-                member.type, member.linkname = content
-            else:
-                data = content.encode()
-                member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-    return output.getvalue()
+def test_an_image_that_has_changed_is_another(tmp_path: Path):
+    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "root" / "a" / "b" / "file").write_text("1")
+
+    def seen() -> str:
+        image = ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "root"))
+        return (Path(image.folder) / "a" / "b" / "file").read_text()
+
+    assert seen() == "1"
+    (tmp_path / "root" / "a" / "b" / "file").write_text("22")
+    assert seen() == "22"
 
 
-def oci_archive(path: Path, layers: list[bytes]) -> Path:
-    """An OCI archive of these layers, compressed."""
-    files: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
-
-    def blob(data: bytes) -> dict[str, Any]:
-        digest = hashlib.sha256(data).hexdigest()
-        files[f"blobs/sha256/{digest}"] = data
-        return {"digest": f"sha256:{digest}", "size": len(data)}
-
-    config = {"config": {"Env": ["PATH=/bin", "COLOUR=red"], "WorkingDir": "/work", "User": "0"}}
-    manifest = {"config": blob(json.dumps(config).encode()), "layers": [blob(gzip.compress(one)) for one in layers]}
-    files["index.json"] = json.dumps({"manifests": [blob(json.dumps(manifest).encode())]}).encode()
-    path.write_bytes(tree.pack_files([(name, 0o644, data) for name, data in files.items()]))
-    return path
+_KILLED = """
+import sys, time
+from pathlib import Path
+from gym_llm.sandbox.rootfs import ImageCache
+def write(target):
+    (target / "root").mkdir()
+    print(target, flush=True)
+    time.sleep(60)
+ImageCache(sys.argv[1]).entry("x", write)
+"""
 
 
-def test_layers_lie_over_each_other_and_take_away(tmp_path: Path):
-    first = layer({"a": None, "a/x": "1", "a/y": "2", "b": None, "b/z": "3", "link": (tarfile.SYMTYPE, "a")})
-    second = layer({"a/.wh.x": "", "b/.wh..wh..opq": "", "b/new": "4", "hard": (tarfile.LNKTYPE, "a/y"), "link/w": "5"})
+def test_of_an_image_whose_maker_was_killed_nothing_is_used_and_nothing_stays(tmp_path: Path):
+    with subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        process.kill()
+    assert (left / "root").is_dir() and ImageCache(str(tmp_path)).find("x") is None
+    ImageCache(str(tmp_path)).clean()
+    assert left.exists(), "somebody may be writing it"
+    os.utime(left, (0, 0))
+    made = ImageCache(str(tmp_path)).entry("x", lambda target: (target / "root").mkdir())
+    assert made.is_dir() and not left.exists()
+
+
+def test_images_share_the_files_that_they_have_in_common(tmp_path: Path):
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    for name in ("bin/kept", "bin/gone", "changed"):
+        (root / name).write_bytes(os.urandom(50_000))
+    (root / "link").symlink_to("bin")
     cache = ImageCache(str(tmp_path / "cache"))
-    image = cache.image(str(oci_archive(tmp_path / "image.tar", [first, second])))
-    root = Path(image.folder)
-    assert (image.environment, image.workdir) == ({"PATH": "/bin", "COLOUR": "red"}, "/work")
-    assert sorted(os.listdir(root / "a")) == ["w", "y"] and os.listdir(root / "b") == ["new"]
-    assert (root / "hard").samefile(root / "a" / "y") and (root / "link").is_symlink()
-    assert cache.image(str(tmp_path / "image.tar")).folder == image.folder
-
-
-@pytest.mark.parametrize(
-    "entries",
-    [
-        {"../evil": "x"},
-        {"/../evil": "x"},
-        {"out": (tarfile.SYMTYPE, "/"), "out/evil": "x"},
-        {"out": (tarfile.SYMTYPE, "../../../.."), "out/evil": "x"},
-        {"hard": (tarfile.LNKTYPE, "../../../etc/passwd")},
-    ],
-)
-def test_no_name_and_no_link_of_a_tar_leads_out_of_its_folder(entries: dict[str, Any], tmp_path: Path):
-    (tmp_path / "root.tar").write_bytes(layer(entries))
-    before = set(os.listdir("/"))
-    try:
-        root = Path(ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "root.tar")).folder)
-        assert (root / "evil").read_text() == "x", "a link leads to the image's own root"
-    except UsageError as error:
-        assert "leads out of its folder" in str(error)
-    assert set(os.listdir("/")) == before and not list(tmp_path.glob("**/evil"))[1:]
-    assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("making-")]
-
-
-def test_a_file_that_is_no_image_is_refused(tmp_path: Path):
-    (tmp_path / "x.tar").write_bytes(b"no tar")
-    with pytest.raises(UsageError, match=r"x\.tar cannot be used as an image"):
-        ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "x.tar"))
+    base = cache.image(str(root))
+    (tmp_path / "changes" / "bin").mkdir(parents=True)
+    (tmp_path / "changes" / "changed").write_text("new")
+    os.mknod(tmp_path / "changes" / "bin" / "gone", stat.S_IFCHR, 0)
+    changes = tree.pack(str(tmp_path / "changes"), 1 << 20)
+    entry = cache.changed("y", base, changes, whole=False, config={"workdir": "/x"})
+    image = cache.of_entry(entry, base)
+    made, old = Path(image.folder), Path(base.folder)
+    assert (image.workdir, (made / "changed").read_text()) == ("/x", "new")
+    assert sorted(os.listdir(made / "bin")) == ["kept"] and os.readlink(made / "link") == "bin"
+    assert (made / "bin" / "kept").samefile(old / "bin" / "kept")
+    assert (old / "changed").read_bytes() == (root / "changed").read_bytes() and (old / "bin" / "gone").exists()
 
 
 def test_a_full_cache_drops_what_was_longest_unused_and_not_what_is_in_use(tmp_path: Path):
@@ -131,14 +115,27 @@ def root_file_system(target: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_machine_of_an_image_has_nothing_but_the_image(tmp_path: Path):
+@pytest.mark.parametrize("form", ["folder", "docker save"])
+def test_a_machine_of_an_image_has_nothing_but_the_image(form: str, tmp_path: Path):
     root_file_system(tmp_path / "root")
+    source = tmp_path / "root"
+    if form == "docker save":
+        source = tmp_path / "image.tar"
+        manifest = [{"Config": "config.json", "RepoTags": ["mine:1"], "Layers": ["1/layer.tar", "2/layer.tar"]}]
+        above = tree.pack_files([("srv/", 0o755, b""), ("etc/.wh.shadow", 0o644, b"")])
+        files = [
+            ("1/layer.tar", 0o644, gzip.decompress(tree.pack(str(tmp_path / "root"), 1 << 30))),
+            ("2/layer.tar", 0o644, above),
+            ("config.json", 0o644, b"{}"),
+            ("manifest.json", 0o644, json.dumps(manifest).encode()),
+        ]
+        source.write_bytes(tree.pack_files(files))
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "file").write_text("copied")
     (tmp_path / "build" / "Dockerfile").write_text("FROM mine:1\nCOPY file /srv/\nENV A=1\nRUN echo $A > /srv/made\n")
 
     async def use() -> list[str]:
-        machines = Machines(images={"mine:*": str(tmp_path / "root")}, cache=str(tmp_path / "cache"))
+        machines = Machines(images={"mine:*": str(source)}, cache=str(tmp_path / "cache"))
         said = []
         for _ in range(2):
             image = await machines.built(tmp_path / "build" / "Dockerfile", timeout_sec=60, limits=MachineLimits())

@@ -1,0 +1,298 @@
+"""Image archives: what `docker save` writes, OCI archives and layouts; and what a hostile or a damaged one comes to."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import stat
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from gym_llm.errors import UsageError
+from gym_llm.sandbox.image_archive import unpack_image
+from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.rootfs import ImageCache
+
+_COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "tar": lambda data: data,
+    "tar+gzip": gzip.compress,
+    "tar+zstd": zstandard.ZstdCompressor().compress,
+}
+_CONFIG = {
+    "architecture": "amd64",
+    "os": "linux",
+    "config": {"Env": ["PATH=/bin", "COLOUR=red", "EMPTY="], "WorkingDir": "/work", "User": "nobody"},
+}
+
+
+def member(name: str, data: bytes = b"", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    """A file of a layer, or what `type` says it is."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o644
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info, data
+
+
+def folder(name: str, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
+    return member(name, type=tarfile.DIRTYPE, **{"mode": 0o755, **fields})
+
+
+def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
+    return member(name, type=kind, linkname=target)
+
+
+def layer(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for info, data in members:
+            archive.addfile(info, io.BytesIO(data))
+    return output.getvalue()
+
+
+def docker_save(layers: list[bytes]) -> dict[str, bytes]:
+    """The files that `docker save` wrote before it wrote OCI layouts, too."""
+    files = {f"{index}abc/layer.tar": data for index, data in enumerate(layers)}
+    manifest = [{"Config": "config.json", "RepoTags": ["mine:1"], "Layers": list(files)}]
+    return {**files, "config.json": json.dumps(_CONFIG).encode(), "manifest.json": json.dumps(manifest).encode()}
+
+
+def oci_layout(layers: list[bytes], compression: str = "tar") -> dict[str, bytes]:
+    """The files of an OCI layout, with an index of its own for each kind of machine."""
+    files: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
+
+    def blob(data: bytes, **fields: Any) -> dict[str, Any]:
+        digest = hashlib.sha256(data).hexdigest()
+        files[f"blobs/sha256/{digest}"] = data
+        return {"digest": f"sha256:{digest}", "size": len(data), **fields}
+
+    compress = _COMPRESSIONS[compression]
+    kind = f"application/vnd.oci.image.layer.v1.{compression}"
+    manifest = {
+        "config": blob(json.dumps(_CONFIG).encode()),
+        "layers": [blob(compress(one), mediaType=kind) for one in layers],
+    }
+    unknown = blob(b"{}", platform={"architecture": "unknown", "os": "unknown"})
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    own = blob(json.dumps(manifest).encode(), platform={"architecture": machine, "os": "linux"})
+    other = blob(b'{"layers": []}', platform={"architecture": "s390x", "os": "linux"})
+    index = blob(json.dumps({"manifests": [other, own, unknown]}).encode())
+    files["index.json"] = json.dumps({"manifests": [index]}).encode()
+    return files
+
+
+def write(place: Path, files: dict[str, bytes], form: str = "tar") -> str:
+    """Files as a folder, or an archive."""
+    if form == "folder":
+        for name, data in files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
+        return str(place)
+    data = layer(*(member(name, data) for name, data in files.items()))
+    place.write_bytes(gzip.compress(data) if form == "tar.gz" else data)
+    return str(place)
+
+
+def unpacked(tmp_path: Path, *layers: bytes) -> Path:
+    """The root file system of an image with these layers."""
+    source = write(tmp_path / "image.tar", oci_layout(list(layers)))
+    return Path(ImageCache(str(tmp_path / "cache")).image(source).folder)
+
+
+_LAYERS = [
+    layer(folder("a"), member("a/x", b"1"), member("a/y", b"2"), folder("b"), member("b/z", b"3"), link("link", "a")),
+    layer(member("a/.wh.x"), member("b/.wh..wh..opq"), member("b/new", b"4"), link("hard", "a/y", tarfile.LNKTYPE)),
+    layer(member("link/w", b"5"), member("./dotted", b"6"), member("/rooted", b"7")),
+]
+
+
+@pytest.mark.parametrize("form", ["tar", "tar.gz", "folder"])
+@pytest.mark.parametrize("kind", ["docker save", *_COMPRESSIONS])
+def test_every_form_of_an_image_gives_the_same_files(kind: str, form: str, tmp_path: Path):
+    files = docker_save(_LAYERS) if kind == "docker save" else oci_layout(_LAYERS, kind)
+    image = ImageCache(str(tmp_path / "cache")).image(write(tmp_path / "image", files, form))
+    assert image.environment == {"PATH": "/bin", "COLOUR": "red", "EMPTY": ""}
+    assert (image.workdir, image.user) == ("/work", "nobody")
+    root = Path(image.folder)
+    content = {name: Path(path).read_text() for path, name in tree.walk(str(root)) if os.path.isfile(path)}
+    assert content == {"a/w": "5", "a/y": "2", "hard": "2", "b/new": "4", "dotted": "6", "rooted": "7"}
+    assert (root / "hard").samefile(root / "a" / "y") and os.readlink(root / "link") == "a"
+
+
+def test_layers_that_are_links_to_others_are_those(tmp_path: Path):
+    manifest = [{"Config": "config.json", "Layers": ["one/layer.tar", "two/layer.tar"]}]
+    entries = [
+        member("one/layer.tar", layer(member("a", b"1"))),
+        link("two/layer.tar", "../one/layer.tar"),
+        member("config.json", b"{}"),
+        member("manifest.json", json.dumps(manifest).encode()),
+    ]
+    (tmp_path / "image.tar").write_bytes(layer(*entries))
+    image = ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "image.tar"))
+    assert (Path(image.folder) / "a").read_text() == "1"
+    assert (image.environment, image.workdir, image.user) == ({}, "/", "root")
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_whiteout_takes_nothing_of_its_own_layer_wherever_it_stands(last: bool, tmp_path: Path):
+    below = layer(folder("d"), member("d/old", b"1"), folder("d/both"), member("d/both/old", b"1"), member("x", b"1"))
+    made = [folder("d"), member("d/new", b"2"), folder("d/both"), member("d/both/new", b"2"), member("x", b"2")]
+    gone = [member("d/.wh..wh..opq"), member(".wh.x"), member(".wh.nothing"), member(".wh..")]
+    root = unpacked(tmp_path, below, layer(*(made + gone if last else gone + made)))
+    assert sorted(name for _, name in tree.walk(str(root / "d"))) == ["both", "both/new", "new"]
+    assert (root / "x").read_text() == "2"
+
+
+def test_files_folders_and_links_take_each_others_places(tmp_path: Path):
+    below = layer(folder("d"), member("d/x", b"1"), member("f", b"1"), link("l", "f"), link("to", "d"))
+    above = layer(member("d", b"2"), folder("f"), member("f/y", b"2"), member("l", b"2"), link("to", "f"))
+    root = unpacked(tmp_path, below, above)
+    assert (root / "d").read_text() == (root / "f" / "y").read_text() == (root / "l").read_text() == "2"
+    assert not (root / "l").is_symlink() and os.readlink(root / "to") == "f"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../evil", b"x")],
+        [member("/../evil", b"x")],
+        [member("a/../../evil", b"x")],
+        [link("out", "/"), member("out/evil", b"x")],
+        [link("out", "../../../.."), member("out/evil", b"x")],
+        [link("out", "/"), link("over", "out/.."), member("over/evil", b"x")],
+        [link("evil", "/etc/evil"), member("evil", b"x")],
+        [link("hard", "../../../etc/passwd", tarfile.LNKTYPE)],
+        [link("out", "/etc"), link("hard", "out/passwd", tarfile.LNKTYPE)],
+        [link("hard", "", tarfile.LNKTYPE)],
+        [link("out", "/"), member("out/.wh.etc"), member("evil", b"x")],
+        [link("loop", "loop"), member("loop/evil", b"x")],
+        [member("x" * 300, b"x")],
+        [member("a\n", b"x"), member("a", b"x"), member("a/evil", b"x")],
+    ],
+)
+def test_no_name_and_no_link_leads_out_of_an_image(members: list[Any], tmp_path: Path):
+    (tmp_path / "cache").mkdir()
+    before = {path: path.stat().st_mtime_ns for path in (Path("/"), Path("/etc"), tmp_path)}
+    (tmp_path / "image.tar").write_bytes(b"")
+    try:
+        root = unpacked(tmp_path, layer(*members))
+        assert (root / "evil").read_text() == "x", "a link leads to the image's own root"
+        assert not (root / "evil").is_symlink()
+    except UsageError as error:
+        assert str(error).startswith(f"{tmp_path}/image.tar cannot be used as an image: ")
+        assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()], "nothing is left of it"
+    assert {path: path.stat().st_mtime_ns for path in before if path != tmp_path} == {
+        path: time for path, time in before.items() if path != tmp_path
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "image.tar"]
+
+
+def test_devices_are_left_out_and_no_file_runs_as_its_owner(tmp_path: Path):
+    members = [
+        member("disk", type=tarfile.BLKTYPE, devmajor=8, devminor=0),
+        member("null", type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+        member("gone", type=tarfile.CHRTYPE, devmajor=0, devminor=0),
+        member("pipe", type=tarfile.FIFOTYPE),
+        member("su", b"#!", mode=0o4755),
+        member("wall", b"#!", mode=0o2755),
+        folder("mail", mode=0o2775),
+        folder("tmp", mode=0o1777),
+        member("secret", b"x", mode=0o000),
+    ]
+    root = unpacked(tmp_path, layer(*members))
+    modes = {name: oct(stat.S_IMODE(os.lstat(path).st_mode)) for path, name in tree.walk(str(root))}
+    assert modes.pop("mail") == "0o2775" and modes.pop("tmp") == "0o1777" and modes.pop("pipe") == "0o644"
+    assert modes == {"su": "0o755", "wall": "0o755", "secret": "0o0", "dev": "0o755", "proc": "0o755"}
+
+
+def sparse(name: str, size: int) -> tuple[tarfile.TarInfo, bytes]:
+    """A file that is a hole but for its first byte."""
+    headers = {"GNU.sparse.map": f"0,1,{size},0", "GNU.sparse.size": str(size), "GNU.sparse.numblocks": "2"}
+    return member(name, b"x", pax_headers=headers)
+
+
+def test_a_file_that_is_mostly_a_hole_stays_one(tmp_path: Path):
+    root = unpacked(tmp_path, layer(sparse("lastlog", 200 << 20), member("zeros", bytes(10 << 20))))
+    status = (root / "lastlog").stat()
+    assert status.st_size == 200 << 20 and status.st_blocks * 512 < 1 << 20
+    assert (root / "zeros").stat().st_size == 10 << 20 and (root / "zeros").stat().st_blocks * 512 < 1 << 20
+
+
+def test_an_image_that_grows_too_large_is_refused_before_it_is_there(tmp_path: Path):
+    with pytest.raises(UsageError, match="its files have more than"):
+        unpacked(tmp_path, layer(sparse("bomb", 1 << 46)))
+    source = write(tmp_path / "two.tar", oci_layout([layer(member("a", bytes(600))), layer(member("b", bytes(600)))]))
+    (tmp_path / "root").mkdir()
+    with pytest.raises(ValueError, match="its files have more than 400 bytes"):
+        unpack_image(source, str(tmp_path / "root"), 1000)
+
+
+def _damaged() -> dict[str, tuple[dict[str, bytes], str]]:
+    good = layer(member("a", os.urandom(100_000)))
+    oci = {name: oci_layout([good], name) for name in _COMPRESSIONS}
+    save = docker_save([good])
+    cases: dict[str, tuple[dict[str, bytes], str]] = {}
+    for name, files in oci.items():
+        largest = max(files, key=lambda one: len(files[one]))
+        damaged = files[largest][:50_000] + b"!" + files[largest][50_001:]
+        cases[f"another byte, {name}"] = {**files, largest: damaged}, "the archive is damaged"
+    for name, compress in _COMPRESSIONS.items():
+        cut = compress(good)[:50_000]
+        cases[f"cut, {name}"] = {**save, "0abc/layer.tar": cut}, "cannot be used"
+    for name in ("tar+gzip", "tar+zstd"):
+        data = bytearray(_COMPRESSIONS[name](good))
+        data[20:40] = bytes(20)
+        cases[f"garbled, {name}"] = {**save, "0abc/layer.tar": bytes(data)}, "cannot be used"
+    documents: dict[str, tuple[Any, str]] = {
+        "no object": ([], "cannot be used"),
+        "no images": ({"manifests": []}, "it has no images for"),
+        "a text": ({"manifests": "x"}, "cannot be used"),
+        "a way out": ({"manifests": [{"digest": "sha256:../../../x"}]}, "it has no blobs/sha256/../../../x"),
+        "a missing one": ({"manifests": [{"digest": "sha256:12"}]}, "it has no blobs/sha256/12"),
+        "two": ({"manifests": [{"digest": "sha256:1"}, {"digest": "sha256:2"}]}, "it has 2 images for"),
+        "no layers": ({"config": {}}, "it has no 'layers'"),
+        "too many": ({"layers": [{"digest": "sha256:1"}] * 501, "config": {}}, "more than 500 layers"),
+    }
+    for name, (document, said) in documents.items():
+        cases[f"index: {name}"] = {**oci["tar"], "index.json": json.dumps(document).encode()}, said
+    cases["index: deep"] = {**oci["tar"], "index.json": b"[" * 100_000}, "cannot be used"
+    two = json.dumps(json.loads(save["manifest.json"]) * 2).encode()
+    cases["manifest: two"] = {**save, "manifest.json": two}, "it has 2 images, not one"
+    cases["manifest: none"] = {**save, "manifest.json": b"{}"}, "it has 0 images"
+    cases["manifest: texts"] = {**save, "manifest.json": b'["x"]'}, "cannot be used"
+    return cases
+
+
+_DAMAGED = _damaged()
+
+
+@pytest.mark.parametrize("name", _DAMAGED)
+def test_a_damaged_image_is_refused_by_a_sentence(name: str, tmp_path: Path):
+    files, said = _DAMAGED[name]
+    cache = ImageCache(str(tmp_path / "cache"))
+    for form in ("tar", "folder"):
+        with pytest.raises(UsageError, match=r"cannot be used as an image: [^:]*.*\.$") as refused:
+            cache.image(write(tmp_path / f"{form} image", files, form))
+        if form == "tar":
+            assert said in str(refused.value)
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+def test_a_blob_that_is_a_link_to_itself_is_refused(tmp_path: Path):
+    entries = [link("index.json", "index.json"), link("manifest.json", "oci-layout"), link("oci-layout", "index.json")]
+    (tmp_path / "x.tar").write_bytes(layer(*entries))
+    with pytest.raises(UsageError, match="cannot be used as an image"):
+        ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "x.tar"))
+
+
+def test_a_file_that_is_no_image_is_refused(tmp_path: Path):
+    for data in (b"no tar", b"", gzip.compress(b"no tar"), b"\x1f\x8b"):
+        (tmp_path / "x.tar").write_bytes(data)
+        with pytest.raises(UsageError, match=r"x\.tar cannot be used as an image"):
+            ImageCache(str(tmp_path / "cache")).image(str(tmp_path / "x.tar"))
