@@ -1,11 +1,10 @@
 """Verifications per second in a sandbox, what starting a session takes, and the memory of idle sessions.
 
-    python benchmarks/sandbox.py [--runs N] [--sessions N] [--leak N]
+    python benchmarks/sandbox.py [--runs N] [--sessions N]
 
 Processor time counts this process and, where a control group of cpuacct can be made, all that runs in the sandbox.
-Memory is what the kernel gives as a process's part (Pss). With `--leak N` it counts the processes, mounts, temporary
-files and descriptors that are left after N runs in sandboxes, about one in ten of which is killed meanwhile.
-Prints one JSON line last.
+Memory is what the kernel gives as a process's part (Pss). What runs leave behind: `sandbox_leaks.py`; verdicts on a
+busy machine: `sandbox_load.py`. Prints one JSON line last.
 """
 
 from __future__ import annotations
@@ -14,15 +13,12 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
 import psutil
 
-from gym_llm.errors import SandboxError
 from gym_llm.sandbox import PythonSession, Sandbox
 
 GROUP = Path("/sys/fs/cgroup/cpuacct")
@@ -65,16 +61,6 @@ def part(process: psutil.Process) -> int:
         return 0
 
 
-def left() -> dict[str, int]:
-    """What a machine has of what a sandbox may leave."""
-    return {
-        "processes": len(psutil.Process().children(recursive=True)),
-        "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
-        "temporary files": len(os.listdir(tempfile.gettempdir())),
-        "descriptors": psutil.Process().num_fds(),
-    }
-
-
 async def speed(runs: int, sessions: int) -> dict[str, float | None]:
     """Runs per second, and what sessions take."""
     async with Sandbox() as sandbox:
@@ -98,38 +84,15 @@ async def speed(runs: int, sessions: int) -> dict[str, float | None]:
         }
 
 
-async def leak(runs: int) -> dict[str, int]:
-    """What is there after many runs, and sandboxes that are killed among them, that was not there before."""
-    before, rng = left(), random.Random(0)
-    for _ in range(0, runs, 100):
-        sandbox = Sandbox()
-        async with sandbox:
-            tasks = [asyncio.create_task(sandbox.python(PROGRAM, stdin=b"21\n")) for _ in range(100)]
-            if rng.random() < 0.1:
-                await asyncio.sleep(rng.random() / 10)
-                for process in psutil.Process().children(recursive=True):
-                    process.kill()
-            if rng.random() < 0.1:
-                await asyncio.sleep(rng.random() / 10)
-                tasks[rng.randrange(100)].cancel()
-            for result in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(result, Exception) and not isinstance(result, SandboxError):
-                    raise result
-    return {name: count - before[name] for name, count in left().items()}
-
-
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--sessions", type=int, default=100)
-    parser.add_argument("--leak", type=int, default=0, help="runs after which to look for what is left")
     options = parser.parse_args()
     own_group()
     try:
         figures: dict[str, object] = {**asyncio.run(speed(options.runs, options.sessions))}
-        if options.leak:
-            figures["left"] = asyncio.run(leak(options.leak))
     finally:
         end_group()
     print(json.dumps({"benchmark": "sandbox", "cores": os.cpu_count(), "load": os.getloadavg()[0], **figures}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 _MEGA = 1 << 20
@@ -49,7 +49,7 @@ class Limits:
 
     def as_json(self) -> dict[str, Any]:
         """As it is sent into the sandbox."""
-        return asdict(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def check_seconds(name: str, seconds: Any) -> None:

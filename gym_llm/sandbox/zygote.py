@@ -17,6 +17,7 @@ from gym_llm.sandbox.channel import Channel
 _START_SECONDS = 60
 _FULL_SECONDS = 0.002
 _LAST_BYTES = 2000
+_TRIES = 5
 
 
 class Zygote:
@@ -76,23 +77,27 @@ class Zygote:
         """A channel to a supervisor of a new run.
 
         Raises:
-            SandboxError: If the process ended meanwhile.
+            SandboxError: If the process ended meanwhile, again and again.
             SandboxUnavailable: If it does not start.
         """
-        await self.start()
-        assert self._control is not None
-        mine, its = socket.socketpair()
-        with its:
-            while True:
-                try:
-                    socket.send_fds(self._control, [b"."], [its.fileno()])
-                    break
-                except BlockingIOError:  # it has hundreds to start
-                    await asyncio.sleep(_FULL_SECONDS)
-                except OSError as error:
-                    mine.close()
-                    raise SandboxError(f"A sandbox ended: {error}.", failure_kind="kill_shaped") from None
-        return await Channel.over(mine)
+        for _ in range(_TRIES):
+            await self.start()
+            control = self._control
+            assert control is not None
+            mine, its = socket.socketpair()
+            try:
+                with its:
+                    await _hand_over(control, its)
+            except OSError:  # it has ended, and bubblewrap is about to
+                mine.close()
+                if self._control is control:
+                    self._end()
+            except BaseException:
+                mine.close()
+                raise
+            else:
+                return await Channel.over(mine)
+        raise SandboxError(f"A sandbox ended {_TRIES} times before it began a run.", failure_kind="kill_shaped")
 
     async def close(self) -> None:
         """End it and all that runs in it."""
@@ -108,3 +113,12 @@ class Zygote:
             self._process.kill()
             self._process.wait()
         self._control = self._process = None
+
+
+async def _hand_over(control: socket.socket, end: socket.socket) -> None:
+    while True:
+        try:
+            socket.send_fds(control, [b"."], [end.fileno()])
+            return
+        except BlockingIOError:  # it has hundreds to start
+            await asyncio.sleep(_FULL_SECONDS)

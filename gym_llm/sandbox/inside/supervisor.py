@@ -356,6 +356,8 @@ class Run:
         status = self.ended[0] if self.ended is not None else None
         reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
         why = why or self._overdrawn()
+        if why is None and self.header["kind"] == "run" and reaped.ru_maxrss * 1024 > self.limits["memory_bytes"]:
+            why = "memory"  # for a moment between two looks
         drains = self.header["kind"] == "cells" or self.header.get("drains")
         if why is None and any(stream.over for stream in self.streams) and not drains:
             why = "output"

@@ -16,6 +16,26 @@ _FREE_SOCKETS = 16  # that are not counted as memory
 _SOCKET_BYTES = 425984  # what a socket keeps for its reader at most (net.core.wmem_max, as Linux counts it)
 
 
+class _Tasks:
+    """What each task has run and waited for a processor so far.
+
+    Args:
+        times: Nanoseconds, by task.
+        last: The number of the last task that was started.
+    """
+
+    def __init__(self, times: dict[str, int], last: int) -> None:
+        self.times = times
+        self.last = last
+
+    def active_since(self, before: _Tasks) -> float | None:
+        """Seconds that they have run and waited since; None if a task has ended, and nobody knows what it did."""
+        new = self.times.keys() - before.times.keys()
+        if len(self.times) - len(new) < len(before.times) or len(new) != self.last - before.last:
+            return None
+        return sum(time - before.times.get(task, 0) for task, time in self.times.items()) / 1e9
+
+
 class Use:
     """What a run has used, and how much of it before the present cell.
 
@@ -35,6 +55,7 @@ class Use:
         self.missing = 0.0  # likewise, unless whoever waits for them shows it at the next look
         self.known: dict[int, tuple[int, int]] = {}  # ticks by process: all, and those of children that it waited for
         self.waited = 0.0  # ticks of all processes that were waited for
+        self.present: list[str] = []  # processes at the last look
         self.begin(0.0)
 
     def begin(self, seconds: float) -> None:
@@ -42,6 +63,7 @@ class Use:
         self.base = seconds
         self.asleep, self.seconds = 0.0, 0.0
         self.started = self.looked = time.monotonic()
+        self.quiet: tuple[float, _Tasks] | None = None  # when nothing ran, and what each task had had until then
 
     def look(self, child: int, limits: dict[str, Any]) -> str | None:
         """The limit that all processes together have passed, or None.
@@ -54,7 +76,7 @@ class Use:
         seconds, memory, count, wants = self.now(child, limits)
         self.peak = max(self.peak, memory)
         if not wants:
-            self.asleep += max(0.0, now - self.looked - max(0.0, seconds - self.base - self.seconds))
+            self._sleep(now, seconds)
         self.looked = now
         self.seconds = max(self.seconds, seconds - self.base)
         if self.seconds > limits["cpu_seconds"]:
@@ -79,6 +101,7 @@ class Use:
         pages, count, wants = 0, 0, False
         known: dict[int, tuple[int, int]] = {}
         processes: list[str] = []
+        present: list[str] = []
         for name in os.listdir("/proc"):
             if not name.isdigit() or name == "1":
                 continue
@@ -88,6 +111,7 @@ class Use:
             state, threads = fields[0], int(fields[17])
             waited = int(fields[13]) + int(fields[14])
             known[int(name)] = int(fields[11]) + int(fields[12]) + waited, waited
+            present.append(name)
             count += 1
             if threads > 1 and (state == b"Z" or not wants):
                 thread, runs = _threads(name)
@@ -98,9 +122,27 @@ class Use:
             if state != b"Z" or threads > 1:
                 pages += int(fields[21])
                 processes.append(name)
+        self.present = present
         self._account(known)
         seconds = _waited() + self.lost + sum(total for total, _ in known.values()) / _CLOCK
         return seconds, self._memory(processes, pages * _PAGE, limits), count, wants
+
+    def _sleep(self, now: float, seconds: float) -> None:
+        """Count how long all have slept, at a look that found them asleep.
+
+        A program that sleeps often and briefly waits, on a busy machine, long for a processor each time. So what it
+        ran and waited is taken from the time since the last look that found all asleep, if the kernel tells it of
+        every task that there was; if not, all of the time since the last look counts.
+        """
+        asleep = now - self.looked - max(0.0, seconds - self.base - self.seconds)
+        tasks = _tasks(self.present) if self.alone else None
+        if tasks is not None and self.quiet is not None:
+            since, before = self.quiet
+            active = tasks.active_since(before)
+            if active is not None:
+                asleep = now - since - active
+        self.asleep += max(0.0, asleep)
+        self.quiet = None if tasks is None else (now, tasks)
 
     def settle(self) -> None:
         """After all have ended: count what nobody waited for."""
@@ -138,6 +180,19 @@ class Use:
         if memory + files * _SOCKET_BYTES > enough:  # it could matter what they are
             memory += _sockets(processes, limits["open_files"]) * _SOCKET_BYTES
         return memory
+
+
+def _tasks(processes: list[str]) -> _Tasks | None:
+    """What the tasks of processes have run and waited; None if this kernel does not tell."""
+    times: dict[str, int] = {}
+    for process in processes:
+        for task in _names(f"/proc/{process}/task"):
+            fields = _read(f"/proc/{process}/task/{task}/schedstat").split()
+            if len(fields) < 2:
+                return None
+            times[task] = int(fields[0]) + int(fields[1])
+    last = _read("/proc/loadavg").split()[-1:]
+    return _Tasks(times, int(last[0])) if last else None
 
 
 def _waited() -> float:
