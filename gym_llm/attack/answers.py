@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from gym_llm.attack.context import Context, NotApplicable, each_task
-from gym_llm.attack.gold import PLAIN, Gold, prompt_text
+from gym_llm.attack.gold import PLAIN, Gold, prompt_text, stated_tolerance
 from gym_llm.attack.play import Played, Turn, call, message, reasoning, says
 from gym_llm.tasks import PreparedTask
 
@@ -77,14 +77,16 @@ CLAIMS = {
 }
 """Texts that may happen to be right; each is found out where it is paid on most tasks, whatever they expect."""
 
+_MARKUP = re.compile(r"</(?:html|body|div|h[1-6]|p|ul|ol|li|table|svg)>", re.IGNORECASE)
 _SLOW = 0.7
+_MIDDLE = {f"right first, {way}": f"all in turn, {way}" for way in ("line by line", "in one", "with or")}
 _PWNED = "_gym_llm_attack_ran"
 _CODE = {
     "Python": f"__import__('builtins').__dict__.__setitem__('{_PWNED}', 1)",
     "YAML": f"!!python/object/apply:builtins.setattr [!!python/name:builtins.Ellipsis '', '{_PWNED}', 1]",
 }
-_WRAPPED = ("nothing", "NaN", "infinity", "minus infinity", "1e999", "-1e999", "null", "None", "a pattern for anything",
-            "5,000 digits", "1/0", "an empty list", "only words", "a glob")  # fmt: skip
+_WRAPPED = ("nothing", "NaN", "JSON's NaN", "infinity", "minus infinity", "1e999", "-1e999", "null", "None",
+            "a pattern for anything", "5,000 digits", "1/0", "an empty list", "only words", "a glob")  # fmt: skip
 
 
 def check_non_answers(context: Context) -> None:
@@ -171,10 +173,15 @@ def check_options(context: Context) -> None:
         raise NotApplicable("no right answer is a text of one value")
     every = list(dict.fromkeys(gold.text or "" for _, gold in texts))
     for index, gold in texts:
+        paid: set[str] = set()
         for name, turns in _hedges(context.tasks[index], gold, every):
             played = context.play(index, turns)
-            if context.pays(index, played) == "high":
-                context.find("all options", name, "high", index, turns, context.less(index), played)
+            if context.pays(index, played) != "high":
+                continue
+            paid.add(name)
+            if gold.kind == "letter" and name.startswith("right first, ") and _MIDDLE[name] not in paid:
+                continue  # the first letter of a line is the choice: to name others after it gains nothing
+            context.find("all options", name, "high", index, turns, context.less(index), played)
 
 
 def _hedges(task: PreparedTask, gold: Gold, every: list[str]) -> list[tuple[str, list[Turn]]]:
@@ -222,7 +229,9 @@ def _alternatives(task: PreparedTask, gold: Gold, every: list[str]) -> list[str]
         return texts
     if gold.kind == "number":
         value = round(float(gold.text or 0))
-        return [str(each) for each in range(value - 20, value + 20)] if abs(value) < 1e9 else []
+        near = abs(value) * stated_tolerance(prompt_text(task))
+        others = [each for each in range(value - 20, value + 20) if abs(each - value) > near or each == value]
+        return [str(each) for each in others] if abs(value) < 1e9 else []
     return [each for each in every if each != gold.text] if gold.kind == "text" else []
 
 
@@ -235,7 +244,10 @@ def check_elsewhere(context: Context) -> None:
         right = gold.forms[0](text)
         if context.pays(index, context.play(index, says("I do not know."))) == "high":
             continue
-        for name, turns in _elsewhere(right, text).items():
+        places = _elsewhere(right, text)
+        if gold.kind == "whole" and _MARKUP.search(right):
+            places["in a comment"] = says(f"<!--\n{right}\n-->")
+        for name, turns in places.items():
             played = context.play(index, turns)
             if context.pays(index, played) == "high":
                 context.find("said elsewhere", name, "high", index, turns, context.less(index), played)

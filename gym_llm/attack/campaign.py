@@ -18,12 +18,13 @@ import gymnasium as gym
 from gym_llm.attack.finding import CheckResult, Finding, Report
 from gym_llm.errors import UsageError
 
-CHECKS = 22
+CHECKS = 23
 """How many steps `on_check` is told of, about."""
 
 _SILENCE = 30.0
 _START = 60.0
 _SHARE_OF_SECOND = 0.2
+_LEAST_OF_SECOND = 3.0
 
 
 def attack(
@@ -65,7 +66,7 @@ def attack(
         "seconds": seconds * (1 - _SHARE_OF_SECOND),
         "path": [*([folder] if folder else []), *filter(None, sys.path)],
         "entry_point": spec.entry_point if (spec := gym.registry.get(env_id)) is not None else None,
-        "play_seconds": min(20.0, 2 * seconds / 3),
+        "play_seconds": min(10.0, seconds / 3),
     }
     told = on_check or (lambda name: None)
     result, last = _work(job, "0", told)
@@ -89,7 +90,7 @@ def attack(
         second.state, second.why = "not run", "the time was over"
     else:
         again = {**job, "episodes": result["episodes"], "alone": result["alone"], "shift": 86_399.5}
-        again["seconds"] = max(5.0, seconds - (time.monotonic() - began))
+        again["seconds"] = max(_LEAST_OF_SECOND, seconds - (time.monotonic() - began))
         compared, _ = _work(again, "4711", told)
         found = [Finding(**each) for each in compared.get("findings", ())]
         second.plays = len(result["alone"])

@@ -9,16 +9,12 @@ from typing import Any
 
 from gym_llm.attack.finding import Finding, Form, Severity
 from gym_llm.attack.gold import Gold
-from gym_llm.attack.play import Played, Player, Turn, said
+from gym_llm.attack.play import OutOfTime, Played, Player, Turn, said
 from gym_llm.tasks import PreparedTask
 
 _TOP = 1.0
 _HALF = 0.5
 _EPSILON = 1e-6
-
-
-class OutOfTime(Exception):
-    """The attack's time is over."""
 
 
 class NotApplicable(Exception):

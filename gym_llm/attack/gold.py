@@ -312,6 +312,21 @@ def prompt_text(task: PreparedTask) -> str:
     return "\n".join(filter(None, texts))
 
 
+_TOLERANCE = re.compile(
+    r"(?:within|tolerance(?: of)?|accurate to|estimate to|error of|±|\+/-)\s*(\d{1,3}(?:\.\d{1,6})?)\s*(?:%|percent)",
+    re.IGNORECASE,
+)
+
+
+def stated_tolerance(prompt: str) -> float:
+    """How far from the right number a prompt says that an answer may be, as a share of it; 0.0 if it does not.
+
+    >>> stated_tolerance("Estimate to 5 %: ..."), stated_tolerance("What is 5 % of 80?")
+    (0.05, 0.0)
+    """
+    return max((float(share) / 100 for share in _TOLERANCE.findall(prompt)), default=0.0)
+
+
 def _forms(task: PreparedTask) -> list[Form]:
     """The forms to try: those that the prompt speaks of, then the usual ones."""
     prompt = prompt_text(task)[:20_000]

@@ -10,7 +10,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from gym_llm.attack.context import Context, NotApplicable
-from gym_llm.attack.gold import PLAIN, Gold, prompt_text
+from gym_llm.attack.gold import PLAIN, Form, Gold, prompt_text, stated_tolerance
+from gym_llm.attack.near_math import near_expressions, near_programs, other_units
 from gym_llm.attack.play import Turn, message, reasoning, says
 
 _TOLERANT = re.compile(r"tol|eps|dist|margin|precision|threshold|delta", re.IGNORECASE)
@@ -18,6 +19,7 @@ _IN_ORDER = re.compile(r"\b(order(ed)?|sort(ed)?|sequence|rank(ed|ing)?|alphabet
 _CYRILLIC = str.maketrans("aceopxyABCEHKMOPTX", "асеорхуАВСЕНКМОРТХ")
 _BOASTS = {"reward": 9, "score": 9, "correct": True}
 _MUCH = 0.2
+_LITTLE = 0.05
 _ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -56,16 +58,24 @@ def _cut_short(context: Context, index: int, gold: Gold) -> list[tuple[str, list
 
 def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, Any]]:
     text = gold.text
-    if text is None or gold.kind == "whole":
+    if text is None:
         return
-    row = context.tasks[index].row
-    pairs = list(_near_lists(gold, prompt_text(context.tasks[index]))) if gold.kind == "list" else []
+    if gold.kind == "whole":
+        yield from (
+            (name, miss, gold.forms[0]) for name, miss in near_programs(text, prompt_text(context.tasks[index]))
+        )
+        return
+    row, prompt = context.tasks[index].row, prompt_text(context.tasks[index])
+    pairs = list(_near_lists(gold, prompt)) if gold.kind == "list" else []
     if gold.kind == "json":
         pairs = list(_near_json(text))
     if gold.kind == "number" and not any(_TOLERANT.search(name) for name in row):
-        pairs = list(_near_numbers(text))
+        least = abs(float(text)) * stated_tolerance(prompt)
+        pairs = [pair for pair in _near_numbers(text) if not _is_within(pair[1], float(text), least)]
     elif gold.kind == "text":
         pairs = list(_near_texts(text, gold.wrong))
+    elif gold.kind == "math":
+        pairs = [*near_expressions(text, prompt), *(("another case of its unit", unit) for unit in other_units(text))]
     if gold.kind in ("text", "number", "letter", "boolean") and gold.wrong:
         pairs.append(("another answer", gold.wrong))
         pairs += [("another task's answer", other) for other in _others(context, gold)]
@@ -74,6 +84,17 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
     for name, miss in pairs:
         for form in gold.forms[:2]:
             yield name, miss, form
+    if gold.kind == "number":
+        for form in gold.forms[:2]:
+            for after in other_units(form.after):
+                yield "another case of its unit", text, Form(form.before, after)
+
+
+def _is_within(text: str, number: float, least: float) -> bool:
+    try:
+        return least > 0 and abs(float(text) - number) <= least
+    except ValueError:
+        return False
 
 
 def _other_calls(context: Context, gold: Gold) -> list[Any]:
@@ -109,7 +130,7 @@ def _near_numbers(text: str) -> Iterator[tuple[str, str]]:
     number = float(text)
     if re.fullmatch(r"[-+]?\d+", text):
         whole = int(text)
-        if abs(whole) < 10_000:
+        if abs(whole) < 10_000 or abs(whole) > 1 << 53:
             yield "one more", str(whole + 1)
             yield "one less", str(whole - 1)
         sign, digits = ("-", text.lstrip("-+")) if whole < 0 else ("", text.lstrip("+"))
@@ -243,6 +264,16 @@ def _near_json(text: str) -> Iterator[tuple[str, str]]:
     if len(value) > 1:
         yield "without a key", json.dumps({key: each for key, each in value.items() if key != first})
     yield "only null in it", json.dumps(dict.fromkeys(value))
+    if (spoilt := _without_numbers(value)) != value:
+        yield "NaN for its numbers", json.dumps(spoilt)
+
+
+def _without_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_numbers(each) for each in value]
+    return float("nan") if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _other(value: Any) -> Any:
@@ -311,6 +342,7 @@ def check_more(context: Context) -> None:
     for index, gold in known:
         wrong = gold.say(gold.wrong) if gold.text is not None else says("I do not know.")
         base = context.play(index, wrong).reward
+        _check_brevity(context, index, gold, base)
         for name, turns in _more(gold.turns, gold).items():
             played = context.play(index, turns)
             if played.reward is not None and played.reward > gold.reward + 1e-6:
@@ -323,6 +355,17 @@ def check_more(context: Context) -> None:
             if played.reward > base + max(_MUCH * (gold.reward - gold.floor), 1e-6):
                 severity = context.pays(index, played) or "medium"
                 context.find("farming", name, severity, index, turns, f"reward {base:g}, as without it", played)
+
+
+def _check_brevity(context: Context, index: int, gold: Gold, base: float | None) -> None:
+    """Say nothing: that must not earn what a wrong answer of many words does not."""
+    silent = context.play(index, says("")).reward
+    long = context.play(index, says("zebra lantern. " * 300)).reward
+    if silent is None or long is None or base is None or silent <= 0:
+        return
+    if silent > min(base, long) + _LITTLE * (gold.reward - min(0.0, gold.floor)):
+        expected = f"reward {min(base, long):g}, as a wrong answer of many words"
+        context.find("farming", "silence", "medium", index, says(""), expected, f"reward {silent:g}")
 
 
 def _more(turns: list[Turn], gold: Gold) -> dict[str, list[Turn]]:

@@ -24,9 +24,11 @@ from gym_llm.types import Row
 
 _LONGEST = 80
 _MOST_AROUND = 240
+_TAG = re.compile(r"</(\w[\w-]*)>")
+_TAGGED = re.compile(r"(.*<(\w[\w-]*)>\s*)((?:(?!</?\2>).)*?)(\s*</\2>\W*)", re.DOTALL)
 _AROUND = (
     re.compile(r"(.*\\boxed\{)(.*)(\}[^{}]*)", re.DOTALL),
-    re.compile(r"(.*<(\w[\w-]*)>\s*)((?:(?!</?\2>).)*?)(\s*</\2>\W*)", re.DOTALL),
+    _TAGGED,
     re.compile(r"(.*(?:^|\n)\s*[\w ]{1,30}: ?)([^\n]*[^\n.])(\.?\s*)", re.DOTALL),
     re.compile(r"(.*#### ?)(.*)()", re.DOTALL),
 )
@@ -123,6 +125,8 @@ def taken_apart(whole: str, row: Row) -> Parts:
     if best is not None:
         return best
     for pattern in _AROUND:
+        if pattern is _TAGGED and len(set(_TAG.findall(whole)) - {"think", "thinking", "reasoning"}) > 1:
+            continue  # a document: its last element is no more the answer than the others
         if match := pattern.fullmatch(whole):
             groups = match.groups()
             text, before, after = groups[-2], groups[0], groups[-1]

@@ -31,6 +31,10 @@ class TooLong(BaseException):
     """An episode takes longer than it may; not an Exception, so that nobody's `except Exception` swallows it."""
 
 
+class OutOfTime(Exception):
+    """The attack's time is over."""
+
+
 @dataclass(slots=True)
 class Played:
     """What came of one episode.
@@ -80,6 +84,7 @@ class Player:
         on_play: Told of each episode.
 
     Attributes:
+        deadline: When all plays have to be over, by `time.monotonic`.
         before: Told of an episode that is about to be played: its row, and what the model will say.
     """
 
@@ -91,6 +96,7 @@ class Player:
         self.on_play = on_play
         self.env = make()
         self.plays = 0
+        self.deadline = math.inf
         self.before: Callable[[dict[str, Any], list[Turn]], None] = lambda row, turns: None
 
     def fresh(self) -> None:
@@ -104,17 +110,26 @@ class Player:
         return self._make()
 
     def play(self, index: int, task: PreparedTask, turns: list[Turn]) -> Played:
-        """Play an episode of a task; the last turn is repeated a few times if the episode goes on."""
+        """Play an episode of a task; the last turn is repeated a few times if the episode goes on.
+
+        Raises:
+            OutOfTime: If the deadline is over, before or during the episode.
+        """
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise OutOfTime
         self.plays += 1
         played = Played(turns=turns)
         self.before(task.row, turns)
         began = time.monotonic()
         try:
-            with time_limit(self._seconds):
+            with time_limit(min(self._seconds, left)):
                 self._play(index, task, turns, played)
         except TooLong:
             played.hung = True
             self.fresh()
+            if left < self._seconds:
+                raise OutOfTime from None
         except InvalidAction:
             played.refused = True
             self.env.end_episode()

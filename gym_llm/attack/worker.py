@@ -22,12 +22,12 @@ from typing import Any, TextIO
 import gymnasium as gym
 import numpy as np
 
-from gym_llm.attack import answers, cost, judge, near_misses, repeats, rows, tools
-from gym_llm.attack.context import Check, Context, NotApplicable, OutOfTime
+from gym_llm.attack import answers, cost, judge, near_misses, own_words, repeats, rows, tools
+from gym_llm.attack.context import Check, Context, NotApplicable
 from gym_llm.attack.finding import CheckResult, Report
 from gym_llm.attack.gold import contrast
 from gym_llm.attack.oracle import find_gold
-from gym_llm.attack.play import Played, Player, Turn
+from gym_llm.attack.play import OutOfTime, Played, Player, Turn
 from gym_llm.env import VerifierEnv
 from gym_llm.env_class import env_arguments, env_class
 from gym_llm.env_files import dry_run_kwargs, env_spec
@@ -38,6 +38,10 @@ from gym_llm.tasks import PreparedTask
 from gym_llm.types import Row
 
 _MEMORY = 12 << 30
+_SHARE_OF_GOLDS, _SHARE_OF_CHECK = 0.5, 0.35
+_LEAST_SECONDS = 1.5
+"""A check may take a share of the time that is left, and no less than this: slow ones leave some to those after it."""
+
 _CHECKS: dict[str, Check] = {
     "non-answer": answers.check_non_answers,
     "near miss": near_misses.check_near_misses,
@@ -55,6 +59,7 @@ _CHECKS: dict[str, Check] = {
     "prompt echoed": answers.check_prompt_echo,
     "look-alike": near_misses.check_look_alikes,
     "code": answers.check_code,
+    "own words": own_words.check_own_words,
     "tampering": repeats.check_tampering,
     "equivalent form": near_misses.check_equivalents,
     "cost": cost.check_cost,
@@ -125,15 +130,19 @@ def _attack(job: dict[str, Any], lines: TextIO) -> dict[str, Any]:
     if label is not None:
         player.before = partial(_decide, label)
     if job.get("episodes") is not None:
-        context.deadline = began + job["seconds"]
-        repeats.compared(context, job["episodes"], job["alone"])
+        player.deadline = context.deadline
+        with contextlib.suppress(OutOfTime):  # what was not compared is not said to differ
+            repeats.compared(context, job["episodes"], job["alone"])
         return {"findings": [vars(finding) for finding in context.findings.values()]}
     report = Report(job["env_id"], len(tasks))
     _tell(lines, {"check": "right answers"})
-    known = None
-    for index, task in tasks.items():
-        known = context.golds[index] = find_gold(player, index, task, known) or None
-        known = known or next((gold for gold in context.golds.values() if gold), None)
+    player.deadline = began + _SHARE_OF_GOLDS * job["seconds"]
+    with contextlib.suppress(OutOfTime):  # those that were found will do
+        known = None
+        for index, task in tasks.items():
+            known = context.golds[index] = find_gold(player, index, task, known) or None
+            known = known or next((gold for gold in context.golds.values() if gold), None)
+    player.deadline = context.deadline
     contrast(context.golds)
     _describe(report, context, player)
     for name, check in _CHECKS.items():
@@ -183,16 +192,19 @@ def _describe(report: Report, context: Context, player: Player) -> None:
 
 
 def _made(context: Context, name: str, check: Check) -> CheckResult:
-    before = context.player.plays
+    before, now, end = context.player.plays, time.monotonic(), context.deadline
     result = CheckResult(name)
+    context.deadline = min(end, now + max(_LEAST_SECONDS, _SHARE_OF_CHECK * (end - now)))
     try:
         check(context)
     except NotApplicable as error:
         result.state, result.why = "not applicable", str(error)
     except OutOfTime:
-        result.state, result.why = "not run", "the time was over"
+        result.state, result.why = "not run", "the time was over" if now >= end else "its time was over before it ended"
     except Exception as error:  # a row of any shape may be too much for one check: the others are made all the same
         result.state, result.why = "not run", f"it failed: {reason(error)}"
+    finally:
+        context.deadline = end
     result.plays = context.player.plays - before
     return result
 

@@ -122,7 +122,7 @@ class Estimates(OwnRows):
 
     def verify(self, task: Task, episode: Episode) -> float:
         try:
-            given = float(last_boxed(episode.answer).replace(",", ""))
+            given = float(last_boxed(episode.answer).replace(",", "").encode("ascii"))
         except ValueError:
             return 0.0
         return float(self.near(given, task.target))
