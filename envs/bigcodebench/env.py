@@ -29,6 +29,7 @@ class VerifierMetadata(BaseModel):
     test: str
     entry_point: str
     code_prompt: str
+    canonical_solution: str | None = None
 
     @field_validator("test")
     @classmethod
@@ -82,6 +83,13 @@ class BigCodeBench(SandboxedEnv):
     async def started_sandbox(self) -> Sandbox:
         """The sandbox, with the interpreter that was asked for."""
         return await sandbox_for(self, self.sandbox, box=self._box)
+
+    def oracle(self, task: Task) -> str | None:
+        """The reference, if the row has one."""
+        metadata = task.verifier_metadata
+        if metadata.canonical_solution is None:
+            return None
+        return f"```python\n{metadata.code_prompt}{metadata.canonical_solution}```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the code and run its tests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from gym_llm import BaseTask, Episode, Metric, Verdict, tool
 from gym_llm.conforming import ConformingEnv
 from gym_llm.grading.call_matching import parse_arguments
 from gym_llm.pictures import asking, draw_circles, shuffled_colors
-from gym_llm.types import Row, known
+from gym_llm.types import Item, Row, known
 
 _SIZE = 400
 
@@ -70,6 +71,12 @@ class CircleClick(ConformingEnv):
             y: From the top edge, in pixels.
         """
         return {"x": x, "y": y}
+
+    def oracle(self, task: Task) -> list[Item]:
+        """A click on the middle of the circle."""
+        x, y = next((circle.x, circle.y) for circle in task.circles if circle.color == task.target_color)
+        arguments = json.dumps({"x": x, "y": y})
+        return [{"type": "function_call", "call_id": "call_1", "name": "click", "arguments": arguments}]
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look whether the first click lies in a circle of the color."""

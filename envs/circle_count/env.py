@@ -55,6 +55,10 @@ class CircleCount(ConformingEnv):
             "target_color": target,
         }
 
+    def oracle(self, task: Task) -> str:
+        """How many circles have the color."""
+        return f"\\boxed{{{sum(circle.color == task.target_color for circle in task.circles)}}}"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the number with that of the circles."""
         predicted = self._count(episode.text)

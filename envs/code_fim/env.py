@@ -32,6 +32,7 @@ class Problem(BaseModel):
     suffix: str
     test: str
     entry_point: str
+    canonical_solution: str | None = None
 
 
 class VerifierMetadata(BaseModel):
@@ -78,6 +79,14 @@ class CodeFIM(SandboxedEnv):
         self._problems = {} if fim_data is None else read_problems(os.path.abspath(fim_data), Problem)
         super().__init__(tasks, **kwargs)
         self.timeout = timeout
+
+    def oracle(self, task: Task) -> str | None:
+        """The problem's own completion, if it has one."""
+        metadata = task.verifier_metadata
+        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        if problem is None or problem.canonical_solution is None:
+            return None
+        return f"```python\n{problem.canonical_solution}\n```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the completion, and put the program to the test."""

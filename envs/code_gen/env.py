@@ -48,6 +48,7 @@ class VerifierMetadata(BaseModel):
 
     unit_tests: UnitTests
     difficulty: str | None = None
+    solution: str | None = None
 
 
 class CodeGen(SandboxedEnv):
@@ -91,6 +92,11 @@ class CodeGen(SandboxedEnv):
         self.runner = runner or ("wrapped" if self.conform else "script")
         self.unit_test_timeout_secs = unit_test_timeout_secs
         self.reasoning_format_penalty = reasoning_format_penalty
+
+    def oracle(self, task: Task) -> str | None:
+        """The row's own solution, if it has one."""
+        solution = task.verifier_metadata.solution
+        return None if solution is None else f"```python\n{solution}```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the code, run it on the tests, and compare."""

@@ -76,6 +76,14 @@ class EvalPlus(SandboxedEnv):
         self.min_time_limit = min_time_limit
         self.gt_time_limit_factor = gt_time_limit_factor
 
+    def oracle(self, task: Task) -> str | None:
+        """The reference, if the problem has one."""
+        metadata = task.verifier_metadata
+        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        if problem is None or problem.canonical_solution is None:
+            return None
+        return f"```python\n{problem.prompt}{problem.canonical_solution}```"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the code, call its function with every input, and compare."""
         metadata = task.verifier_metadata

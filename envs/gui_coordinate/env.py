@@ -70,6 +70,11 @@ class GUICoordinate(ConformingEnv):
             "max_dist": 0.15,
         }
 
+    def oracle(self, task: Task) -> str:
+        """The place itself."""
+        x, y = (round(1000 * part) for part in task.expected_answer)
+        return f"<point>({x}, {y})</point>"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Measure how far the point is from the place."""
         point = _first_point(episode.messages_text) if self.conform else _last_point(episode.messages_text)

@@ -61,6 +61,10 @@ class RAGTruth(ConformingEnv):
         self.think_tag = think_tag
         self.unparsed = unparsed or ("no" if self.conform else "wrong")
 
+    def oracle(self, task: Task) -> str:
+        """A list with a span, whichever it is, or without any."""
+        return json.dumps({KEY: ["all of it"] if task.is_halu else []})
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare whether the answer lists a span with whether there is one."""
         answer = parsed(unfenced(without_tagged(episode.text, self.think_tag)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from pydantic import StrictInt
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
+from gym_llm.types import Item
 
 
 class SynonymExtraction(VerifierEnv):
@@ -42,6 +45,13 @@ class SynonymExtraction(VerifierEnv):
         """
         state[:] = synonym_values
         return {"success": True}
+
+    def oracle(self, task: Task) -> list[Item]:
+        """A call that hands in the values."""
+        arguments = json.dumps({"synonym_values": task.expected_synonym_values})
+        return [
+            {"type": "function_call", "call_id": "call_1", "name": "extract_synonym_values", "arguments": arguments}
+        ]
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare what the last `extract_synonym_values` call handed in with the expected values."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 _UNIT = re.compile(r"^(.*?\d\s?|\s)([A-Za-zµΩ°]{1,4})(?![A-Za-z])", re.DOTALL)
 _EXPRESSION = re.compile(r"[-+*/() \d]{3,80}", re.ASCII)
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])", re.ASCII)
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?!\.?\w)", re.ASCII)
 _CASES = str.maketrans("mMpPbB", "MmPpBb")
 _MOST_LINES = 8
 _MOST_NUMBERS = 6

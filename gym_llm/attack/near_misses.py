@@ -60,10 +60,11 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
     text = gold.text
     if text is None:
         return
-    if gold.kind == "whole":
+    if gold.kind == "whole" or "\n" in text:
         yield from (
             (name, miss, gold.forms[0]) for name, miss in near_programs(text, prompt_text(context.tasks[index]))
         )
+    if gold.kind == "whole":
         return
     row, prompt = context.tasks[index].row, prompt_text(context.tasks[index])
     pairs = list(_near_lists(gold, prompt)) if gold.kind == "list" else []
