@@ -18,6 +18,7 @@ from gym_llm.sandbox.shared import sandbox_for
 from gym_llm.types import Row
 
 _CELL = Path(__file__).with_name("unittest_cell.py")
+_LEAST_SECONDS = 0.01
 
 
 class VerifierMetadata(BaseModel):
@@ -100,7 +101,10 @@ class BigCodeBench(SandboxedEnv):
             return Verdict(0.0, {**details, "status": "no_code_block" if text.strip() else "empty_output"})
         source = f"{metadata.code_prompt}\n    pass\n{code}"
         async with Functions(await self.started_sandbox(), self.limits(self.subprocess_timeout), _CELL) as functions:
-            called = await functions.load(source, metadata.test)
+            called = await functions.load(source, metadata.entry_point)
+            if not called.failed:
+                left = max(_LEAST_SECONDS, self.subprocess_timeout - called.cpu_seconds)
+                called = await functions.call(metadata.test, cpu_seconds=left)
         if called.failed:
             status = "timeout" if called.out_of_time else "fail"
             return Verdict(0.0, {**details, "status": status, "details": {"ALL": called.error or status}})

@@ -1,17 +1,33 @@
-"""Runs a program and its `unittest` tests in one process: the text of a cell, never imported outside.
+"""Runs a program and its `unittest` tests: the text of a cell, never imported outside.
 
-The program can change all that is here. What can be had is had before it runs: the names of the tests, and what the
-verdict is made with; `unittest` itself is imported anew behind it.
+Two processes, one the other's copy. The copy runs the program, is then told the tests, and runs these. The first one
+never runs what a model wrote: it is closed to the copy, holds the only way to the verdict, and believes a report only
+if it begins with a token, comes alone, and has every test that it counts itself.
+
+The program and its tests share the copy, as tests patch modules and look into objects. So a program that is written
+for this file can still say what it likes; what can be had is that it does not happen by the way: `unittest` is imported
+anew behind the program, and compared with itself behind the tests; what the function returns may not decide by itself
+what it is equal to.
 """
 
 import ast as _ast
 import builtins as _builtins
+import functools as _functools
 import json as _json
+import os as _os
+import signal as _signal
 import sys as _sys
 import types as _types
 
-_dumps = _json.dumps
-_modules: "dict[str, object]" = {}
+_DECIDING = (
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__class__"),
+    *("__array_ufunc__", "__array_function__"),
+)
+_MOST_VALUES, _MOST_BYTES = 100_000, 1 << 22
+_SET_DUMPABLE = 4
+_OF_PYTHON = 1 << 9  # the flag of classes that were made while a program ran
+_PROGRAM = "__test__.py"
+_copy: "tuple[int, int, int, bytes] | None" = None  # its number, where it is told and where it reports, its token
 
 
 def _names(test: str) -> "set[str]":
@@ -20,24 +36,162 @@ def _names(test: str) -> "set[str]":
     return {part.name for part in parts if isinstance(part, _ast.FunctionDef) and part.name.startswith("test")}
 
 
-def load(source: str, test: str) -> str:
-    """Run the program, then its tests: the names of those that succeeded, and what became of the others."""
-    before = dict(_builtins.__dict__)
-    module = _types.ModuleType("__test__")
-    _sys.modules["__test__"] = module
-    expected = _names(test)
+def load(source: str, name: str) -> str:
+    """Have a copy of this process run the program; what of it is not to be seen is closed before."""
+    global _copy
+    _open_to_others(False)
+    told, tells, reported, reports = *_os.pipe(), *_os.pipe()
+    token = _os.urandom(16).hex().encode()
+    child = _os.fork()
+    if child == 0:
+        own = 64 + _os.urandom(1)[0] // 2
+        _os.dup2(reports, own, False)
+        _os.dup2(told, own - 1, False)
+        _os.closerange(3, own - 1)
+        _os.closerange(own + 1, 256)
+        _open_to_others(True)
+        _run(source, name, own - 1, own, token)
+    _os.close(told)
+    _os.close(reports)
+    _copy = child, tells, reported, token
+    said = _reported()
+    return _json.dumps({"error": said["failed"]["ALL"]} if said.get("failed") else {"value": None})
+
+
+def call(test: str) -> str:
+    """Have it run the tests: the names of those that succeeded, and what became of the others."""
+    assert _copy is not None
+    child, tells, _, _ = _copy
+    text = memoryview(test.encode())
     try:
-        exec(compile(source, "__test__.py", "exec", dont_inherit=True), module.__dict__)
+        while text:
+            text = text[_os.write(tells, text) :]
+    except BrokenPipeError:
+        pass  # it has ended
+    _os.close(tells)
+    said = _reported()
+    _os.kill(child, _signal.SIGKILL)
+    _os.waitpid(child, 0)
+    failed, succeeded = said["failed"], set(said["succeeded"])
+    for name in _names(test).difference(succeeded, failed):
+        failed[name] = "it was not run"
+    return _json.dumps({"value": {"succeeded": sorted(succeeded - failed.keys()), "failed": failed}})
+
+
+def _reported() -> "dict":  # type: ignore[type-arg]
+    """The next line that the copy writes, if it is a report."""
+    assert _copy is not None
+    _, _, reported, token = _copy
+    said = b""
+    while not said.endswith(b"\n") and len(said) < _MOST_BYTES:
+        part = _os.read(reported, 1 << 16)
+        if not part:
+            break
+        said += part
+    try:
+        report = _json.loads(said[len(token) :] if said.startswith(token) else b"")
+        if said.count(b"\n") == 1 and isinstance(report["succeeded"], list) and isinstance(report["failed"], dict):
+            return report  # type: ignore[no-any-return]
+    except (ValueError, KeyError, TypeError):
+        pass
+    return {
+        "succeeded": [],
+        "failed": {"ALL": "its process ended, or said something else than what became of its tests"},
+    }
+
+
+def _open_to_others(yes: bool) -> None:
+    """Whether processes of the same user may look into this one."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, int(yes), 0, 0, 0)
+
+
+def _run(source: str, name: str, told: int, reports: int, token: bytes) -> None:
+    """In the copy: the program, then the tests; it ends here."""
+    end, write, read, dumps = _os._exit, _os.write, _os.read, _json.dumps
+
+    def report(succeeded: "list[str]", failed: "dict[str, str]") -> None:
+        text = memoryview(token + dumps({"succeeded": succeeded, "failed": failed}).encode() + b"\n")
+        while text:
+            text = text[write(reports, text) :]
+
+    try:
+        module = _types.ModuleType("__test__")
+        _sys.modules["__test__"] = module
+        before, finders, hooks = dict(_builtins.__dict__), list(_sys.meta_path), list(_sys.path_hooks)
+        exec(compile(source, _PROGRAM, "exec", dont_inherit=True), module.__dict__)
         _builtins.__dict__.update(before)
-        for name in [name for name in _sys.modules if name.partition(".")[0] == "unittest"]:
-            del _sys.modules[name]
-        exec(compile(test, "__test__.py", "exec", dont_inherit=True), module.__dict__)
-        return _outcome(module.TestCases, expected)
+        _sys.meta_path[:], _sys.path_hooks[:] = finders, hooks
+        for other in [other for other in _sys.modules if other.partition(".")[0] == "unittest"]:
+            del _sys.modules[other]
+        report([], {})
+        parts = []
+        while part := read(told, 1 << 16):
+            parts.append(part)
+        function = module.__dict__.get(name)
+        if isinstance(function, _types.FunctionType):
+            module.__dict__[name] = _honest(function)
+            _sys.setrecursionlimit(2 * _sys.getrecursionlimit())  # each of its own calls is two now
+        exec(compile(b"".join(parts), "__tests__.py", "exec", dont_inherit=True), module.__dict__)
+        report(*_outcome(module.TestCases))
     except BaseException as error:
-        return _dumps({"value": {"succeeded": [], "failed": {"ALL": f"{type(error).__name__}: {error}"[:3000]}}})
+        report([], {"ALL": f"{type(error).__name__}: {error}"[:3000]})
+    finally:
+        end(0)
 
 
-def _outcome(cases: type, expected: "set[str]") -> str:
+def _honest(function: "_types.FunctionType") -> object:
+    """The function, but for results that decide by themselves what they are equal to."""
+
+    @_functools.wraps(function)
+    def checked(*arguments: object, **named: object) -> object:
+        value = function(*arguments, **named)
+        _check(value)
+        return value
+
+    return checked
+
+
+def _check(value: object) -> None:
+    left: list[object] = [value]
+    honest: set[int] = set()  # classes, by their numbers: they may lie about what they are equal to, too
+    seen = 0
+    while left and seen < _MOST_VALUES:
+        one = left.pop()
+        seen += 1
+        kind = type(one)
+        if id(kind) not in honest:
+            if any(map(_decides, kind.__mro__)):
+                raise AssertionError("it returned an object that decides by itself what it is equal to")
+            honest.add(id(kind))
+        if issubclass(kind, dict):
+            left += dict.values(one)  # type: ignore[arg-type]
+        elif issubclass(kind, (list, tuple, set, frozenset)):
+            left += one  # type: ignore[arg-type]
+        elif getattr(one, "dtype", None) == "object" and kind.__module__ in ("numpy", "pandas.core.series"):
+            left += one.tolist()  # type: ignore[attr-defined]
+
+
+def _decides(kind: type) -> bool:
+    """Whether a class is no library's, and has something of its own for being compared; or is that of `mock.ANY`."""
+    if (kind.__module__, kind.__name__) == ("unittest.mock", "_ANY"):
+        return True
+    is_python = bool(kind.__flags__ & _OF_PYTHON)
+    of_library = getattr(_sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    if not is_python or (of_library and kind.__module__ != "__test__"):
+        return False
+    return any(name in vars(kind) and not _of_library(vars(kind)[name]) for name in _DECIDING)
+
+
+def _of_library(one: object) -> bool:
+    code = getattr(one, "__code__", None)
+    if code is not None:
+        return _os.path.exists(code.co_filename)
+    return isinstance(one, _types.WrapperDescriptorType) or type(one).__name__ == "MagicProxy"
+
+
+def _outcome(cases: type) -> "tuple[list[str], dict[str, str]]":
     import unittest
 
     succeeded: list[str] = []
@@ -65,7 +219,18 @@ def _outcome(cases: type, expected: "set[str]") -> str:
         def _add(self, test: unittest.TestCase, err: object) -> None:
             failed[getattr(test, "_testMethodName", "ALL")] = self._exc_info_to_string(err, test)[-3000:]  # type: ignore[attr-defined]
 
+    judges = (cases, Result, unittest.TestCase, unittest.TestResult, unittest.TestSuite)
+    before = [_contents(judge) for judge in judges]
     unittest.defaultTestLoader.loadTestsFromTestCase(cases).run(Result())
-    for name in expected.difference(succeeded, failed):
-        failed[name] = "it was not run"
-    return _dumps({"value": {"succeeded": sorted(set(succeeded) - failed.keys()), "failed": failed}})
+    if [_contents(judge) for judge in judges] != before:
+        failed["ALL"] = "what judges the tests was changed while they ran"
+    return sorted(set(succeeded) - failed.keys()), failed
+
+
+def _contents(kind: type) -> "dict[str, tuple[int, int]]":
+    """Which functions a class has, and which code they have."""
+    return {
+        name: (id(one), id(getattr(one, "__code__", None)))
+        for name, one in vars(kind).items()
+        if isinstance(one, (_types.FunctionType, classmethod, staticmethod))
+    }

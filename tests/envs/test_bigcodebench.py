@@ -1,5 +1,6 @@
 """BigCodeBench: what passes its tests, and what must not."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import json
@@ -80,11 +81,60 @@ def test_what_did_not_succeed_is_told() -> None:
         "def task_func(x: return 1",
         "(" * 10**5,
         "def task_func(x):\n    del TestCases.test_two\n    return 2",
+        "import sys\nsys.meta_path.insert(0, None)\nsys.modules['unittest'] = None",
+        "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
+        "import os\nos.kill(os.getppid(), 19)\ndef task_func(x): return 2",
+        "import os\nopen(f'/proc/{os.getppid()}/fd/3', 'wb').write(b'x')",
+        "import os\nopen(f'/proc/{os.getppid()}/mem', 'rb')",
+        "import os, threading\nthreading.Thread(target=input).start()\ndef task_func(x): return 2",
+        "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n    __eq__ = lambda *a: True\ndef task_func(x): return P(1)",
+        "import collections\nclass OrderedDict:\n    __module__ = 'collections'\n    __eq__ = lambda *a: True\ndef task_func(x): return OrderedDict()",
+        "import numpy\nclass E:\n    __eq__ = lambda *a: True\ndef task_func(x): return numpy.array([E()], dtype=object)[0]",
+        "from unittest import mock\nm = mock.MagicMock()\nm.__eq__.return_value = True\ndef task_func(x): return m",
     ],
 )
 def test_a_hostile_program_does_not_pass(code: str) -> None:
     reward, info = play(code)
     assert reward == 0.0 and info["status"] in ("fail", "timeout") and json.dumps(info)
+
+
+VALUES = {
+    "an object of its own": ("class P: pass\ndef task_func(x): return P()", "assertEqual(type(task_func(1)).__name__, 'P')"),
+    "keys": ("def task_func(x): return {x: 1}.keys()", "assertEqual(task_func(1), {1})"),
+    "a mock": ("def task_func(x): return x", "assertIsNotNone(task_func(unittest.mock.MagicMock()))"),
+    "what a mock returns": (
+        "import os\ndef task_func(x): return os.listdir(x)",
+        "assertIs(unittest.mock.patch('os.listdir').start(), __import__('os').listdir); self.assertIsNotNone(task_func(1))",
+    ),
+    "a named tuple": (
+        "from collections import namedtuple\ndef task_func(x): return namedtuple('P', 'a')(x)",
+        "assertEqual(task_func(1), (1,))",
+    ),
+    "a counter": ("from collections import *\ndef task_func(x): return Counter([x])", "assertEqual(task_func(1), {1: 1})"),
+    "an array": ("import numpy\ndef task_func(x): return numpy.arange(x)", "assertEqual(task_func(3).tolist(), [0, 1, 2])"),
+    "a path": ("import pathlib\ndef task_func(x): return pathlib.Path('a')", "assertEqual(str(task_func(3)), 'a')"),
+    "a fraction": ("import fractions\ndef task_func(x): return fractions.Fraction(x, 2)", "assertEqual(task_func(3), 1.5)"),
+    "a generator": ("def task_func(x): yield x", "assertEqual(list(task_func(3)), [3])"),
+    "a deep recursion": ("def task_func(x): return x and 1 + task_func(x - 1)", "assertEqual(task_func(900), 900)"),
+    "an exception": ("def task_func(x): raise KeyError(x)", "assertRaises(KeyError, task_func, 1)"),
+    "a patched builtin": (
+        "def task_func(x): return open(x).read()",
+        "assertIs(unittest.mock.patch('builtins.open', unittest.mock.mock_open(read_data='1')).start() is None, False); "
+        "self.assertEqual(task_func('a'), '1')",
+    ),
+    "a thread that goes on": (
+        "import threading, time\ndef task_func(x):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n    return 1",
+        "assertEqual(task_func(1), 1)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_right_program_passes_whatever_it_returns(name: str) -> None:
+    code, test = VALUES[name]
+    tests = f"import unittest, unittest.mock\nclass TestCases(unittest.TestCase):\n    def test_it(self): self.{test}\n"
+    reward, info = play(code, METADATA | {"test": tests})
+    assert (reward, info["details"]) == (1.0, {})
 
 
 def test_which_code_is_read() -> None:

@@ -83,14 +83,7 @@ OF_PROGRAMS: dict[str, tuple[str, Fields, dict[str, Any]]] = {
     "CompetitiveCoding": (CONTESTS, competitive_coding, {"time_scale": 1.0}),
     "CompetitiveCoding with a checker": (CONTESTS, with_checker, {"time_scale": 1.0}),
 }
-PAID: dict[str, set[str]] = {
-    "BigCodeBench": {
-        *(f"returns {name}" for name in forgeries["LIES"] if name not in ("True", "not a number", "a generator")),
-        *("at first frames", "at first frames, and ends", "in the call frames", "in the call frames, and ends"),
-        *("in the call assertions that do nothing", "in the call results that are none", "searches at first"),
-        *("searches from_frames", "searches from_objects", "searches from_memory"),
-    }
-}
+PAID: dict[str, set[str]] = {"BigCodeBench": {"searches from_frames", "searches from_objects", "searches from_memory"}}
 """What is paid and cannot be prevented; the environments' READMEs say so."""
 
 
