@@ -1,6 +1,7 @@
 """What the slowest answers cost: continuous refill against waves in lockstep, and against the ideal schedule.
 
     python benchmarks/stragglers.py
+    python benchmarks/stragglers.py --group-size 8
 
 An engine in this process answers after a latency drawn from a heavy-tailed (Pareto) distribution. `rollout` is
 `gym_llm.rollout`, where a finished slot takes the next task at once; `waves` plays as many episodes as there are slots
@@ -25,22 +26,21 @@ import gym_llm
 from gym_llm.engines.base import Engine
 from gym_llm.types import Request, ResponseDict
 
-ENV_ID = "gym_llm/MultipleChoice-v0"
-_TASKS = 5
+ENV_ID = "gym_llm/Arithmetic-v0"
 
 
 class SlowEngine(Engine):
-    """Answers an episode after its own latency."""
+    """Answers an episode after its own latency; a task's episodes are next to each other."""
 
     model = "slow"
 
-    def __init__(self, latencies: list[float]) -> None:
-        self._latencies = latencies
+    def __init__(self, latencies: list[float], repeats: int = 1) -> None:
+        self._latencies, self._repeats = latencies, repeats
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Wait, then answer."""
         task, _, repeat = episode_id.partition("-")
-        await asyncio.sleep(self._latencies[int(repeat) * _TASKS + int(task)])
+        await asyncio.sleep(self._latencies[int(task) * self._repeats + int(repeat)])
         message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": "\\boxed{A}"}
         return {"id": "r", "object": "response", "created_at": 0.0, "model": "slow", "status": "completed",
                 "output": [message]}  # fmt: skip
@@ -54,20 +54,21 @@ def ideal(latencies: list[float], slots: int) -> float:
     return max(free_at)
 
 
-async def refill(latencies: list[float], slots: int) -> float:
+async def refill(latencies: list[float], slots: int, group_size: int | None = None) -> float:
     """Seconds of a rollout."""
+    engine, tasks = SlowEngine(latencies, group_size or 1), len(latencies) // (group_size or 1)
     started, count = time.perf_counter(), 0
-    async for record in gym_llm.rollout(ENV_ID, SlowEngine(latencies), episodes=len(latencies), concurrency=slots):
-        count += record["error"] is None
+    async for played in gym_llm.rollout(ENV_ID, engine, limit=tasks, group_size=group_size, concurrency=slots):
+        count += sum(record["error"] is None for record in (played if group_size else [played]))
     assert count == len(latencies)
     return time.perf_counter() - started
 
 
-async def waves(latencies: list[float], slots: int) -> float:
+async def waves(latencies: list[float], slots: int, group_size: int | None = None) -> float:
     """Seconds of rollouts of one wave each."""
     started = time.perf_counter()
     for first in range(0, len(latencies), slots):
-        await refill(latencies[first : first + slots], slots)
+        await refill(latencies[first : first + slots], slots, group_size)
     return time.perf_counter() - started
 
 
@@ -79,16 +80,20 @@ def main() -> None:
     parser.add_argument("--median", type=float, default=0.3, help="median latency in seconds (default 0.3)")
     parser.add_argument("--shape", type=float, default=1.7, help="Pareto shape; smaller is heavier (default 1.7)")
     parser.add_argument("--longest", type=float, default=6.0, help="longest latency in seconds (default 6)")
+    parser.add_argument("--group-size", type=int, help="hand over groups of so many episodes (default: episodes)")
     options = parser.parse_args()
+    if (size := options.group_size) and (options.episodes % size or options.slots % size):
+        parser.error(f"{options.episodes} episodes and {options.slots} slots are no multiples of {size}.")
     rng = np.random.default_rng(0)
     scale = options.median / 2 ** (1 / options.shape)
     drawn = scale * (1 + rng.pareto(options.shape, options.episodes))
     latencies = np.minimum(drawn, options.longest).tolist()
     best = ideal(latencies, options.slots)
     result: dict[str, Any] = {"benchmark": "stragglers", "episodes": options.episodes, "slots": options.slots}
+    result["group_size"] = size
     result["ideal_s"] = round(best, 3)
     for name, play in (("rollout", refill), ("waves", waves)):
-        seconds = asyncio.run(play(latencies, options.slots))
+        seconds = asyncio.run(play(latencies, options.slots, size))
         result[f"{name}_s"] = round(seconds, 3)
         result[f"{name}_over_ideal"] = round(seconds / best, 3)
         print(f"{name}: {seconds:.2f} s, {seconds / best:.2f} times the ideal {best:.2f} s", file=sys.stderr)

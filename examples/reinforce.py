@@ -26,8 +26,8 @@ import gym_llm
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.trainers.advantages import group_advantages
 
-REPEATS = 8
-"""Episodes of each sum in a step: a group."""
+GROUP = 8
+"""Episodes of each sum in a step."""
 BATCH = 32
 """Segments of episodes that are learned from at once."""
 
@@ -39,13 +39,12 @@ async def train(steps: int, sums: int, learning_rate: float) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.0)
     async with TransformersEngine.of(model, AutoTokenizer.from_pretrained(pocket), threads=1) as engine:
         for step in range(steps):
-            played = gym_llm.rollout(
-                "gym_llm/Arithmetic-v0", engine, limit=sums, repeats=REPEATS, seed=step, sampling={"temperature": 1.0}
+            groups = gym_llm.rollout(
+                "gym_llm/Arithmetic-v0", engine, limit=sums, group_size=GROUP, seed=step, sampling={"temperature": 1.0}
             )
-            records = [record async for record in played]
-            records.sort(key=lambda record: (record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]))
+            records = [record async for group in groups for record in group]
             rewards = [record["reward"] for record in records]
-            advantages = group_advantages(rewards, REPEATS)
+            advantages = group_advantages(rewards, GROUP)
             learned = [
                 (segment, advantage)
                 for record, advantage in zip(records, advantages.tolist(), strict=True)

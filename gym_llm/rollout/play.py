@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -14,7 +15,8 @@ from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
 from gym_llm.rollout.episode_bar import episode_bar
 from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Plan, open_plan
+from gym_llm.rollout.groups import GroupJobs
+from gym_llm.rollout.plan import Job, Plan, open_plan
 from gym_llm.rollout.scheduler import AnyWorker, schedule
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
@@ -39,12 +41,16 @@ async def rollout(
     episodes: int | None = None,
     limit: int | None = None,
     repeats: int = 1,
+    group_size: int | None = None,
+    drop_equal: bool = False,
+    settle_after: int | None = None,
+    dropped: Counter[str] | None = None,
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
     settings: RolloutSettings | None = None,
     **more: Any,
-) -> AsyncGenerator[Rollout, None]:
-    """Play episodes, many at once, and yield each as it finishes.
+) -> AsyncGenerator[Any, None]:  # Rollout, or list[Rollout] with `group_size`
+    """Play episodes, many at once, and yield each as it finishes; with `group_size`, groups of them.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -54,6 +60,13 @@ async def rollout(
         episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
         limit: Play only the first tasks, this many.
         repeats: Play each task so many times.
+        group_size: Play each task so many times, and yield the records of a task together, a list sorted by repeat
+            index, as soon as all are finished; no group waits for another. Not together with `episodes`, `repeats` or
+            `skip`.
+        drop_equal: Yield no group whose rewards are all the same: its advantages are 0. Break when you have enough.
+        settle_after: Play so many of a group first, and the others only if the rewards of these differ.
+        dropped: Counts the groups that are not yielded, by why: `"equal"`, `"settled"` (after the first ones),
+            `"masked"` (fewer than two are scored); and the `"episodes"` that were played for them.
         skip: Pairs (task index, repeat index) that are not to be played.
         engine_options: Arguments of the engine that the spec names; one whose sampling always has a seed gets `seed`.
         settings: How they are played.
@@ -61,7 +74,7 @@ async def rollout(
             `ray_address`, `runtime_env`, `on_waiting`; see `RolloutSettings`.
 
     Yields:
-        Records in the order of finishing; an episode that fails is a masked one.
+        Records in the order of finishing, or groups in that order; an episode that fails is a masked one.
 
     Raises:
         TypeError: If there is no setting of a name.
@@ -72,25 +85,44 @@ async def rollout(
         RayUnavailable: If there are to be workers and Ray cannot be used.
     """
     settings = RolloutSettings.of(settings, **more)
+    if group_size is not None:
+        if group_size < 2:
+            raise ValueError(f"A group has 2 or more episodes; got group_size={group_size}.")
+        if episodes is not None or repeats != 1 or skip:
+            raise ValueError(
+                "With `group_size` give `limit`, the number of tasks; not `episodes`, `repeats` or `skip`."
+            )
+        repeats = group_size
+    elif drop_equal or settle_after is not None or dropped is not None:
+        raise ValueError("`drop_equal`, `settle_after` and `dropped` are for groups: give `group_size`, too.")
     plan = open_plan(
         env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
     )
-    async with aclosing(play(plan, engine, settings, skip=skip, engine_options=engine_options)) as records:
+    groups = None
+    if group_size is not None:
+        counts = Counter() if dropped is None else dropped
+        groups = GroupJobs(plan, drop_equal=drop_equal, settle_after=settle_after, dropped=counts)
+    async with aclosing(play(plan, engine, settings, groups, skip=skip, engine_options=engine_options)) as records:
         async for record in records:
-            yield record
+            if groups is None:
+                yield record
+            else:
+                while (group := groups.take()) is not None:
+                    yield group
 
 
 async def play(
     plan: Plan,
     engine: str | Engine,
     settings: RolloutSettings,
+    jobs: Iterable[Job] | None = None,
     *,
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
-    """`rollout` of a plan that is open already: its environment and tasks are known to work."""
+    """`rollout` of a plan that is open already, or of some of its jobs: its environment and tasks are known to work."""
     num_envs = min(settings.concurrency, len(plan))
-    jobs = (job for job in plan.jobs() if job not in skip)
+    jobs = jobs if jobs is not None else (job for job in plan.jobs() if job not in skip)
     options = seeded_options(engine, engine_options, settings.seed) if isinstance(engine, str) else {}
     open_workers: OpenWorkers = import_module(_OVER_RAY if settings.workers else _HERE).open_workers
     async with (

@@ -56,7 +56,8 @@ async def schedule(
 
     Args:
         workers: One or more.
-        jobs: Taken as they are needed.
+        jobs: Taken as they are needed. If it has a method `finished`, that is told of each record, and there may
+            be further jobs after that, although there was none before.
         on_waiting: See `RolloutSettings`.
 
     Yields:
@@ -104,6 +105,7 @@ class _Schedule:
         self.records: asyncio.Queue[Rollout | BaseException | None] = asyncio.Queue()
         self._limit = sum(worker.num_envs for worker in workers)
         self._jobs = iter(jobs)
+        self._tell: Callable[[Job, Rollout], None] = getattr(jobs, "finished", lambda job, record: None)
         self._retries: deque[Job] = deque()
         self._suspects: deque[Job] = deque()
         self._group_size: dict[Job, int] = {}  # of each suspect: with how many it may be played
@@ -146,10 +148,14 @@ class _Schedule:
             capacity = 2 * worker.num_envs
             for job, record in finished:
                 assigned.discard(job)
-                self.records.put_nowait(record)
+                self._hand_over(job, record)
             await self._note_done(len(finished))
             if self.records.qsize() >= self._limit:
                 self._room.clear()
+
+    def _hand_over(self, job: Job, record: Rollout) -> None:
+        self._tell(job, record)
+        self.records.put_nowait(record)
 
     async def _next(self, capacity: int, assigned: set[Job]) -> list[Job]:
         """Jobs to take on; waits for some only while the worker is idle and others could still die."""
@@ -189,7 +195,7 @@ class _Schedule:
             self._deaths[job] += 1
             if self._deaths_alone[job] >= _DEATHS_ALONE:
                 sentence = f"The shard that played this episode died, again and again: {cause}"
-                self.records.put_nowait(lost_record(env_id, job, sentence))
+                self._hand_over(job, lost_record(env_id, job, sentence))
             elif self._deaths[job] >= _DEATHS_BEFORE_SUSPICION:
                 self._group_size[job] = group_size
                 self._suspects.append(job)
