@@ -93,6 +93,8 @@ class Harbor(VerifierEnv):
                 raise ValueError("a row of SWE-bench names its `image`")
             if self.task is None and not self.fail_to_pass:
                 raise ValueError("a row of SWE-bench names the tests that have to pass, `FAIL_TO_PASS`")
+            if self.task is None and not self.base_commit:
+                raise ValueError("a row of SWE-bench names its `base_commit`")
             return self
 
     def __init__(

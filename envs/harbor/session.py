@@ -118,6 +118,7 @@ class Session:
         used_seconds: What commands have taken, by the clock.
         saved: Paths of snapshots.
         lost: Whether its machine is another's, whose copy it is.
+        fresh: A snapshot from before anything was done; of a row of SWE-bench only.
     """
 
     folder: TaskFolder | None
@@ -128,6 +129,7 @@ class Session:
     used_seconds: float = 0.0
     saved: list[str] = field(default_factory=list)
     lost: bool = False
+    fresh: bytes | None = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
@@ -163,6 +165,13 @@ class Session:
         if os.path.exists(os.path.join(step.workdir, "setup.sh")):
             await self._sure("bash setup.sh", f"setup.sh of step {step.name}")
 
+    async def begin_again(self) -> None:
+        """Have the machine as it was before anything was done, after `setup_command`."""
+        assert self.machine is not None and self.fresh is not None
+        await self.machine.restore(self.fresh)
+        if self.plan.setup_command:
+            await self._sure(self.plan.setup_command, "setup_command")
+
     async def close(self) -> None:
         """End the machine, if there is one."""
         machine, self.machine = self.machine, None
@@ -180,11 +189,13 @@ class Session:
         self.plan = plan = replace(plan, workdir=workdir, user=plan.user or image.user)
         machine = await machines.open(image, plan.limits, network=plan.network)
         try:
+            for folder in (*_LOGS, *([workdir] if workdir else [])):
+                await machine.upload(folder, tree.pack_files([]))
+            if self.folder is None:
+                self.fresh = await machine.snapshot()
             if plan.snapshot is not None:
                 with open(plan.snapshot, "rb") as file:
                     await machine.restore(file.read())
-            for folder in (*_LOGS, *([workdir] if workdir else [])):
-                await machine.upload(folder, tree.pack_files([]))
             if plan.setup_command and plan.snapshot is None:
                 self.machine = machine
                 await self._sure(plan.setup_command, "setup_command")
@@ -257,15 +268,25 @@ def folder_verdict(session: Session, folder: TaskFolder) -> Verdict:
 
 
 async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Task, *, solve: bool) -> Verdict:
-    """Whether the tests of a row of SWE-bench pass."""
+    """Whether the tests of a row of SWE-bench pass where nothing but the repository's changes is the model's."""
     machine = await session.open(machines)
     if solve:
-        await swe_bench.apply_patch(machine, task.patch, task.repo_dir)
+        await swe_bench.apply_patch(machine, task.patch.encode(), task.repo_dir)
     await machine.seal([])
-    result = await swe_bench.run_tests(
-        machine, task.test_patch, task.base_commit, task.test_command, task.repo_dir, task.timeout_sec
-    )
-    return swe_bench.verdict(result, task.fail_to_pass, task.pass_to_pass)
+    patch = await swe_bench.written_patch(machine, task.base_commit, task.repo_dir)
+    await session.begin_again()
+    await swe_bench.go_back(machine, task.base_commit, task.repo_dir)
+    output = ""
+    applied = patch is not None
+    if patch:
+        applied = (await swe_bench.apply_patch(machine, patch, task.repo_dir)).return_code == 0
+    if applied:
+        output = await swe_bench.run_tests(
+            machine, task.test_patch, task.base_commit, task.test_command, task.repo_dir, task.timeout_sec
+        )
+    verdict = swe_bench.verdict(output, task.fail_to_pass, task.pass_to_pass)
+    verdict.info["patch_applied"] = applied
+    return verdict
 
 
 async def leave_step(session: Session, machines: Machines) -> None:

@@ -6,16 +6,21 @@ import re
 import shlex
 
 from gym_llm import Verdict
+from gym_llm.errors import InfrastructureError
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machine import ExecResult, Machine
+from gym_llm.sandbox.machine import ExecResult, Machine, MachineProblem
 
 DEFAULT_COMMAND = "python -m pytest -rA"
-_PATCH = "/tmp/gym_llm.patch"
-_CHANGED = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
+_FOLDER, _PATCH, _LOG = "/tmp", "gym_llm.patch", "gym_llm.log"
+_CHANGED = re.compile(r"^diff --git a/(.+?) b/(.+)$", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S.*)$")
 _UNITTEST = re.compile(r"^(\w+ \([\w.]+\))(?:\n.*)? \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
+_UNITTEST_LINE = re.compile(r"^(\S.*?) \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
 _SHOWN = 20
+_GIT_SECONDS = 300.0
+_PATCH_BYTES, _LOG_BYTES = 64 << 20, 32 << 20
 
 
 def changed_files(patch: str) -> list[str]:
@@ -30,58 +35,86 @@ def changed_files(patch: str) -> list[str]:
 def passed_tests(output: str) -> set[str]:
     r"""The tests that passed, by the names that `pytest -rA` or `unittest -v` gives them.
 
-    A test that is named twice has to have passed both times.
+    A test that is named twice has to have passed both times. SWE-bench's own lists have names up to the first space,
+    and of a test of unittest its description where it has one: both are names here.
 
-    >>> sorted(passed_tests("PASSED t.py::test_a\nFAILED t.py::test_b - assert 1 == 2"))
-    ['t.py::test_a']
-    >>> passed_tests("test_a (t.T.test_a) ... ok\ntest_b (t.T.test_b) ... FAIL")
-    {'test_a (t.T.test_a)'}
+    >>> sorted(passed_tests("PASSED t.py::test_a\nFAILED t.py::test_b - assert 1 == 2\nPASSED t.py::c[d e]"))
+    ['t.py::c[d', 't.py::c[d e]', 't.py::test_a']
+    >>> sorted(passed_tests("test_a (t.T)\nAdds. ... ok\ntest_b (t.T) ... FAIL"))
+    ['Adds.', 'test_a (t.T)']
     """
+    output = _COLOUR.sub("", output)
     states: dict[str, bool] = {}
     for line in output.splitlines():
         if match := _PYTEST.match(line):
-            name = match[2].partition(" - ")[0].strip()
-            states[name] = states.get(name, True) and match[1] in _PASSED
-    for name, state in _UNITTEST.findall(output):
-        states[name] = states.get(name, True) and state in _PASSED
+            name = match[2].strip() if match[1] == "PASSED" else match[2].partition(" - ")[0].strip()
+            for one in {name, name.split()[0]} if name else ():
+                states[one] = states.get(one, True) and match[1] in _PASSED
+    for pattern in (_UNITTEST, _UNITTEST_LINE):
+        for name, state in pattern.findall(output):
+            states[name] = states.get(name, True) and state in _PASSED
     return {name for name, passed in states.items() if passed}
 
 
-async def apply_patch(machine: Machine, patch: str, folder: str) -> ExecResult:
+async def apply_patch(machine: Machine, patch: bytes, folder: str) -> ExecResult:
     """Apply a patch in a repository with git, or, where that does not, with `patch`."""
-    data = patch if patch.endswith("\n") else patch + "\n"
-    folder_of, _, name = _PATCH.rpartition("/")
-    await machine.upload(folder_of, tree.pack_files([(name, 0o644, data.encode())]))
-    command = f"git apply --verbose {_PATCH} || patch --batch --fuzz=5 -p1 -i {_PATCH}"
-    result = await machine.exec(f"({command}); code=$?; rm -f {_PATCH}; exit $code", cwd=folder)
-    return result
+    data = patch if patch.endswith(b"\n") else patch + b"\n"
+    await machine.upload(_FOLDER, tree.pack_files([(_PATCH, 0o644, data)]))
+    path = f"{_FOLDER}/{_PATCH}"
+    command = f"git apply --verbose {path} || patch --batch --forward --fuzz=5 -p1 -i {path}"
+    return await machine.exec(f"({command}); code=$?; rm -f {path}; exit $code", cwd=folder)
+
+
+async def written_patch(machine: Machine, base_commit: str, folder: str) -> bytes | None:
+    """What a repository differs by from a commit, new files included; None if it is none any more, or too much."""
+    path = f"{_FOLDER}/{_PATCH}"
+    diff = "git diff --cached --binary --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/"
+    command = f"rm -rf {path} .git/index.lock; git add -A && {diff} {shlex.quote(base_commit)} > {path}"
+    result = await machine.exec(command, cwd=folder, timeout_sec=_GIT_SECONDS)
+    try:
+        return None if result.return_code else await machine.download(path, _PATCH_BYTES)
+    except MachineProblem:
+        return None
+
+
+async def go_back(machine: Machine, base_commit: str, folder: str) -> None:
+    """Have a repository as it is at a commit.
+
+    Raises:
+        InfrastructureError: If it has no such commit.
+    """
+    command = f"git reset --quiet --hard {shlex.quote(base_commit)} && git clean -fdq"
+    result = await machine.exec(command, cwd=folder, timeout_sec=_GIT_SECONDS)
+    if result.return_code:
+        raise InfrastructureError(
+            f"The image's {folder} cannot go back to base_commit: {result.stderr.strip()[-500:]}",
+            failure_kind="verifier_error",
+        )
 
 
 async def run_tests(
     machine: Machine, test_patch: str, base_commit: str, command: str, folder: str, timeout_sec: float
-) -> ExecResult:
-    """Put the tests in place, as they are after the test patch, and run those files.
-
-    Files that the test patch is about are taken back to the base commit first, whatever was done to them.
-    """
-    files = " ".join(map(shlex.quote, changed_files(test_patch)))
-    if base_commit and files:
-        back = " ".join(
-            f"git checkout -f {shlex.quote(base_commit)} -- {one} 2>/dev/null || rm -f {one};"
-            for one in files.split(" ")
-        )
+) -> str:
+    """What the test patch's files say when they are run, as they are after it, whatever was done to them."""
+    files = [shlex.quote(one) for one in changed_files(test_patch)]
+    if files:
+        commit = shlex.quote(base_commit)
+        back = "".join(f"git checkout -f {commit} -- {one} 2>/dev/null || rm -rf {one}; " for one in files)
         await machine.exec(back, cwd=folder)
-    if test_patch:
-        applied = await apply_patch(machine, test_patch, folder)
+        applied = await apply_patch(machine, test_patch.encode(), folder)
         if applied.return_code:
-            return applied
-    whole = command.replace("{files}", files) if "{files}" in command else f"{command} {files}"
-    return await machine.exec(f"{whole} 2>&1", cwd=folder, timeout_sec=timeout_sec)
+            return ""
+    names = " ".join(files)
+    whole = command.replace("{files}", names) if "{files}" in command else f"{command} {names}"
+    log = f"{_FOLDER}/{_LOG}"
+    await machine.exec(f"rm -rf {log}; ({whole}) > {log} 2>&1", cwd=folder, timeout_sec=timeout_sec)
+    await machine.exec(f"tail -c {_LOG_BYTES} {log} > {log}.end")
+    return (await machine.download(f"{log}.end", _LOG_BYTES) or b"").decode("utf-8", "replace")
 
 
-def verdict(result: ExecResult, fail_to_pass: list[str], pass_to_pass: list[str]) -> Verdict:
+def verdict(output: str, fail_to_pass: list[str], pass_to_pass: list[str]) -> Verdict:
     """1.0 if every test passed that has to."""
-    passed = passed_tests(result.stdout)
+    passed = passed_tests(output)
     failed = [name for name in (*fail_to_pass, *pass_to_pass) if name not in passed]
     details = {
         "resolved": not failed,

@@ -14,6 +14,7 @@ from testing import function_call, message, outputs
 from gym_llm.envs.harbor import env as harbor
 from gym_llm.envs.harbor.folder import folders_in, read_folder
 from gym_llm.envs.harbor.rewards import RewardFileError
+from gym_llm.envs.harbor.swe_bench import passed_tests
 from gym_llm.errors import DataError, SandboxError, UsageError
 
 OWN = Path(harbor.__file__).with_name("data") / "tasks"
@@ -254,6 +255,7 @@ def test_arguments_that_make_no_sense_are_refused(kwargs: dict[str, Any], said: 
         ({}, "no `input`, no `task`"),
         ({"problem_statement": "x", "instance_id": "a", "FAIL_TO_PASS": ["x"]}, "names its `image`"),
         ({"problem_statement": "x", "instance_id": "a", "image": "i"}, "FAIL_TO_PASS"),
+        ({"problem_statement": "x", "instance_id": "a", "image": "i", "FAIL_TO_PASS": ["x"]}, "its `base_commit`"),
         ({"task": "fix-script", "instance_id": "a"}, "a row has `task`"),
     ],
 )
@@ -320,3 +322,40 @@ def test_a_row_of_swe_bench_earns_what_its_tests_say(cache: str):
     fix = "sed -i 's/ + 1//' maths.py; rm test_maths.py; echo 'broken(' > test_maths.py"
     assert play(make(cache), _ROW, fix)[0] == 1.0, "the tests are the test patch's, whatever the model made of them"
     assert play(make(cache), _ROW, "sed -i 's/ + 1//; s/return x$/return 0/' maths.py")[0] == 0.0
+
+
+_FIX = "sed -i 's/ + 1//' maths.py"
+_CLAIMS = "PASSED test_double (test_maths.T.test_double)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "reward"),
+    [
+        (_FIX, 1.0),
+        (f"{_FIX}; git add -A; git commit -qm fixed; git tag -f other; git checkout -q --detach", 1.0),
+        (f"{_FIX}; touch .git/index.lock; git config diff.noprefix true; git config color.ui always", 1.0),
+        (f"{_FIX}; printf 'a\\377\\0' > 'new file'; mkdir d; touch d/e; ln -s /etc/passwd l", 1.0),
+        (f"{_FIX}; git mv test_maths.py other.py; mkdir test_maths.py; touch test_maths.py/x", 1.0),
+        ("sed -i 's/double(2), 4/double(2), 5/' test_maths.py", 0.0),
+        ("git apply; printf 'import sys\\nsys.exit(0)\\n' > test_maths.py", 0.0),
+        ("printf 'def double(x): return 4\\ndef same(x): return 0\\n' > maths.py", 0.0),
+        ("rm -rf .git", 0.0),
+        ("rm -rf /testbed", 0.0),
+        (f"printf '#!/bin/sh\\necho {_CLAIMS}\\n' > /usr/local/bin/python3; chmod +x /usr/local/bin/python3", 0.0),
+        (f"mkdir -p /opt/x; echo 'print({_CLAIMS!r})' > /opt/x/sitecustomize.py; echo /opt/x > /etc/x.pth", 0.0),
+        ("git commit -q --allow-empty -m other; git tag -f base; sed -i 's/ + 1//' maths.py", 1.0),
+        ("git replace -f base HEAD 2> /dev/null; printf '#!/bin/sh\\nexit 0' > .git/hooks/post-checkout", 0.0),
+    ],
+)
+def test_of_a_models_work_on_a_repository_its_changes_alone_count(command: str, reward: float, cache: str):
+    row = {**_ROW, "repo_dir": "/testbed", "setup_command": _SETUP}
+    assert play(make(cache), row, command)[0] == reward
+
+
+def test_names_of_tests_are_as_swe_bench_has_them():
+    output = (
+        "\x1b[32mPASSED\x1b[0m t.py::a[x y]\nFAILED t.py::b[x - z] - assert\nPASSED t.py::a[x - q]\nXFAIL t.py::c - why"
+    )
+    assert {"t.py::a[x y]", "t.py::a[x", "t.py::a[x - q]", "t.py::c"} == passed_tests(output)
+    assert passed_tests("PASSED t.py::a\nERROR t.py::a - teardown") == set()

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 _TEST = "#!/bin/bash\ntest -e /solved && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
 _FORGE = "echo 1 > /logs/verifier/reward.txt"
-_DEEP = "for i in $(seq 1050); do mkdir {0}; cd {0}; done".format("deeper")
+_DEEP = 'python3 -c \'import os\nfor _ in range(1050): os.mkdir("deeper"); os.chdir("deeper")\''
 
 _TRIES = {
     "a reward of its own": f"mkdir -p /logs/verifier; {_FORGE}; echo '{{\"reward\": 1}}' > /logs/verifier/reward.json",
