@@ -72,6 +72,10 @@ class CircleClick(ConformingEnv):
         """
         return {"x": x, "y": y}
 
+    accepted_findings = {
+        "near miss/another number in a call": "NeMo Gym's rule: a click anywhere on the circle is right"
+    }
+
     def oracle(self, task: Task) -> list[Item]:
         """A click on the middle of the circle."""
         x, y = next((circle.x, circle.y) for circle in task.circles if circle.color == task.target_color)

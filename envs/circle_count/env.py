@@ -72,4 +72,5 @@ class CircleCount(ConformingEnv):
             digits = match[1] if match else ""
         else:
             digits = (last_boxed(text) or "")[:1_000].strip().strip("$").strip()
-        return int(digits) if digits.isdecimal() and len(digits.lstrip("0")) <= _MOST_DIGITS else None
+        readable = digits.isdecimal() and (digits.isascii() or bool(self.conform))
+        return int(digits) if readable and len(digits.lstrip("0")) <= _MOST_DIGITS else None

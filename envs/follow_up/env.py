@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from gym_llm import BaseTask, Episode, VerifierEnv
 from gym_llm.types import message_text
 
 
 class FollowUp(VerifierEnv):
-    """The user asks on; the reward is 1.0 if the answer to the last message contains the expected one."""
+    """The user asks on; the reward is 1.0 if the answer to the last message says the expected one, in whole words."""
 
     accepted_findings = dict.fromkeys(
-        ("near miss", "all options", "non-answer", "look-alike"),
-        "its rule: the expected answer has to be said, whatever is said beside it",
+        ("near miss", "all options", "look-alike"),
+        "NeMo Gym's rule, of its example: the expected answer has to be said, whatever is said beside it",
     )
 
     class Task(BaseTask):
@@ -29,12 +31,23 @@ class FollowUp(VerifierEnv):
         return episode.state.pop() if episode.state else None
 
     def verify(self, task: Task, episode: Episode) -> float:
-        """Whether `expected_answer` is in what was answered to the last message, upper and lower case alike."""
+        """Whether what was answered to the last message says `expected_answer`, upper and lower case alike."""
         if not task.expected_answer:
             return 0.0  # there is nothing to find, though every answer contains it
         questions = [place for place, item in enumerate(episode.items) if item.get("role") == "user"]
         if len(questions) != len(task.follow_ups):
             return 0.0  # the episode was cut short
         # Not the last turn's text alone: a call beside an answer takes a turn, and the answer still stands.
-        answer = message_text(episode.items[questions[-1] :] if questions else episode.items)
-        return float(task.expected_answer.casefold() in answer.casefold())
+        items = episode.items[questions[-1] :] if questions else episode.items
+        expected = task.expected_answer.casefold()
+        return float(any(says(message_text([item]).casefold(), expected) for item in items))
+
+
+def says(text: str, words: str) -> bool:
+    """Whether a text has these words as they are: no letters or digits glued to them, no sign, no further decimals.
+
+    >>> [says(text, "9") for text in ("It is 9.", "9%", "19", "9.4", "-9", "1e9")]
+    [True, True, False, False, False, False]
+    """
+    before = r"(?<![-+.\w])" if words[0].isdigit() else r"(?<!\w)"
+    return re.search(rf"{before}{re.escape(words)}(?!\w|\.\d)", text) is not None

@@ -41,8 +41,8 @@ class HotpotQA(ConformingEnv):
     }
     reverify_mode = "stateless"
     accepted_findings = {
-        "near miss": "the rule of NeMo Gym: an accepted form of the answer at its beginning",
-        "all options": "the rule of NeMo Gym: an accepted form of the answer at its beginning",
+        "near miss": "NeMo Gym's rule: an accepted form of the answer at its beginning is enough",
+        "all options": "NeMo Gym's rule: an accepted form of the answer at its beginning is enough",
     }
 
     class Task(BaseTask):

@@ -35,9 +35,9 @@ class MathProofJudgement(ConformingEnv):
 
     reverify_mode = "stateless"
     accepted_findings = {
-        "near miss": "the first judgement counts, wherever it stands, as in NeMo Gym",
-        "all options": "the first judgement counts, wherever it stands, as in NeMo Gym",
-        "prompt echoed": "the first judgement counts, wherever it stands, as in NeMo Gym",
+        "near miss": "NeMo Gym's rule: a judgement counts wherever it stands, and what follows its word is not read",
+        "all options": "NeMo Gym's rule: a judgement counts wherever it stands, and what follows its word is not read",
+        "prompt echoed": "NeMo Gym's rule: a judgement counts wherever it stands, and the prompt shows both",
     }
     metrics = {
         "tp": Metric("rate", higher_is_better=None),
@@ -75,12 +75,14 @@ class MathProofJudgement(ConformingEnv):
         self.skills_parity_mode = skills_parity_mode
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Compare the first judgement with the right one."""
+        """Compare the last judgement, in `skills_parity_mode` and with `conform` the first, with the right one."""
         text = episode.messages_text
         if self.conform:
-            said = read_judgement(text, _AS_NEMO_GYM)
+            said = read_judgement(text, _AS_NEMO_GYM, first=True)
+        elif self.skills_parity_mode:
+            said = read_judgement(text, first=True)
         else:
-            said = read_judgement(text if self.skills_parity_mode else strip_thinking(text))
+            said = read_judgement(strip_thinking(text))
         gold = task.gold
         details = {"extracted_judgement": None if said is None else "Yes" if said else "No"}
         cells = {"tp": said is True and gold, "fp": said is True and not gold}
@@ -88,12 +90,18 @@ class MathProofJudgement(ConformingEnv):
         return Verdict(float(said is gold), details | {name: float(is_so) for name, is_so in cells.items()})
 
 
-def read_judgement(text: str, verdict: re.Pattern[str] = _VERDICT) -> bool | None:
-    """What the first `Judgement:` says; None if there is none, or it says neither yes nor no.
+def read_judgement(text: str, verdict: re.Pattern[str] = _VERDICT, *, first: bool = False) -> bool | None:
+    """What the last `Judgement:` says; None if there is none, or it says neither yes nor no.
+
+    Args:
+        text: Without the thinking.
+        verdict: What has to follow its colon.
+        first: Whether the first one counts.
 
     >>> read_judgement("**Judgement:** **Yes**, it holds."), read_judgement("Judgement: not sure")
     (True, None)
     """
-    label = _LABEL.search(text)
-    said = verdict.match(text, label.end()) if label else None
+    ends = (label.end() for label in _LABEL.finditer(text))
+    end = next(ends, None) if first else max(ends, default=None)
+    said = None if end is None else verdict.match(text, end)
     return None if said is None else said[1] is not None

@@ -21,7 +21,9 @@ from gym_llm.sandbox.python_tool import (
 from gym_llm.types import Item, Row, is_said, message_text
 
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
-_FRACTION = re.compile(r"(-?)\s*\\[dt]?frac\{(-?\d{1,300})\}\{(\d{1,300})\}|(-?)(\d{1,300})\s*/\s*(\d{1,300})")
+_FRACTION = re.compile(
+    r"(-?)\s*\\[dt]?frac\{(-?\d{1,300})\}\{(\d{1,300})\}|(-?)(\d{1,300})\s*/\s*(\d{1,300})", re.ASCII
+)
 _CLOSE = 1e-6
 _LONGEST = 10_000  # characters of an answer that is read as a number
 
@@ -148,7 +150,7 @@ def read_number(text: str) -> float | None:
     (-0.5, 0.75, 1000.0, None)
     """
     if (match := _FRACTION.fullmatch(text)) is None:
-        number = _plain_number(text)
+        number = _plain_number(text) if text.isascii() else None
         return number if number is not None and math.isfinite(number) else None
     sign, above, below = (match[1], match[2], match[3]) if match[2] else (match[4], match[5], match[6])
     if not int(below):

@@ -31,7 +31,8 @@ class Mixed(VerifierEnv):
     """
 
     accepted_findings = dict.fromkeys(
-        ("near miss", "all options", "look-alike"), "of the examples, those of FollowUp: its rule is to say the answer"
+        ("near miss", "all options", "look-alike"),
+        "NeMo Gym's rule for FollowUp, whose rows are among the examples: the answer has to be said",
     )
 
     def __init__(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.conforming import ConformingEnv
 from gym_llm.types import Row
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"
@@ -12,7 +13,7 @@ _LONGEST = 20  # characters of a choice, white space not counted
 _END_OF_THINKING = "</think>"
 
 
-class ProofGenSelect(VerifierEnv):
+class ProofGenSelect(ConformingEnv):
     """Say which proof is better, `<best_solution>1</best_solution>` or 2; the reward is 1.0 for the right one.
 
     Details: `predicted_index`, 1, 2 or None.
@@ -20,6 +21,7 @@ class ProofGenSelect(VerifierEnv):
     Args:
         assert_think_end: Whether an answer without `</think>` is worth 0.0, whatever it says: for models whose thinking
             stays in the text.
+        conform: `"nemo"` takes the first choice, as NeMo Gym does; else it is the last.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
@@ -27,10 +29,6 @@ class ProofGenSelect(VerifierEnv):
     """
 
     reverify_mode = "stateless"
-    accepted_findings = {
-        "all options": "the first choice counts, as in NeMo Gym",
-        "prompt echoed": "the first choice counts, as in NeMo Gym",
-    }
     metrics = {"no_answer": Metric("rate", higher_is_better=False)}
 
     class Task(BaseTask):
@@ -50,20 +48,24 @@ class ProofGenSelect(VerifierEnv):
         self.assert_think_end = assert_think_end
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Compare the first choice after the thinking with the right one."""
+        """Compare the choice after the thinking with the right one."""
         _, tag, text = episode.text.rpartition(_END_OF_THINKING)
-        choice = first_choice(text) if tag or not self.assert_think_end else None
+        choice = read_choice(text, first=self.conform is not None) if tag or not self.assert_think_end else None
         details = {"predicted_index": choice, "no_answer": choice is None}
         return Verdict(float(choice == task.correct_index), details)
 
 
-def first_choice(text: str) -> int | None:
-    """The number in the first tags, 1 or 2; None if these hold something else, whatever later ones hold.
+def read_choice(text: str, *, first: bool = False) -> int | None:
+    """The number in the last tags, or the first: 1 or 2; None if these hold something else, whatever others hold.
 
-    >>> first_choice("<best_solution> 2 </best_solution>"), first_choice("<best_solution>proof 2</best_solution>")
+    >>> read_choice("<best_solution> 2 </best_solution>"), read_choice("<best_solution>proof 2</best_solution>")
     (2, None)
     """
-    _, opening, rest = text.partition(_OPENING)
+    if first:
+        _, opening, rest = text.partition(_OPENING)
+    else:
+        _, opening, rest = text.rpartition(_CLOSING)[0].rpartition(_OPENING)
+        rest += _CLOSING
     if not opening or _CLOSING not in text:
         return None
     inside = rest.partition(_CLOSING)[0].strip()

@@ -61,6 +61,8 @@ class RAGTruth(ConformingEnv):
         self.think_tag = think_tag
         self.unparsed = unparsed or ("no" if self.conform else "wrong")
 
+    accepted_findings = {"near miss/another value in it": "NeMo Gym's rule: whether a span is listed counts, not which"}
+
     def oracle(self, task: Task) -> str:
         """A list with a span, whichever it is, or without any."""
         return json.dumps({KEY: ["all of it"] if task.is_halu else []})

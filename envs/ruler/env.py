@@ -44,7 +44,8 @@ class Ruler(ConformingEnv):
     metrics = {subset: Metric() for subset in get_args(Subset)}
     reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
-        ("near miss", "prompt echoed", "all options"), "the benchmark's rule: the share of the answers that are said"
+        ("near miss", "prompt echoed", "all options"),
+        "the benchmark's own rule: the share of the answers that are said, whatever else is",
     )
 
     class Task(BaseTask):

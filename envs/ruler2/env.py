@@ -23,7 +23,8 @@ class Ruler2(VerifierEnv):
 
     reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
-        ("near miss", "prompt echoed", "all options"), "the benchmark's rule: the share of the answers that are said"
+        ("near miss", "prompt echoed", "all options"),
+        "the benchmark's own rule: the share of the answers that are said, whatever else is",
     )
 
     class Task(BaseTask):

@@ -30,7 +30,8 @@ class SpartQA(ConformingEnv):
     metrics = {"exact": Metric("rate"), "parsed": Metric("rate")}
     reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
-        ("near miss", "all options", "non-answer/None"), "the label that the answer is most like counts, as in NeMo Gym"
+        ("near miss", "all options", "non-answer/None"),
+        "NeMo Gym's rule: the label that the answer is most like is the choice",
     )
 
     class Task(BaseTask):

@@ -32,6 +32,13 @@ def test_only_the_last_answer_counts() -> None:
     assert env.step(message("Yes."))[1:3] == (0.0, True)
 
 
+def test_a_number_is_not_found_in_another_one() -> None:
+    for said, reward in (("It is 9.", 1.0), ("19", 0.0), ("9.5", 0.0), ("-9", 0.0), ("1e999", 0.0)):
+        env = FollowUp(tasks=[row("How many?", expected_answer="9")])
+        env.reset()
+        assert env.step(message(said))[1] == reward, said
+
+
 def test_without_follow_ups_it_is_one_question() -> None:
     assert talk().step(message("straße"))[1:3] == (1.0, True)
 

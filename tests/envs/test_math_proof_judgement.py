@@ -22,8 +22,8 @@ def test_recorded_episodes_score_as_recorded():
         ("**Judgement**: Yes", True, True),
         ("Judgement : ** yes", True, True),
         ("<judgement>Judgement: Yes</judgement>", True, True),
-        ("Judgement: Yes, though at first Judgement: No", True, True),
-        ("Judgement: unclear. Judgement: Yes", None, None),
+        ("Judgement: Yes. No, I was wrong. Judgement: No", False, True),
+        ("Judgement: unclear. Judgement: Yes", True, None),
         ("Judgement: not sure", None, False),
         ("Judgement: yesterday", None, True),
         ("The judgement is yes", None, None),
@@ -31,9 +31,9 @@ def test_recorded_episodes_score_as_recorded():
         ("", None, None),
     ],
 )
-def test_the_first_judgement_counts(text, here, nemo):
+def test_the_last_judgement_counts_and_the_first_in_nemo_gym(text, here, nemo):
     assert read_judgement(text) is here
-    assert read_judgement(text, _AS_NEMO_GYM) is nemo
+    assert read_judgement(text, _AS_NEMO_GYM, first=True) is nemo
 
 
 @pytest.mark.parametrize(

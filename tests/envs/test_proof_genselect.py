@@ -20,23 +20,25 @@ def test_recorded_episodes_score_as_recorded():
 
 
 @pytest.mark.parametrize(
-    ("text", "index"),
+    ("text", "index", "nemo"),
     [
-        ("<best_solution>2</best_solution>", 2),
-        ("<best_solution> 1\n</best_solution>", 1),
-        ("<best_solution>2</best_solution> <best_solution>1</best_solution>", 2),
-        ("<best_solution>1</best_solution></think><best_solution>2</best_solution>", 2),
-        ("<best_solution>3</best_solution>", None),
-        ("<best_solution>two</best_solution>", None),
-        ("<best_solution>proof 2</best_solution> <best_solution>2</best_solution>", None),
-        ("<best_solution>+2</best_solution>", 2),
-        ("<best_solution>2", None),
-        ("2", None),
-        ("", None),
+        ("<best_solution>2</best_solution>", 2, 2),
+        ("<best_solution> 1\n</best_solution>", 1, 1),
+        ("<best_solution>2</best_solution> No: <best_solution>1</best_solution>", 1, 2),
+        ("<best_solution>1</best_solution></think><best_solution>2</best_solution>", 2, 2),
+        ("<best_solution>3</best_solution>", None, None),
+        ("<best_solution>two</best_solution>", None, None),
+        ("<best_solution>proof 2</best_solution> <best_solution>2</best_solution>", 2, None),
+        ("<best_solution>+2</best_solution>", 2, 2),
+        ("<best_solution>2", None, None),
+        ("2</best_solution>", None, None),
+        ("2", None, None),
+        ("", None, None),
     ],
 )
-def test_the_first_choice_after_the_thinking_counts(text, index):
+def test_the_last_choice_after_the_thinking_counts_and_the_first_in_nemo_gym(text, index, nemo):
     assert choose(text) == index
+    assert choose(text, conform="nemo") == nemo
 
 
 def test_the_end_of_the_thinking_may_be_demanded():
