@@ -25,8 +25,10 @@ HOST = "host"
 _GIGA = 1 << 30
 _LARGEST = 32 * _GIGA
 _PRIVILEGES = stat.S_ISUID | stat.S_ISGID
-_VERSION = 2  # of what is in the cache
+_VERSION = 3  # of what is in the cache
 _ROOT, _CONFIG = "root", "config.json"
+_APT = "etc/apt/apt.conf.d/99gym_llm"
+_APT_AS_ROOT = 'APT::Sandbox::User "root";\n'  # machines have one user, and apt would become another to download
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _HOST_FOLDERS = ("etc", "home", "logs/agent", "logs/artifacts", "logs/verifier", "opt", "root", "srv", "usr", "var/log")
 _PASSWD = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -333,6 +335,10 @@ def _finish(target: Path, config: dict[str, Any]) -> None:
         if not os.path.lexists(root / name):
             (root / name).mkdir()
             (root / name).chmod(0o1777 if name == "tmp" else 0o755)
+    place = tree.resolve(str(root), _APT.split("/"))
+    if os.path.isdir(os.path.dirname(place)):
+        tree.remove(place)
+        Path(place).write_text(_APT_AS_ROOT)
     settings = (config.get("config") or {}) if isinstance(config, dict) else {}
     pairs = (entry.partition("=") for entry in settings.get("Env") or [])
     content = {

@@ -211,6 +211,19 @@ def test_devices_are_left_out_and_no_file_runs_as_its_owner(tmp_path: Path):
     assert modes == {"su": "0o755", "wall": "0o755", "secret": "0o0", "dev": "0o755", "proc": "0o755"}
 
 
+@pytest.mark.parametrize("linked", ["etc", "etc/apt", "etc/apt/apt.conf.d", "etc/apt/apt.conf.d/99gym_llm"])
+def test_apt_is_told_that_there_is_one_user_in_the_image_and_nowhere_else(linked: str, tmp_path: Path):
+    outside = tmp_path / "outside" / "apt" / "apt.conf.d"
+    outside.mkdir(parents=True)
+    targets = {"etc": outside.parents[1], "etc/apt": outside.parent}
+    target = targets.get(linked, outside if linked.endswith(".d") else outside / "x")
+    parents = [folder(str(one)) for one in reversed(Path(linked).parents) if str(one) != "."]
+    unpacked(tmp_path, layer(*parents, link(linked, str(target))))
+    assert not list(outside.iterdir())
+    root = unpacked(tmp_path, layer(folder("etc"), folder("etc/apt"), folder("etc/apt/apt.conf.d")))
+    assert "root" in (root / "etc/apt/apt.conf.d/99gym_llm").read_text()
+
+
 def sparse(name: str, size: int) -> tuple[tarfile.TarInfo, bytes]:
     """A file that is a hole but for its first byte."""
     headers = {"GNU.sparse.map": f"0,1,{size},0", "GNU.sparse.size": str(size), "GNU.sparse.numblocks": "2"}
