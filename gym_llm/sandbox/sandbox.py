@@ -12,6 +12,7 @@ from gym_llm.errors import SandboxError
 from gym_llm.sandbox.backends import Box, make_backend, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.memory import SessionMemory
 
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
 _LONG = 12  # times what a run may take: the supervisor ends it long before
@@ -65,6 +66,8 @@ class Sandbox:
         image: Of containers: its name, or the path of one of apptainer's.
         preload: Modules that Python programs find imported already.
         concurrency: Runs at a time; None for one per core. More wait. Cells of sessions count, idle sessions do not.
+        memory_bytes: What idle sessions may hold of memory together; the largest is ended where they hold more. None
+            for half of what this machine, or this process's control group, has to give.
 
     Raises:
         ValueError: If an argument makes no sense.
@@ -79,7 +82,10 @@ class Sandbox:
         image: str | None = None,
         preload: Sequence[str] = (),
         concurrency: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
+        if memory_bytes is not None and memory_bytes < 1:
+            raise ValueError(f"memory_bytes is a number of bytes, got {memory_bytes!r}.")
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency is the number of runs at a time, got {concurrency!r}.")
         self.box = box or own_python()
@@ -93,6 +99,7 @@ class Sandbox:
             "environment": self._variables,
         }
         self._backend = make_backend(backend, self.box, settings, image)
+        self.memory = SessionMemory(memory_bytes)
         self.slots = asyncio.Semaphore(concurrency or len(os.sched_getaffinity(0)))
 
     async def __aenter__(self) -> Sandbox:

@@ -9,6 +9,8 @@ from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.limits import Limits
 from gym_llm.sandbox.sandbox import Limit, Sandbox, patience
 
+_EVICTED = "The interpreter was ended, and its state is lost: all sessions together held too much memory."
+
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
@@ -40,7 +42,8 @@ class CellResult:
 class PythonSession:
     """One interpreter, started with the first cell; after one that ended it, another is.
 
-    Between cells everything in it is stopped. Its files, in /tmp, last as long as the interpreter.
+    Between cells everything in it is stopped. Its files, in /tmp, last as long as the interpreter. Where all that wait
+    hold more memory than the sandbox has for them, the largest is ended: its next cell is not run, and says so.
 
     Args:
         sandbox: Where it runs.
@@ -51,6 +54,7 @@ class PythonSession:
         self._sandbox = sandbox
         self._limits = limits or Limits()
         self._channel: Channel | None = None
+        self._evicted = False
 
     async def run(self, code: str, *, cpu_seconds: float | None = None) -> CellResult:
         """Run a cell.
@@ -64,6 +68,10 @@ class PythonSession:
         """
         limits = self._limits if cpu_seconds is None else replace(self._limits, cpu_seconds=cpu_seconds)
         async with self._sandbox.slots:
+            if self._evicted:
+                self._evicted = False
+                return CellResult("", "", _EVICTED, None, None, "memory", True, 0.0, 0.0)
+            self._sandbox.memory.forget(self)
             channel = self._channel or await self.start()
             try:
                 await channel.send({"limits": limits.as_json()}, [code.encode("utf-8", "replace")])
@@ -73,11 +81,13 @@ class PythonSession:
                 raise
         if answer["over"]:
             await self.close()
+        else:
+            await self._sandbox.memory.wait(self, answer["held_bytes"])
         texts = {name: piece.decode("utf-8", "replace") for name, piece in zip(answer["texts"], pieces, strict=True)}
         return CellResult(
             stdout=stdout.decode("utf-8", "replace"),
             stderr=stderr.decode("utf-8", "replace"),
-            error=texts.get("error") if not answer["over"] else _end(answer),
+            error=texts.get("error") if not answer["over"] else _why(answer),
             value=texts.get("repr"),
             text=texts.get("str"),
             limit=answer["limit"] if answer["limit"] != "ended" else None,
@@ -98,8 +108,18 @@ class PythonSession:
             self._channel = await self._start()
         return self._channel
 
+    async def evict(self) -> None:
+        """End the interpreter, as others need its memory: the next cell is not run, and says so."""
+        self._evicted = True
+        await self._end()
+
     async def close(self) -> None:
         """End the interpreter and whatever it started."""
+        self._evicted = False
+        await self._end()
+
+    async def _end(self) -> None:
+        self._sandbox.memory.forget(self)
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
@@ -115,7 +135,7 @@ class PythonSession:
         return channel
 
 
-def _end(answer: dict[str, object]) -> str:
+def _why(answer: dict[str, object]) -> str:
     why = {
         "cpu": "it took too much processor time",
         "wall": "it waited too long",

@@ -185,6 +185,7 @@ class Run:
         os.close(from_it[1])
         wire.send(self.replies, {"ready": True}, [])
         stopped_at: float | None = None
+        held = 0
         while True:
             why = self._idle(stopped_at)
             header, pieces = wire.receive(self.requests)
@@ -200,11 +201,12 @@ class Run:
                 self.end()
             else:
                 self._signal(signal.SIGSTOP)  # what it left running waits for the next
-                stopped_at = self.use.now(self.child, self.limits)[0]
+                stopped_at, held, _, _ = self.use.now(self.child, self.limits)
                 for stream in self.streams:
                     stream.rest()
             texts: dict[str, bytes] = self.texts or {}
             answer = {**self._answer(why), "texts": list(texts), "over": over}
+            answer["held_bytes"] = 0 if over else max(0, held - usage.own_memory())
             wire.send(self.replies, answer, [*self._output(), *texts.values()])
             if over:
                 return

@@ -169,7 +169,7 @@ class Use:
     def _memory(self, processes: list[str], memory: int, limits: dict[str, Any]) -> int:
         enough = limits["memory_bytes"]
         if enough < memory <= _SHARED * enough and len(processes) > 1:
-            memory = sum(map(_own_memory, processes))  # what they share was counted for each
+            memory = sum(map(_part_of_memory, processes))  # what they share was counted for each
         if self.reserves:
             memory += sum(map(_tables, processes))
         if self.alone:
@@ -246,7 +246,12 @@ def _field(text: bytes, name: bytes) -> int | None:
     return None
 
 
-def _own_memory(process: str) -> int:
+def own_memory() -> int:
+    """Bytes of this process, which a copy of it has, too, before it does anything."""
+    return int(_read("/proc/self/statm").split()[1]) * _PAGE
+
+
+def _part_of_memory(process: str) -> int:
     """Bytes of a process, of what it shares with others its part; all of it, if it hides which."""
     own = _field(_read(f"/proc/{process}/smaps_rollup"), b"Pss:")
     if own is None:
