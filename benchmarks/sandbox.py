@@ -3,8 +3,10 @@
     python benchmarks/sandbox.py [--runs N] [--sessions N]
 
 Processor time counts this process and, where a control group of cpuacct can be made, all that runs in the sandbox.
-Memory is what the kernel gives as a process's part (Pss). What runs leave behind: `sandbox_leaks.py`; verdicts on a
-busy machine: `sandbox_load.py`. Prints one JSON line last.
+Memory is that of sessions that are all open at a time and have each run a cell: what the kernel gives as the processes'
+parts (Pss), and how much less memory the machine has left with them (MemAvailable: with the kernel's own, and what
+others take meanwhile). For a thousand of them: `--sessions 1000`. What runs leave behind: `sandbox_leaks.py`; verdicts
+on a busy machine: `sandbox_load.py`. Prints one JSON line last.
 """
 
 from __future__ import annotations
@@ -61,6 +63,11 @@ def part(process: psutil.Process) -> int:
         return 0
 
 
+def available() -> int:
+    """Bytes of memory that the machine has left."""
+    return int(psutil.virtual_memory().available)
+
+
 async def speed(runs: int, sessions: int) -> dict[str, float | None]:
     """Runs per second, and what sessions take."""
     async with Sandbox() as sandbox:
@@ -69,18 +76,26 @@ async def speed(runs: int, sessions: int) -> dict[str, float | None]:
         await asyncio.gather(*(sandbox.python(PROGRAM, stdin=b"21\n") for _ in range(runs)))
         seconds, after = time.perf_counter() - started, processor_seconds()
         before = sum(map(part, psutil.Process().children(recursive=True)))
+        free = available()
         starts, kept = [], []
         for _ in range(sessions):
             kept.append(PythonSession(sandbox))
             started = time.perf_counter()
             await kept[-1].start()
             starts.append(time.perf_counter() - started)
+        for number, session in enumerate(kept):
+            await session.run(f"x = {number}\nx + 1")
+        taken = free - available()
         memory = sum(map(part, psutil.Process().children(recursive=True))) - before
+        values = [(await session.run("x")).value for session in kept]
         return {
             "runs_per_second": round(runs / seconds, 1),
             "cpu_ms_per_run": None if used is None or after is None else round((after - used) / runs * 1000, 2),
             "session_start_ms": round(statistics.median(starts) * 1000, 2),
+            "idle_sessions": sessions,
+            "idle_sessions_that_lost_their_state": sum(value != str(number) for number, value in enumerate(values)),
             "mb_per_idle_session": round(memory / sessions / 1e6, 2),
+            "mb_per_idle_session_of_the_machine": round(taken / sessions / 1e6, 2),
         }
 
 

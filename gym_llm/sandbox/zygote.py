@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -84,7 +86,7 @@ class Zygote:
             await self.start()
             control = self._control
             assert control is not None
-            mine, its = socket.socketpair()
+            mine, its = _pair()
             try:
                 with its:
                     await _hand_over(control, its)
@@ -122,3 +124,22 @@ async def _hand_over(control: socket.socket, end: socket.socket) -> None:
             return
         except BlockingIOError:  # it has hundreds to start
             await asyncio.sleep(_FULL_SECONDS)
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """A run's two ends; this process is allowed as many files as it may have, if it runs out of them.
+
+    Raises:
+        SandboxError: If there are too many all the same.
+    """
+    try:
+        return socket.socketpair()
+    except OSError as error:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if error.errno == errno.EMFILE and soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return _pair()
+        raise SandboxError(
+            f"No more runs or sessions can be opened at a time: {error} (at most {soft} files can be open here). "
+            "Each open one takes one; close some sessions, or raise the limit (ulimit -n)."
+        ) from None

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from . import script, wire
 
 
-def serve(requests: int, replies: int, modules: list[str]) -> NoReturn:
+def serve(requests: int, replies: int) -> NoReturn:
     """Answer cells until the other side closes.
 
     A cell's answer has texts by name: `repr` and `str` of the last line's value, if the last line is an expression
@@ -22,10 +22,9 @@ def serve(requests: int, replies: int, modules: list[str]) -> NoReturn:
     Args:
         requests: What the cells are read from.
         replies: What the answers are written to.
-        modules: The names of this package's own.
     """
     receive, send = wire.receive, wire.send
-    script.fresh(modules)
+    script.fresh()
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [""]
@@ -37,7 +36,7 @@ def serve(requests: int, replies: int, modules: list[str]) -> NoReturn:
         except EOFError:
             os._exit(0)
         count += 1
-        texts = _run(pieces[0].decode("utf-8", "replace"), f"<cell {count}>", module.__dict__)
+        texts = evaluate(pieces[0].decode("utf-8", "replace"), f"<cell {count}>", module.__dict__)
         try:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -53,7 +52,8 @@ def serve(requests: int, replies: int, modules: list[str]) -> NoReturn:
         )
 
 
-def _run(source: str, name: str, namespace: dict[str, Any]) -> list[tuple[str, str]]:
+def evaluate(source: str, name: str, namespace: dict[str, Any]) -> list[tuple[str, str]]:
+    """Run a cell: the texts of its answer, by name."""
     lines = source.splitlines(keepends=True)
     linecache.cache[name] = (len(source), None, lines, name)  # tracebacks show the cell's lines
     try:

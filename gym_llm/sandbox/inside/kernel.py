@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import signal
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_calls = {name: getattr(_libc, name) for name in ("capset", "mount", "prctl", "umount2", "unshare")}
 _python = ctypes.PyDLL(None, use_errno=True)  # calls that keep the interpreter's lock
 
 NEW_MOUNTS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
@@ -18,15 +20,24 @@ NOSUID, NODEV, NOEXEC, REMOUNT, READ_ONLY, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 3
 _SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES = 4, 1, 22, 38
 _CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _CLONE = {"x86_64": 56, "aarch64": 220}
+_TOO_MANY = (
+    "no more processes or namespaces can be had (ulimit -u, kernel.pid_max, user.max_user_namespaces, or a control "
+    "group's pids.max): a session takes two processes; close some sessions, or raise the limit"
+)
 _SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8914, 0x41
 
 
 def _call(name: str, *arguments: object) -> int:
-    result: int = getattr(_libc, name)(*arguments)
+    result: int = _calls[name](*arguments)
     if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+        raise _error(name)
     return result
+
+
+def _error(name: str) -> OSError:
+    number = ctypes.get_errno()
+    why = _TOO_MANY if number in (errno.EAGAIN, errno.ENOSPC) and name in ("clone", "fork") else os.strerror(number)
+    return OSError(number, f"{name}: {why}")
 
 
 def fork_apart(flags: int) -> int:
@@ -37,8 +48,18 @@ def fork_apart(flags: int) -> int:
     """
     child: int = _python.syscall(_CLONE[platform.machine()], ctypes.c_long(flags | signal.SIGCHLD), 0, 0, 0, 0)
     if child < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"clone: {os.strerror(number)}")
+        raise _error("clone")
+    return child
+
+
+def fork() -> int:
+    """Fork without telling the interpreter: what it does after a fork writes to a megabyte of memory.
+
+    There must be no other thread. What is random in the child has to be made so again.
+    """
+    child: int = _python.fork()
+    if child < 0:
+        raise _error("fork")
     return child
 
 

@@ -103,8 +103,8 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
             os.environ.update(header["environment"])
         os.close(told)
         if header["kind"] == "cells":
-            cells.serve(4, 3, settings["modules"])
-        script.run(header["main"], settings["modules"])
+            cells.serve(4, 3)
+        script.run(header["main"])
     except BaseException as error:
         os.write(told, f"{type(error).__name__}: {error}".encode()[:500])
     finally:

@@ -13,15 +13,16 @@ import traceback
 import types
 from typing import NoReturn
 
+_made: list[str] = []  # streams, which the sandbox's first process may have made for all
 
-def run(path: str, modules: list[str]) -> NoReturn:
+
+def run(path: str) -> NoReturn:
     """Run a file as `__main__`, and end as the interpreter would.
 
     Args:
         path: The file.
-        modules: The names of this package's own.
     """
-    fresh(modules)
+    fresh()
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = module
@@ -40,11 +41,21 @@ def run(path: str, modules: list[str]) -> NoReturn:
     finish(code)
 
 
-def fresh(modules: list[str]) -> None:
-    """What a new interpreter has of its own: streams, random numbers, `exit`, no modules of this package."""
-    for name in modules:
-        del sys.modules[name]
-    del sys.path[-1]  # where this package is
+def fresh() -> None:
+    """What a new interpreter has of its own: streams, random numbers, `exit`."""
+    if not _made:
+        streams()
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()  # all runs are forks of one process
+    linecache.clearcache()
+    for name in ("exit", "quit"):
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+
+
+def streams() -> None:
+    """Make the interpreter's streams anew, over the first three descriptors."""
     for name in ("stdin", "stdout", "stderr"):
         number = ("stdin", "stdout", "stderr").index(name)
         mode = "rb" if number == 0 else "wb"
@@ -53,11 +64,7 @@ def fresh(modules: list[str]) -> None:
         stream = io.TextIOWrapper(raw, "utf-8", errors, write_through=number == 2, line_buffering=number == 2)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # all runs are forks of one process; `random` sees to it itself
-    linecache.clearcache()
-    for name in ("exit", "quit"):
-        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
+        _made.append(name)
 
 
 def exit_code(error: SystemExit) -> int:

@@ -16,21 +16,22 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from . import kernel, seccomp, supervisor, wire
+from . import kernel, seccomp, supervisor, warm, wire
 
 
 def serve(control: int, settings: dict[str, Any]) -> None:
     """Start a supervisor for each channel that comes, until the other side closes the socket."""
     _prepare(settings)
     requests = socket.socket(fileno=control)
+    warm.warm(settings)
     gc.freeze()  # what is here now is never looked at again: pages stay shared with every run
     requests.send(b"ready")
     while True:
-        message, channels, _, _ = socket.recv_fds(requests, 1, 1)
+        message, sent, _, _ = requests.recvmsg(1, _DESCRIPTOR_SPACE)
         if not message:
             return
-        if channels:
-            _start(channels[0], requests, settings)
+        if sent:
+            _start(int.from_bytes(sent[0][2][:4], sys.byteorder), requests, settings)
 
 
 def serve_one(settings: dict[str, Any]) -> None:
@@ -58,7 +59,9 @@ def _prepare(settings: dict[str, Any]) -> None:
             pass  # a program that wants it is told so
     if len(os.listdir("/proc/self/task")) > 1:
         _begin_again(settings)
-    settings["modules"] = [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]
+    for name in [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]:
+        del sys.modules[name]  # programs find nothing of this package
+    del sys.path[-1]
     settings["user"] = os.getuid(), os.getgid()
     if settings["filter"]:
         settings["filters"] = {allowed: seccomp.calls_filter(allowed) for allowed in (False, True)}
@@ -94,9 +97,9 @@ def _apart(channel: int, settings: dict[str, Any]) -> NoReturn:
         kernel.keep_to_itself(False)
         kernel.map_user(*settings["user"])
         limits = request[0]["limits"]
-        resource.setrlimit(
-            resource.RLIMIT_NPROC, (limits["processes"] + 1,) * 2
-        )  # with this one; counted in this namespace alone
+        most, hard = limits["processes"] + 1, resource.getrlimit(resource.RLIMIT_NPROC)[1]  # with this one
+        most = most if hard < 0 else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))  # counted in this namespace alone
         kernel.keep_to_itself()
         _own_files(limits)
         if request[0].get("loopback"):
@@ -130,6 +133,7 @@ def _own_files(limits: dict[str, int]) -> None:
     os.chdir("/tmp")
 
 
+_DESCRIPTOR_SPACE = socket.CMSG_SPACE(4)
 _APART = kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS | kernel.NEW_IPC | kernel.NEW_UTS
 _COMMON: list[str] = [
     *("ast", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime"),

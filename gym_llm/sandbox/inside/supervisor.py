@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any
 
-from . import program, usage, wire
+from . import kernel, program, usage, wire
 
 _TICK = 0.01  # seconds between two looks, at first
 _LONGEST_TICK = 0.05
@@ -234,7 +234,7 @@ class Run:
     def _start(self, stdin: int, control: tuple[int, int] | None) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         pipes = [os.pipe(), os.pipe(), os.pipe()]
-        self.child = os.fork()
+        self.child = os.fork() if self.settings.get("preload") else kernel.fork()  # what is preloaded may want to know
         if self.child == 0:
             streams = [stdin, pipes[0][1], pipes[1][1], *(control or ())]
             program.become(self.header, self.settings, streams, pipes[2][1])

@@ -83,3 +83,31 @@ threading.Thread(target=go, daemon=True).start()
 def test_a_value_as_long_as_the_limit_is_handed_over():
     results = cells("'[' * (1 << 20)", "'\\x00\\'' * 10**6", "1")
     assert len(results[0].text) == 1 << 20 and len(results[1].text) == 1 << 20 and results[2].text == "1"
+
+
+def test_an_interpreter_is_as_if_it_had_just_been_started():
+    code = """
+import random, signal, sys, threading
+thread = threading.Thread(target=lambda: signal.pthread_kill(threading.main_thread().ident, 0))
+thread.start()
+thread.join()
+told = []
+signal.signal(signal.SIGUSR1, lambda *_: told.append(threading.current_thread() is threading.main_thread()))
+signal.raise_signal(signal.SIGUSR1)
+streams = [stream.seekable() for stream in (sys.stdin, sys.stdout, sys.stderr)]
+own = [name for name in sys.modules if name.partition(".")[0] == "inside"]
+told, streams, own, {"x", "f"} & set(globals()), any("gym_llm" in path for path in sys.path)
+"""
+
+    async def main() -> list[list[CellResult]]:
+        async with Sandbox() as sandbox:
+            sessions = [PythonSession(sandbox), PythonSession(sandbox)]
+            return [[await session.run(code), await session.run("random.random()")] for session in sessions]
+
+    try:
+        first, second = asyncio.run(main())
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    assert first[0].error is None
+    assert first[0].value == second[0].value == "([True], [True, False, False], [], set(), False)"
+    assert first[1].value != second[1].value
