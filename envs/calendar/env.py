@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from gym_llm.conforming import ConformingEnv
 from gym_llm.envs.calendar.schedule import Event, Window, minutes, read_events, window
 from gym_llm.grading.extraction import json_values
 
+_DAY, _STEP = 24 * 60, 5  # minutes
 _MOST_CHARACTERS = 100_000  # at an answer's end; a calendar has some hundreds
 
 
@@ -57,6 +59,31 @@ class Calendar(ConformingEnv):
 
         exp_cal_state: dict[str, ExpectedEvent]
 
+    def oracle(self, task: Task) -> str | None:
+        """Every event at the first time that is free for it, those with the least choice first.
+
+        None where that fails, and where no event is expected, for which every answer is right.
+        """
+        events: dict[str, Event] = {}
+        choices = {
+            name: [event for start in range(0, _DAY, _STEP) if one.is_met(event := Event(start, one.duration))]
+            for name, one in task.exp_cal_state.items()
+        }
+        for name in sorted(choices, key=lambda each: len(choices[each])):
+            free = (event for event in choices[name] if all(_apart(event, other) for other in events.values()))
+            if (first := next(free, None)) is None:
+                return None
+            events[name] = first
+        entries = [
+            {
+                "event_id": name,
+                "start_time": f"{event.start // 60:02}:{event.start % 60:02}",
+                "duration": event.duration,
+            }
+            for name, event in events.items()
+        ]
+        return json.dumps(entries) if entries else None
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the calendar in the last message and check it."""
         reason = self._problem(task.exp_cal_state, episode.last_item_text)
@@ -89,6 +116,10 @@ class Calendar(ConformingEnv):
                 if self.conform:
                     break
         return calendar
+
+
+def _apart(one: Event, other: Event) -> bool:
+    return one.end <= other.start or other.end <= one.start
 
 
 def _innermost(entries: list[Any]) -> list[Any]:

@@ -66,7 +66,7 @@ def attack(
         "seconds": seconds * (1 - _SHARE_OF_SECOND),
         "path": [*([folder] if folder else []), *filter(None, sys.path)],
         "entry_point": spec.entry_point if (spec := gym.registry.get(env_id)) is not None else None,
-        "play_seconds": min(10.0, seconds / 3),
+        "play_seconds": min(20.0, 2 * seconds / 3),
     }
     told = on_check or (lambda name: None)
     result, last = _work(job, "0", told)

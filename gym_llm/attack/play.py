@@ -25,6 +25,8 @@ Turn = list[Item] | dict[str, Any]
 
 _MOST_REPEATS = 3
 _SHORT = 160
+_LONG, _BUSY = 5.0, 0.2
+"""An episode that ends with the attack's time hangs if it took so many seconds, and this share of them of the CPU."""
 
 
 class TooLong(BaseException):
@@ -121,15 +123,16 @@ class Player:
         self.plays += 1
         played = Played(turns=turns)
         self.before(task.row, turns)
-        began = time.monotonic()
+        began, cpu_began = time.monotonic(), time.process_time()
         try:
             with time_limit(min(self._seconds, left)):
                 self._play(index, task, turns, played)
         except TooLong:
-            played.hung = True
             self.fresh()
-            if left < self._seconds:
-                raise OutOfTime from None
+            seconds, cpu = time.monotonic() - began, time.process_time() - cpu_began
+            if seconds < self._seconds and (seconds < _LONG or cpu < _BUSY * seconds):
+                raise OutOfTime from None  # it may only wait for a worker that has a deadline of its own
+            played.hung = True
         except InvalidAction:
             played.refused = True
             self.env.end_episode()

@@ -44,7 +44,9 @@ def attack(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many tasks to play")] = 5,
     env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="which tasks a generator makes")] = 0,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="seconds for each verifier")] = 30.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=1, help="how long each verifier may take; what is left out is named")
+    ] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="print the reports as one JSON array")] = False,
     cards: Annotated[bool, typer.Option("--card", help="write CARD.md into each verifier's folder")] = False,
 ) -> int:
@@ -74,7 +76,7 @@ def attack(
                 draw(env_id, min(made, CHECKS), CHECKS, lambda: check)
 
             report = attacks.attack(
-                env_id, rows=rows, limit=limit, env_kwargs=kwargs, seed=seed, seconds=timeout, on_check=show
+                env_id, rows=rows, limit=limit, env_kwargs=kwargs, seed=seed, seconds=seconds, on_check=show
             )
         reports.append(report)
         if cards and (path := write_card(report)):
