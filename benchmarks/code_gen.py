@@ -3,25 +3,31 @@
 `local` steps many environments of this process at once, `ray` those of two shards, as one step of GRPO on a coding
 task does: every environment is given an answer, half of them right, and grades it by one unit test. Each pair of back
 ends runs right after each other, so compare within a pair. `unsafe` starts an interpreter per run, where bubblewrap
-forks one that runs already. Prints one JSON line last.
+forks one that runs already. `fork` and `exec` are no back ends, but what verifiers do that have no sandbox: each
+program is executed by a fork of a worker process, or by the worker itself (`code_gen_exec.py`). Prints one JSON line
+last.
 
-    python benchmarks/code_gen.py [--answers 2048] [--local-answers 512] [--shards 2]
+    python benchmarks/code_gen.py [--only exec] [--answers 2048] [--local-answers 512] [--shards 2]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from episodes import response
+from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.vector import LocalVectorEnv, RayVectorEnv
 
 ENV_ID = "gym_llm/CodeGen-v0"
-BACKENDS = ("bubblewrap", "unsafe")
+BACKENDS = ("bubblewrap", "fork", "exec", "unsafe")
+EXEC = EnvSpec("ExecCodeGen-v0", entry_point="code_gen_exec:ExecCodeGen", disable_env_checker=True)
 TASK = {
     "responses_create_params": {"input": [{"role": "user", "content": "Print the sum of the numbers of a line."}]},
     "verifier_metadata": {"unit_tests": {"inputs": ["1 2 3\n"], "outputs": ["6\n"], "fn_name": None}},
@@ -30,18 +36,21 @@ RIGHT = "```python\nprint(sum(map(int, input().split())))\n```"
 WRONG = "```python\nprint(max(map(int, input().split())))\n```"
 
 
-def rate(envs: Any, answers: int) -> float:
-    """Episodes per second of one step of all environments, after a warm-up with a few."""
+def rate(envs: Any, answers: int) -> tuple[float, float]:
+    """Episodes per second of one step, after a warm-up with a few; milliseconds of this process for each."""
     with envs:
         envs.reset(seed=0)
-        envs.step([response(RIGHT)] * answers)  # starts the sandboxes, too
+        few = max(1, answers // 64)
+        envs.step(
+            [response("No." if number % few else RIGHT) for number in range(answers)]
+        )  # starts the sandboxes, too
         envs.reset(seed=0)
-        started = time.perf_counter()
+        started, used = time.perf_counter(), time.process_time()
         rewards = envs.step([response(RIGHT if number % 2 else WRONG) for number in range(answers)])[1]
-        seconds = time.perf_counter() - started
+        seconds, used = time.perf_counter() - started, time.process_time() - used
     if rewards.sum() != answers // 2:
         raise SystemExit(f"{answers // 2} answers are right, {rewards.sum():g} were paid")
-    return answers / seconds
+    return answers / seconds, used / answers * 1000
 
 
 def main() -> None:
@@ -50,17 +59,31 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=2048, help="episodes of a step over Ray (default 2048)")
     parser.add_argument("--local-answers", type=int, default=512, help="episodes in this process (default 512)")
     parser.add_argument("--shards", type=int, default=2, help="processes over Ray (default 2)")
+    parser.add_argument("--only", action="append", choices=BACKENDS, help="one of them; may be repeated")
     options = parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
     result: dict[str, Any] = {"benchmark": "code_gen", "unit": "episodes/s", "answers": options.answers}
     for where, answers in (("local", options.local_answers), ("ray", options.answers)):
-        for backend in BACKENDS if answers else ():
-            kwargs: dict[str, Any] = {"tasks": [TASK], "env_kwargs": {"sandbox": backend}}
+        for backend in (options.only or BACKENDS) if answers else ():
+            shards = options.shards if where == "ray" else 1
+            env: Any = ENV_ID if backend in ("bubblewrap", "unsafe") else EXEC
+            chosen: dict[str, Any] = {"sandbox": backend}
+            if env is EXEC:
+                chosen = {"workers": max(1, cores // shards), "fork": backend == "fork"}
+            kwargs: dict[str, Any] = {"tasks": [TASK], "env_kwargs": chosen}
+            load = os.getloadavg()[0]
             if where == "ray":
-                envs: Any = RayVectorEnv(ENV_ID, answers, num_shards=options.shards, **kwargs)
+                found = {"env_vars": {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}}
+                envs: Any = RayVectorEnv(env, answers, num_shards=shards, runtime_env=found, **kwargs)
             else:
-                envs = LocalVectorEnv(ENV_ID, answers, **kwargs)
-            result[f"{where}_{backend}"] = round(rate(envs, answers), 1)
-            print(f"{where:6} {backend:11} {result[f'{where}_{backend}']:8.1f} episodes/s", file=sys.stderr)
+                envs = LocalVectorEnv(env, answers, **kwargs)
+            speed, own = rate(envs, answers)
+            result[f"{where}_{backend}"] = {
+                "per_s": round(speed, 1),
+                "own_cpu_ms": round(own, 2),
+                "load": round(load, 2),
+            }
+            print(f"{where:6} {backend:11} {speed:8.1f} episodes/s (load {load:.1f})", file=sys.stderr)
     print(json.dumps(result))
 
 
