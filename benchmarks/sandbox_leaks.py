@@ -174,7 +174,8 @@ class Soak:
 def kind_of(pid: int) -> str:
     """What a process is of a sandbox, by how many namespaces of processes it is in."""
     try:
-        text = Path(f"/proc/{pid}/status").read_text()
+        with open(f"/proc/{pid}/status") as file:
+            text = file.read()
     except OSError:
         return "gone"
     numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), [])

@@ -78,11 +78,13 @@ class Channel:
     async def close(self) -> None:
         """End the run, whatever it is doing."""
         self._writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.wait_closed()
-        if self.on_close is not None:
-            on_close, self.on_close = self.on_close, None
-            await on_close()
+        try:
+            with contextlib.suppress(ConnectionError):
+                await self._writer.wait_closed()
+        finally:  # whoever waits may be cancelled
+            if self.on_close is not None:
+                on_close, self.on_close = self.on_close, None
+                await on_close()
 
 
 class _LooseStream:
