@@ -6,7 +6,7 @@ A variable is read where its limit is used, in each process: set it before a run
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gym_llm.errors import UsageError
 
@@ -94,3 +94,13 @@ def count_values(text: str, most: int) -> int:
     outside = np.bitwise_xor.accumulate(quotes.view(np.uint8)) == 0
     separators = (data == ord(",")) | (data == ord("[")) | (data == ord("{"))
     return int(np.count_nonzero(outside & separators)) + 1
+
+
+def check_seconds(name: str, seconds: Any) -> None:
+    """Check an argument that is a number of seconds.
+
+    Raises:
+        ValueError: If it is none, or more than a day; one sentence.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 86_400:
+        raise ValueError(f"{name} is a number of seconds above 0, at most a day; got {seconds!r}.")

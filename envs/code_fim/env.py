@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.envs.code_fim.completion import completions
 from gym_llm.errors import DataError
-from gym_llm.grading.problem_files import read_problems
+from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Called, Functions
@@ -33,15 +33,6 @@ class Problem(BaseModel):
     test: str
     entry_point: str
     canonical_solution: str | None = None
-
-
-class VerifierMetadata(BaseModel):
-    """Which problem a row is of, and the problem, where it is not in a file."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    task_id: str | None = None
-    problem: Problem | None = None
 
 
 class CodeFIM(SandboxedEnv):
@@ -65,7 +56,7 @@ class CodeFIM(SandboxedEnv):
     class Task(BaseTask):
         """The problem."""
 
-        verifier_metadata: VerifierMetadata
+        verifier_metadata: ProblemMetadata[Problem]
 
     def __init__(
         self,
@@ -82,8 +73,7 @@ class CodeFIM(SandboxedEnv):
 
     def oracle(self, task: Task) -> str | None:
         """The problem's own completion, if it has one."""
-        metadata = task.verifier_metadata
-        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        problem = task.verifier_metadata.problem_in(self._problems)
         if problem is None or problem.canonical_solution is None:
             return None
         return f"```python\n{problem.canonical_solution}\n```"
@@ -91,7 +81,7 @@ class CodeFIM(SandboxedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the completion, and put the program to the test."""
         metadata = task.verifier_metadata
-        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        problem = metadata.problem_in(self._problems)
         if problem is None:
             raise DataError(f"the task {metadata.task_id!r} is in no file of `fim_data`, and the row has no `problem`")
         found = completions(episode.text, problem.prompt, problem.suffix, conform=self.conform is not None)

@@ -6,13 +6,11 @@ import json
 import os
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.envs.evalplus.problems import Problem, References
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code
-from gym_llm.grading.problem_files import read_problems
+from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.grading.program_output import close_values
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.env import SandboxedEnv, check_number
@@ -25,15 +23,6 @@ _REFERENCE_SECONDS = 60.0
 _OUTPUT_BYTES = 2 << 20
 
 Status = Literal["pass", "fail", "timeout"]
-
-
-class VerifierMetadata(BaseModel):
-    """Which problem a row is of, and the problem, where it is not in a file."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    task_id: str | None = None
-    problem: Problem | None = None
 
 
 class EvalPlus(SandboxedEnv):
@@ -58,7 +47,7 @@ class EvalPlus(SandboxedEnv):
     class Task(BaseTask):
         """The problem."""
 
-        verifier_metadata: VerifierMetadata
+        verifier_metadata: ProblemMetadata[Problem]
 
     def __init__(
         self,
@@ -78,8 +67,7 @@ class EvalPlus(SandboxedEnv):
 
     def oracle(self, task: Task) -> str | None:
         """The reference, if the problem has one."""
-        metadata = task.verifier_metadata
-        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        problem = task.verifier_metadata.problem_in(self._problems)
         if problem is None or problem.canonical_solution is None:
             return None
         return f"```python\n{problem.prompt}{problem.canonical_solution}```"
@@ -87,7 +75,7 @@ class EvalPlus(SandboxedEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the code, call its function with every input, and compare."""
         metadata = task.verifier_metadata
-        problem = metadata.problem or self._problems.get(metadata.task_id or "")
+        problem = metadata.problem_in(self._problems)
         code = _code(episode.text, conform=self.conform is not None)
         details: dict[str, Any] = {
             "extracted_model_code": code,

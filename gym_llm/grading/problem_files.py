@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gym_llm.data.files.reading import read_objects
 from gym_llm.errors import DataError
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class ProblemMetadata(BaseModel, Generic[M]):
+    """A row's `verifier_metadata`: which problem it is of, and the problem, where it is not in a file."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    task_id: str | None = None
+    problem: M | None = None
+
+    def problem_in(self, problems: dict[str, M]) -> M | None:
+        """The row's own problem, else that of a file, else None."""
+        return self.problem or problems.get(self.task_id or "")
 
 
 @cache

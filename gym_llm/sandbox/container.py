@@ -14,11 +14,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gym_llm.errors import SandboxError, SandboxUnavailable, UsageError
-from gym_llm.sandbox.machine import KILLED, TIMED_OUT, ExecResult, MachineLimits
+from gym_llm.sandbox.machine import KILLED, TIMED_OUT, ExecResult, MachineLimits, MachineProblem
 from gym_llm.sandbox.rootfs import Image
 
 _SECONDS = 180.0
 _SAID = 500
+_BYTES = 4 << 20
+_ENTRY = 1 << 16  # of an archive, beside a file's bytes
 
 
 class ContainerMachine:
@@ -78,9 +80,9 @@ class ContainerMachine:
             *(part for name, value in (env or {}).items() for part in ("--env", f"{name}={value}")),
             *(self._name, *inside),
         ]
-        code, stdout, stderr = await self._call(arguments, timeout_sec + _SECONDS)
-        limit = self.limits.output_bytes
-        out, err = (text[:limit].decode("utf-8", "replace") for text in (stdout, stderr))
+        most = self.limits.output_bytes
+        code, stdout, stderr = await self._call(arguments, timeout_sec + _SECONDS, most=most)
+        out, err = (text.decode("utf-8", "replace") for text in (stdout, stderr))
         return ExecResult(out, err, code, "wall" if code == TIMED_OUT else "memory" if code == KILLED else None)
 
     async def upload(self, path: str, files: bytes, *, replace: bool = False) -> None:
@@ -92,15 +94,20 @@ class ContainerMachine:
 
     async def download(self, path: str, limit: int = 1 << 20) -> bytes | None:
         """A file of at most so many bytes; None if there is none."""
-        code, data, _ = await self._call(["cp", "--follow-link", f"{self._name}:{path}", "-"], _SECONDS)
+        code, data, _ = await self._call(
+            ["cp", "--follow-link", f"{self._name}:{path}", "-"], _SECONDS, most=limit + _ENTRY
+        )
         if code:
             return None
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            member = archive.next()
-            if member is None or not member.isreg() or member.size > limit:
-                raise SandboxError(f"{path} is no file, or has more than {limit} bytes.")
-            file = archive.extractfile(member)
-            return file.read() if file is not None else None
+        try:
+            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+                member = archive.next()
+                file = archive.extractfile(member) if member is not None and member.isreg() else None
+                if member is None or file is None or member.size > limit:
+                    raise MachineProblem(f"{path} is no file, or has more than {limit} bytes.")
+                return file.read()
+        except tarfile.TarError as error:
+            raise MachineProblem(f"{path} cannot be read: {error}.") from None
 
     async def seal(self, remove: Iterable[str]) -> None:
         """All that runs is ended by a restart of the container; these paths are gone."""
@@ -147,26 +154,46 @@ class ContainerMachine:
         if result.return_code:
             raise SandboxError(f"A container could not do `{command[:100]}`: {_last(result.stderr.encode())}")
 
-    async def _call(self, arguments: list[str], seconds: float, data: bytes = b"") -> tuple[int, bytes, bytes]:
-        return await _run([self.program, *arguments], data, seconds)
+    async def _call(
+        self, arguments: list[str], seconds: float, data: bytes = b"", most: int = _BYTES
+    ) -> tuple[int, bytes, bytes]:
+        return await _run([self.program, *arguments], data, seconds, most)
 
 
-async def _run(command: list[str], data: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+async def _run(command: list[str], data: bytes, seconds: float, most: int = _BYTES) -> tuple[int, bytes, bytes]:
+    """(exit code, output, errors) of a command; of both the first bytes, whatever a container's programs write."""
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
     except OSError as error:
         raise SandboxUnavailable(f"No sandbox: {error}.") from None
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     try:
         async with asyncio.timeout(seconds):
-            stdout, stderr = await process.communicate(data)
+            reading = _first(process.stdout, most), _first(process.stderr, most)
+            _, stdout, stderr, code = await asyncio.gather(_give(process.stdin, data), *reading, process.wait())
     except TimeoutError:
         raise SandboxError(f"{command[0]} {command[1]} did not end in {seconds:.0f} seconds.") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return process.returncode or 0, stdout, stderr
+    return code, stdout, stderr
+
+
+async def _first(stream: asyncio.StreamReader, most: int) -> bytes:
+    """The first bytes of a stream, all of which is read."""
+    kept = bytearray()
+    while piece := await stream.read(1 << 16):
+        kept += piece[: max(most - len(kept), 0)]
+    return bytes(kept)
+
+
+async def _give(stream: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(data)
+        await stream.drain()
+    stream.close()
 
 
 def _last(said: bytes) -> str:

@@ -50,13 +50,3 @@ class Limits:
     def as_json(self) -> dict[str, Any]:
         """As it is sent into the sandbox."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def check_seconds(name: str, seconds: Any) -> None:
-    """Check an argument that is a number of seconds.
-
-    Raises:
-        ValueError: If it is none, or more than a day; one sentence.
-    """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 86_400:
-        raise ValueError(f"{name} is a number of seconds above 0, at most a day; got {seconds!r}.")

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from gym_llm.env import VerifierEnv
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
+from gym_llm.limits import check_seconds
 from gym_llm.metric import Metric
-from gym_llm.sandbox.limits import Limits, check_seconds
+from gym_llm.sandbox.limits import Limits
 from gym_llm.sandbox.session import CellResult, PythonSession
 from gym_llm.sandbox.shared import check_backend, sandbox_for
 from gym_llm.tools import tool

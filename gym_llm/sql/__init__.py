@@ -4,11 +4,12 @@
 whether the rows are those of the gold statement.
 """
 
+from gym_llm.limits import check_seconds
 from gym_llm.sql.answers import as_answer, near_misses
 from gym_llm.sql.comparison import Cell, ColumnsRule, RowsRule, SetRule
 from gym_llm.sql.databases import Database, check_databases, find_database
 from gym_llm.sql.extraction import extract_sql, last_sql_block
-from gym_llm.sql.grading import check_seconds, compare
+from gym_llm.sql.grading import compare
 from gym_llm.sql.types import Outcome, Question
 
 __all__ = [

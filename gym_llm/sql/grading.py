@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
@@ -55,9 +54,3 @@ def _fault(question: Question, message: str) -> DataError:
     where = question.database.path or "the row's script"
     statement = f"; it is {question.gold[:500]!r}" if isinstance(question.gold, str) else ""
     return DataError(f"A task of {where} cannot be scored. {message}{statement}")
-
-
-def check_seconds(name: str, seconds: Any) -> None:
-    """Raise ValueError unless an argument can be the seconds that a statement may take."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise ValueError(f"{name} is a number of seconds above 0, got {seconds!r}.")

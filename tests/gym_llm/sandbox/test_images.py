@@ -17,7 +17,7 @@ from gym_llm.errors import SandboxUnavailable, UsageError
 from gym_llm.sandbox.container import ContainerMachine
 from gym_llm.sandbox.dockerfile import read_dockerfile
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machine import MachineLimits
+from gym_llm.sandbox.machine import MachineLimits, MachineProblem
 from gym_llm.sandbox.machines import Machines
 from gym_llm.sandbox.rootfs import Image, ImageCache
 
@@ -239,6 +239,12 @@ def test_a_container_gets_no_network_and_goes_when_it_is_closed(
         machine = await machines.open(await machines.image("ubuntu:24.04"), MachineLimits(cpus=2, memory_mb=512))
         await machine.upload("/tests", tree.pack(str(tmp_path / "files"), 1000))
         said = [await machine.exec("bash /tests/test.sh; exit 3"), await machine.download("/tests/test.sh")]
+        loud = await machine.exec("head -c 50000000 /dev/zero; head -c 50000000 /dev/zero >&2; exit 4")
+        assert (len(loud.stdout), len(loud.stderr), loud.return_code) == (1 << 20, 1 << 20, 4)
+        await machine.exec("head -c 5000000 /dev/zero > large")
+        with pytest.raises(MachineProblem, match="large is no file, or has more than 1000 bytes"):
+            await machine.download("/large", 1000)
+        assert await machine.download("/nothing") is None
         await machine.restore(await machine.snapshot())
         await machine.close()
         return said
