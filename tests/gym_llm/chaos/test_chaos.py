@@ -36,7 +36,7 @@ def one_of_each_kind() -> list[str]:
         asynchronous = [inspect.iscoroutinefunction(hook) for hook in hooks]
         own = [hook is not getattr(VerifierEnv, hook.__name__) for hook in hooks]
         kind = (*own[:3], own[4], *asynchronous, bool(cls.tool_schemas()), cls.executes_tools, bool(cls.dry_run_kwargs))
-        if env_id in ("gym_llm/Mixed-v0", "gym_llm/Harbor-v0"):  # its tests outlast the step timeout where all cores are busy
+        if env_id in ("gym_llm/Mixed-v0", "gym_llm/Harbor-v0"):  # whose steps are slow on a busy machine
             continue
         if env_id.startswith("gym_llm/"):
             kinds.setdefault(kind, env_id)
