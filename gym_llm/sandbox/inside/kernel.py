@@ -17,7 +17,7 @@ NEW_MOUNTS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
 NEW_USER, NEW_PIDS, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 NOSUID, NODEV, NOEXEC, REMOUNT, READ_ONLY, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 32, 1, 4096, 16384, 1 << 18
 
-_SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES = 4, 1, 22, 38
+_SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES, _SET_CHILD_SUBREAPER = 4, 1, 22, 38, 36
 _CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _TOO_MANY = (
@@ -25,6 +25,7 @@ _TOO_MANY = (
     "group's pids.max): a session takes two processes; close some sessions, or raise the limit"
 )
 _SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8914, 0x41
+_TCP_BUFFERS = {"tcp_rmem": "4096 65536 212992", "tcp_wmem": "4096 16384 212992"}  # both: what a socket is counted as
 
 
 def _call(name: str, *arguments: object) -> int:
@@ -96,10 +97,12 @@ def write(path: str, text: str) -> None:
 
 
 def loopback_up() -> None:
-    """Have 127.0.0.1 answer in a new network namespace."""
+    """Have 127.0.0.1 answer in a new network namespace, with buffers that do not grow: they are nobody's memory."""
     import fcntl
     import socket
 
+    for name, sizes in _TCP_BUFFERS.items():
+        write(f"/proc/sys/net/ipv4/{name}", sizes)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         fcntl.ioctl(connection, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _UP_AND_RUNNING))
 
@@ -125,6 +128,11 @@ def filter_calls(program: bytes) -> None:
     """Put this process, and all that it starts, under a seccomp filter (its instructions, eight bytes each)."""
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.cast(ctypes.c_char_p(program), ctypes.c_void_p).value)
     _call("prctl", _SET_SECCOMP, 2, header, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Be the parent of whatever descends from this process and has lost its own."""
+    _call("prctl", _SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:

@@ -233,6 +233,8 @@ class Run:
 
     def _start(self, stdin: int, control: tuple[int, int] | None) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if not self.alone:
+            kernel.adopt_orphans()
         pipes = [os.pipe(), os.pipe(), os.pipe()]
         self.child = os.fork() if self.settings.get("preload") else kernel.fork()  # what is preloaded may want to know
         if self.child == 0:
@@ -323,17 +325,24 @@ class Run:
                 os.killpg(self.child, number)
         except (ProcessLookupError, PermissionError):
             pass
+        for process in () if self.alone else usage.descendants(os.getpid()):  # those that left its group, too
+            try:
+                os.kill(int(process), number)
+            except (ProcessLookupError, PermissionError):
+                pass
 
     def end(self) -> None:
         """Kill whatever is left, and wait for it: nothing runs, and nothing writes, after this."""
         self._signal(signal.SIGKILL)
         while True:
             try:
-                process, status, usage = os.wait4(-1, EVERY_CHILD)
+                process, status, use = os.wait4(-1, EVERY_CHILD | (0 if self.alone else os.WNOHANG))
             except ChildProcessError:
                 break
             if process == self.child and self.ended is None:
-                self.ended = status, usage
+                self.ended = status, use
+            if process == 0:  # what was started between looking and killing is a child of this one by now
+                time.sleep(_TICK)
             self._signal(signal.SIGKILL)  # what was being started meanwhile
         self.use.settle()
         for stream in self.streams:

@@ -102,11 +102,11 @@ class Use:
         known: dict[int, tuple[int, int]] = {}
         processes: list[str] = []
         present: list[str] = []
-        for name in os.listdir("/proc"):
+        for name in os.listdir("/proc") if self.alone else descendants(os.getpid()):
             if not name.isdigit() or name == "1":
                 continue
             fields = _fields(f"/proc/{name}/stat")
-            if not fields or (not self.alone and int(fields[3]) != child):
+            if not fields:
                 continue
             state, threads = fields[0], int(fields[17])
             waited = int(fields[13]) + int(fields[14])
@@ -193,6 +193,22 @@ def _tasks(processes: list[str]) -> _Tasks | None:
             times[task] = int(fields[0]) + int(fields[1])
     last = _read("/proc/loadavg").split()[-1:]
     return _Tasks(times, int(last[0])) if last else None
+
+
+def descendants(process: int) -> list[str]:
+    """What a process has started, what that has, and so on; the processes that are left of it."""
+    children: dict[str, list[str]] = {}
+    for name in os.listdir("/proc"):
+        fields = _fields(f"/proc/{name}/stat") if name.isdigit() else []
+        if fields:
+            children.setdefault(fields[1].decode(), []).append(name)
+    found: list[str] = []
+    left = [str(process)]
+    while left:
+        new = children.pop(left.pop(), [])
+        found += new
+        left += new
+    return found
 
 
 def _waited() -> float:

@@ -44,6 +44,31 @@ def test_without_protection_a_session_keeps_its_state():
     assert within("unsafe", use) == "21"
 
 
+LEAVES = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        open({path!r}, 'w').write(str(os.getpid()))
+        while {burns}: pass
+        time.sleep(60)
+    os._exit(0)
+while not os.path.exists({path!r}) or not open({path!r}).read(): time.sleep(0.01)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("burns", [False, True])
+def test_without_a_namespace_what_leaves_its_session_is_measured_and_ended_too(tmp_path: Path, burns: bool):
+    path = str(tmp_path / "pid")
+    code = LEAVES.format(path=path, burns=burns) + ("time.sleep(60)" if burns else "")
+    limits = Limits(cpu_seconds=1, wall_seconds=5)
+    result = within("unsafe", lambda sandbox: sandbox.python(code, limits=limits))
+    assert (result.limit, result.ok) == (("cpu", False) if burns else (None, True))
+    assert not Path(f"/proc/{Path(path).read_text()}").exists()
+
+
 def test_a_run_that_nobody_waits_for_ends(tmp_path: Path):
     async def use(sandbox: Sandbox) -> int:
         code = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"

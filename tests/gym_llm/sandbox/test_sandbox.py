@@ -100,6 +100,29 @@ def test_runs_share_nothing():
     assert first[1] != second[1]
 
 
+FILL = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+other = server.accept()[0]
+other.sendall(b"hello")
+assert client.recv(5) == b"hello"
+client.setblocking(False)
+n = 0
+try:
+    while True: n += client.send(bytes(1 << 16))
+except BlockingIOError:
+    print(n)
+"""
+
+
+def test_sockets_on_loopback_speak_and_keep_no_more_than_they_are_counted_as():
+    result = inside(lambda sandbox: sandbox.python(FILL, loopback=True))
+    assert result.ok, result.stderr
+    assert 1 << 16 <= int(result.stdout) <= 425984
+    assert not inside(lambda sandbox: sandbox.python(FILL)).ok
+
+
 def test_a_command_that_is_not_there_is_not_the_programs_fault():
     with pytest.raises(SandboxError, match="no-such-command"):
         inside(lambda sandbox: sandbox.run(["no-such-command"]))
