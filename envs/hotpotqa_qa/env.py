@@ -26,7 +26,7 @@ class HotpotQA(ConformingEnv):
     Args:
         report_filtered_metrics: Whether questions of which the expected answer is short and simple have a metric of
             their own, `is_correct_strict_filtered`.
-        conform: `"nemo"` finds JSON as NeMo Gym does, braces in strings counted.
+        conform: `"nemo"` finds JSON as NeMo Gym does, braces in strings counted, and takes "yes or no" for either.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
@@ -86,6 +86,8 @@ class HotpotQA(ConformingEnv):
         answer = extract_answer(episode.text.strip(), nemo=self.conform == "nemo")
         normalized, said = normalize_answer(answer[:_LONGEST]), plain(answer[:_LONGEST])
         strict = float(any(alternative.found_strictly(said) for alternative in task.alternatives))
+        if not self.conform and {"yes", "no"} <= set(normalized.split()) and task.normalized in ("yes", "no"):
+            strict = 0.0  # who says both has not answered
         details = {
             "extracted_answer": answer or None,
             "answer_em": float(normalized == task.normalized),

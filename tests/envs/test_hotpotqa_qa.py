@@ -164,3 +164,10 @@ def test_a_megabyte_costs_little(piece: str, conform: str | None) -> None:
 
 def test_recorded_episodes_score_as_recorded() -> None:
     assert replay_all("hotpotqa_qa")
+
+
+@pytest.mark.parametrize(("answer", "here", "nemo"), [("no", 1.0, 1.0), ("yes", 0.0, 0.0), ("yes or no", 0.0, 1.0)])
+def test_who_says_yes_and_no_has_not_answered_but_to_nemo_gym(answer: str, here: float, nemo: float) -> None:
+    text = f'{{"answer": "{answer}"}}'
+    assert scored(ENV, text, expected_answer="no")[0] == here
+    assert scored(ENV, text, {"conform": "nemo"}, expected_answer="no")[0] == nemo
