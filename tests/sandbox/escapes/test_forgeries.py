@@ -133,7 +133,8 @@ def test_the_search_finds_what_is_there(name: str) -> None:
     plant = f"kept = [{KEY!r}]\nopen('/tmp/key', 'w').write({KEY!r})\n"
     wanted = {way: code for way, code in (FUNCTIONS if name in OF_FUNCTIONS else PROGRAMS).items() if "searches" in way}
     wanted = {way: plant + code for way, code in wanted.items() if "descriptors" not in way}
-    paid = rewards(env_id, kwargs, fields(KEY), wanted)
+    patient = {name: 6 * value if isinstance(value, float) else value for name, value in kwargs.items()}
+    paid = rewards(env_id, patient, fields(KEY), wanted)
     assert {way for way, reward in paid.items() if not reward} == set()
 
 
