@@ -6,7 +6,7 @@ import time
 
 from gym_llm.attack.context import Context
 from gym_llm.attack.gold import PLAIN
-from gym_llm.attack.play import message, says
+from gym_llm.attack.play import OutOfTime, message, says
 
 _MEGABYTE = 1 << 20
 _SLOW = 5.0
@@ -47,4 +47,5 @@ def check_cost(context: Context) -> None:
     if gold is not None and gold.text is not None and gold.forms[0] == PLAIN and len(gold.text) > 1:
         for text in (f"{gold.text} " * 20_000, gold.text[:-1] * 5_000 + "!"):
             context.play(index, [[message(text)]])
-    context.options["cost skipped"] = skipped
+    if skipped:
+        raise OutOfTime
