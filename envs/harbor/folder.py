@@ -199,9 +199,9 @@ def folders_in(path: str) -> list[str]:
         return [os.path.abspath(path)]
     found = sorted(os.path.abspath(one.path) for one in os.scandir(path) if os.path.exists(f"{one.path}/task.toml"))
     if not found:
-        for one in os.scandir(path):
-            if os.path.exists(f"{one.path}/task.yaml"):
-                read_folder(one.path)
+        for one in (path, *sorted(one.path for one in os.scandir(path))):
+            if os.path.exists(f"{one}/task.yaml"):
+                read_folder(one)
         raise DataError(f"{path} has no task folders: none of its folders has a task.toml.")
     return found
 

@@ -14,8 +14,10 @@ from testing import function_call, message, outputs
 from gym_llm.envs.harbor import env as harbor
 from gym_llm.envs.harbor.folder import folders_in, read_folder
 from gym_llm.envs.harbor.rewards import RewardFileError
+from gym_llm.envs.harbor.session import folder_plan
 from gym_llm.envs.harbor.swe_bench import passed_tests
 from gym_llm.errors import DataError, SandboxError, UsageError
+from gym_llm.sandbox.machine import MachineLimits
 
 OWN = Path(harbor.__file__).with_name("data") / "tasks"
 TASKS = sorted(path.name for path in OWN.iterdir())
@@ -216,6 +218,35 @@ def test_a_task_that_cannot_be_played_here_is_refused(settings: str, said: str, 
     row = write_task(tmp_path, "", settings)
     with pytest.raises(DataError, match=said):
         make(cache).reset(options={"task": row})
+
+
+def test_settings_of_older_tasks_are_read(tmp_path: Path):
+    write_task(tmp_path, "", '[environment]\nmemory = "1.5G"\nstorage = "512 MB"\nallow_internet = false\n')
+    environment = read_folder(str(tmp_path)).settings.environment
+    assert (environment.memory_mb, environment.storage_mb, environment.network_mode) == (1536, 512, "no-network")
+    write_task(tmp_path / "b", "", '[environment]\nmemory = "1G"\nmemory_mb = 300\nallow_internet = true\n')
+    environment = read_folder(str(tmp_path / "b")).settings.environment
+    assert (environment.memory_mb, environment.network_mode) == (300, "public")
+    for size in ("much", "0G", "-1G", "1" * 400):
+        write_task(tmp_path / size[:9], "", f'[environment]\nstorage = "{size}"\n')
+        with pytest.raises(DataError, match="is no size, such as '2G'"):
+            read_folder(str(tmp_path / size[:9]))
+
+
+def test_a_task_of_terminal_bench_1_is_named_as_one(cache: str, tmp_path: Path):
+    (tmp_path / "hello").mkdir()
+    (tmp_path / "hello" / "task.yaml").write_text("instruction: Say hello.\n")
+    for tasks in (tmp_path, tmp_path / "hello"):
+        with pytest.raises(DataError, match=r"hello has the form of terminal-bench 1 \(task.yaml\)"):
+            make(cache, tasks=str(tasks))
+
+
+@pytest.mark.parametrize(("settings", "network"), [("", True), ('network_mode = "no-network"', False)])
+def test_with_the_hosts_network_a_task_has_it_unless_it_says_no(settings: str, network: bool, tmp_path: Path):
+    write_task(tmp_path, "", f"[environment]\n{settings}\n")
+    folder = read_folder(str(tmp_path))
+    assert folder_plan(folder, MachineLimits(), "host", None).network is network
+    assert folder_plan(folder, MachineLimits(), "none", None).network is False
 
 
 def test_a_network_is_refused_without_the_option(cache: str, tmp_path: Path):

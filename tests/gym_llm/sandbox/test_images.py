@@ -178,12 +178,18 @@ def test_what_cannot_be_carried_out_is_refused_by_its_line(text: str, said: str,
 
 
 def test_what_says_how_a_container_starts_is_passed_over(tmp_path: Path):
-    text = 'ARG TAG=1\nFROM base:$TAG\nLABEL a=b\nEXPOSE 80\nCMD ["x"]\nENTRYPOINT x\nRUN a && \\\n # why\n b\n'
+    text = 'ARG TAG=1\nFROM base:$TAG\nLABEL a=b\nEXPOSE 80\nCMD ["x"]\nENTRYPOINT x\nRUN a && \\\n # why\n\n b\n'
     (tmp_path / "Dockerfile").write_text(text)
     recipe = read_dockerfile(tmp_path / "Dockerfile")
     assert recipe.base == "base:1" and [(one.line, one.name, one.rest) for one in recipe.instructions] == [
         (7, "RUN", "a &&  b")
     ]
+
+
+@pytest.mark.parametrize("command", ["cat <<< x", "cat <<<x", "echo $((1<<3))", "cat '<<' x"])
+def test_what_only_looks_like_a_here_document_is_none(command: str, tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(f"FROM a\nRUN {command}\n")
+    assert read_dockerfile(tmp_path / "Dockerfile").instructions[0].rest == command
 
 
 @pytest.mark.slow
