@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 
-from gym_llm import BaseTask, Episode, VerifierEnv
+from gym_llm import BaseTask, Episode
+from gym_llm.conforming import ConformingEnv
 from gym_llm.types import message_text
 
 
-class FollowUp(VerifierEnv):
-    """The user asks on; the reward is 1.0 if the answer to the last message says the expected one, in whole words."""
+class FollowUp(ConformingEnv):
+    """The user asks on; the reward is 1.0 if the answer to the last message says the expected one, in whole words.
+
+    Args:
+        tasks: See `VerifierEnv`.
+        conform: `"nemo"` looks for the expected answer within words and numbers, too, as NeMo Gym does.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument makes no sense.
+    """
 
     accepted_findings = dict.fromkeys(
         ("near miss", "all options", "look-alike"),
@@ -40,6 +50,8 @@ class FollowUp(VerifierEnv):
         # Not the last turn's text alone: a call beside an answer takes a turn, and the answer still stands.
         items = episode.items[questions[-1] :] if questions else episode.items
         expected = task.expected_answer.casefold()
+        if self.conform:
+            return float(expected in message_text(items).casefold())
         return float(any(says(message_text([item]).casefold(), expected) for item in items))
 
 

@@ -37,6 +37,9 @@ def test_a_number_is_not_found_in_another_one() -> None:
         env = FollowUp(tasks=[row("How many?", expected_answer="9")])
         env.reset()
         assert env.step(message(said))[1] == reward, said
+        env = FollowUp(tasks=[row("How many?", expected_answer="9")], conform="nemo")
+        env.reset()
+        assert env.step(message(said))[1] == 1.0, said
 
 
 def test_without_follow_ups_it_is_one_question() -> None:
