@@ -58,8 +58,12 @@ async def refill(latencies: list[float], slots: int, group_size: int | None = No
     """Seconds of a rollout."""
     engine, tasks = SlowEngine(latencies, group_size or 1), len(latencies) // (group_size or 1)
     started, count = time.perf_counter(), 0
-    async for played in gym_llm.rollout(ENV_ID, engine, limit=tasks, group_size=group_size, concurrency=slots):
-        count += sum(record["error"] is None for record in (played if group_size else [played]))
+    if group_size:
+        async for group in gym_llm.rollout(ENV_ID, engine, limit=tasks, group_size=group_size, concurrency=slots):
+            count += sum(record["error"] is None for record in group)
+    else:
+        async for record in gym_llm.rollout(ENV_ID, engine, limit=tasks, concurrency=slots):
+            count += record["error"] is None
     assert count == len(latencies)
     return time.perf_counter() - started
 

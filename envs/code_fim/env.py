@@ -35,6 +35,10 @@ class Problem(BaseModel):
     canonical_solution: str | None = None
 
 
+class VerifierMetadata(ProblemMetadata[Problem]):
+    """The problem, or which one it is."""
+
+
 class CodeFIM(SandboxedEnv):
     """Write what is missing between a prefix and a suffix; 1.0 if the whole passes its test.
 
@@ -56,7 +60,7 @@ class CodeFIM(SandboxedEnv):
     class Task(BaseTask):
         """The problem."""
 
-        verifier_metadata: ProblemMetadata[Problem]
+        verifier_metadata: VerifierMetadata
 
     def __init__(
         self,

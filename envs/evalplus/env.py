@@ -25,6 +25,10 @@ _OUTPUT_BYTES = 2 << 20
 Status = Literal["pass", "fail", "timeout"]
 
 
+class VerifierMetadata(ProblemMetadata[Problem]):
+    """The problem, or which one it is."""
+
+
 class EvalPlus(SandboxedEnv):
     """Complete a function; 1.0 if it returns what the reference does, for the base inputs and the further ones.
 
@@ -47,7 +51,7 @@ class EvalPlus(SandboxedEnv):
     class Task(BaseTask):
         """The problem."""
 
-        verifier_metadata: ProblemMetadata[Problem]
+        verifier_metadata: VerifierMetadata
 
     def __init__(
         self,

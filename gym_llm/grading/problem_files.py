@@ -14,7 +14,10 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ProblemMetadata(BaseModel, Generic[M]):
-    """A row's `verifier_metadata`: which problem it is of, and the problem, where it is not in a file."""
+    """A row's `verifier_metadata`: which problem it is of, and the problem, where it is not in a file.
+
+    Derive from it for a kind of problem: only a class that its module has under its name can be pickled.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from gym_llm.concurrency import wait
 from gym_llm.engines.base import Engine
@@ -15,7 +15,7 @@ from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
 from gym_llm.rollout.episode_bar import episode_bar
 from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.groups import GroupJobs
+from gym_llm.rollout.groups import Group, GroupJobs
 from gym_llm.rollout.plan import Job, Plan, open_plan
 from gym_llm.rollout.scheduler import AnyWorker, schedule
 from gym_llm.rollout.settings import RolloutSettings
@@ -30,6 +30,42 @@ OpenWorkers: TypeAlias = Callable[
 _PLAN = ("tasks", "env_kwargs", "episodes", "limit", "repeats")
 _HERE, _OVER_RAY = "gym_llm.rollout.local", "gym_llm.ray.workers"
 """Modules with an `open_workers`. By name: playing here needs no Ray, and rollouts do not depend on where they run."""
+
+
+@overload
+def rollout(
+    env_id: str,
+    engine: str | Engine = ...,
+    *,
+    tasks: str | list[Row] | None = ...,
+    env_kwargs: dict[str, Any] | None = ...,
+    episodes: int | None = ...,
+    limit: int | None = ...,
+    repeats: int = ...,
+    group_size: None = ...,
+    skip: Container[tuple[int, int]] = ...,
+    engine_options: dict[str, Any] | None = ...,
+    settings: RolloutSettings | None = ...,
+    **more: Any,
+) -> AsyncGenerator[Rollout, None]: ...
+
+
+@overload
+def rollout(
+    env_id: str,
+    engine: str | Engine = ...,
+    *,
+    tasks: str | list[Row] | None = ...,
+    env_kwargs: dict[str, Any] | None = ...,
+    limit: int | None = ...,
+    group_size: int,
+    drop_equal: bool = ...,
+    settle_after: int | None = ...,
+    dropped: Counter[str] | None = ...,
+    engine_options: dict[str, Any] | None = ...,
+    settings: RolloutSettings | None = ...,
+    **more: Any,
+) -> AsyncGenerator[Group, None]: ...
 
 
 async def rollout(
@@ -49,7 +85,7 @@ async def rollout(
     engine_options: dict[str, Any] | None = None,
     settings: RolloutSettings | None = None,
     **more: Any,
-) -> AsyncGenerator[Any, None]:  # Rollout, or list[Rollout] with `group_size`
+) -> AsyncGenerator[Rollout, None] | AsyncGenerator[Group, None]:
     """Play episodes, many at once, and yield each as it finishes; with `group_size`, groups of them.
 
     Args:

@@ -38,6 +38,8 @@ from gym_llm.vector import LocalVectorEnv
 async def play() -> None:
     async for record in gym_llm.rollout("gym_llm/Weather-v0", episodes=2, settings=RolloutSettings(seed=1)):
         assert_type(record, Rollout)
+    async for group in gym_llm.rollout("gym_llm/Weather-v0", group_size=8, drop_equal=True):
+        assert_type(group, list[Rollout])
 
 
 assert_type(gym_llm.collect("gym_llm/Weather-v0", "pocket", episodes=2), list[Rollout])

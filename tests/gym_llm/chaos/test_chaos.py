@@ -24,7 +24,7 @@ from gym_llm.registration import env_ids
 
 PLACES = {"engine", "http", "setup", "respond", "verify", "teardown"}
 PATIENCE = 1.5  # seconds for what hangs, unless the verifier itself waits for processes
-IN_PROCESSES = {f"gym_llm/{name}-v0" for name in ("BirdSQL", "CodeGen", "MathWithCode", "NSTools")}
+IN_PROCESSES = {f"gym_llm/{name}-v0" for name in ("BigCodeBench", "BirdSQL", "CodeGen", "MathWithCode", "NSTools")}
 
 
 def one_of_each_kind() -> list[str]:

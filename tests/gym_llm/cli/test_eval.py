@@ -144,7 +144,7 @@ def test_arguments_are_for_every_environment_or_for_one(capsys):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"conform": "nemo"}', "FollowUp: gym_llm/FollowUp-v0 has no argument 'conform'. It has "),
+        ('{"tools": []}', "FollowUp: gym_llm/FollowUp-v0 has no argument 'tools'. "),
         (f'{FOLLOW}={{"max_turn": 3}}', "has no argument 'max_turn'. Did you mean max_turns?"),
         ('gym_llm/FolowUp-v0={"max_turns": 3}', "'gym_llm/FolowUp-v0', which is not played. Did you mean " + FOLLOW),
         (
