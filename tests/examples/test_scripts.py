@@ -13,7 +13,7 @@ SCRIPTS = [
     path.relative_to(ROOT)
     for folder in ("benchmarks", "examples")
     for path in sorted((ROOT / folder).rglob("*.py"))
-    if "__main__" in path.read_text()
+    if 'if __name__ == "__main__"' in path.read_text()
 ]
 
 

@@ -179,8 +179,8 @@ def test_a_reader_that_leaves_early_is_no_error():
         ([ENV, "--env-kwargs", "[]"], "--env-kwargs is a JSON object"),
         ([ENV, "--env-kwargs", '{"max_turns": 0}'], "max_turns is the number of model turns"),
         (
-            [ENV, "--env-kwargs", '{"colour": 1}'],
-            r"no argument 'colour'\. It has max_turns, prompt_config, render_mode",
+            [ENV, "--env-kwargs", '{"glyph": 1}'],
+            r"no argument 'glyph'\. It has conform, max_turns, prompt_config, render_mode",
         ),
         ([ENV, "--env-kwargs", '{"max_turn": 1}'], r"no argument 'max_turn'\. Did you mean max_turns\?"),
         ([ENV, "--tasks", "missing.jsonl"], r"Cannot read the task file missing\.jsonl"),
