@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 import gym_llm  # noqa: F401 - registers the environments
 
 ROOT = Path(__file__).resolve().parent.parent
+POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 Item = dict[str, Any]
 
 

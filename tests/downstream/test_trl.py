@@ -5,13 +5,12 @@ import json
 import os
 import subprocess
 import sys
-from importlib import resources
 
 import gymnasium as gym
 import pytest
 import torch
 from peft import LoraConfig
-from testing import row
+from testing import POCKET, row
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
@@ -25,7 +24,6 @@ from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
 
 pytestmark = pytest.mark.slow
 
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 GROUP, PROMPTS = 4, 3
 
 

@@ -1,11 +1,11 @@
 """Our advantages are those of TRL's own trainers, masked episodes included."""
 
 import random
-from importlib import resources
 
 import pytest
 import torch
 from datasets import Dataset
+from testing import POCKET
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
@@ -13,7 +13,6 @@ from gym_llm.trainers.advantages import group_advantages, rloo_advantages
 
 pytestmark = pytest.mark.slow
 
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 GROUPS, GROUP = 1_000, 4
 ROWS = GROUPS * GROUP
 

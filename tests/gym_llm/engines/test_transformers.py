@@ -1,9 +1,9 @@
 import asyncio
 import sys
-from importlib import resources
 
 import pytest
 import torch
+from testing import POCKET
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -18,7 +18,6 @@ from gym_llm.errors import EngineError, EngineUnavailable
 
 pytestmark = pytest.mark.slow
 
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 QUESTIONS = [f"What is {'1 + ' * n}2? Put the answer in \\boxed{{}}." for n in (1, 9, 3, 30, 0, 5, 17)]
 
 

@@ -1,8 +1,7 @@
 """Merged weights make the model without adapters compute what the one with them does, and leave that as it was."""
 
-from importlib import resources
-
 import pytest
+from testing import POCKET
 
 pytest.importorskip("peft")
 
@@ -23,7 +22,6 @@ from gym_llm.trainers.peft_weights import merged_weights
 
 pytestmark = pytest.mark.slow
 
-POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 IDS = torch.arange(40, 80)[None]
 ALL = {"target_modules": "all-linear"}
 NAME = "model.layers.0.self_attn.q_proj.weight"
