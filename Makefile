@@ -113,4 +113,4 @@ test-vllm: $(VLLM_VENV)/.test
 	$(VLLM_VENV)/bin/python -m pytest tests/vllm || $(call AGAIN,$(VLLM_VENV)/bin/python -m pytest -v tests/vllm)
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) .venv-peers build dist *.egg-info

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import gymnasium as gym
@@ -119,15 +119,7 @@ class Worker:
             self._free.append(slot)
 
     async def _play(self, env: gym.Env[Any, Any], job: Job, waiting: Waiting) -> Rollout:
-        """Play an episode, once more (the slot waits for that) while it fails for reasons that may pass."""
-        record = await self._play_once(env, job, waiting)
-        attempts = 1
-        while record["failure_kind"] in TRANSIENT and attempts <= self._settings.retries:
-            await asyncio.sleep(min(2 ** (attempts - 1), _LONGEST_PAUSE))
-            record = await self._play_once(env, job, waiting)
-            attempts += 1
-            record["attempts"] = attempts
-        return record
+        return await with_retries(lambda: self._play_once(env, job, waiting), retries=self._settings.retries)
 
     async def _play_once(self, env: gym.Env[Any, Any], job: Job, waiting: Waiting) -> Rollout:
         tracing = self._settings.tracing
@@ -143,3 +135,15 @@ class Worker:
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
         self._changed.set()
+
+
+async def with_retries(play: Callable[[], Awaitable[Rollout]], *, retries: int) -> Rollout:
+    """Play an episode, and once more, after a pause, while it fails for reasons that may pass; at most so often."""
+    record = await play()
+    attempts = 1
+    while record["failure_kind"] in TRANSIENT and attempts <= retries:
+        await asyncio.sleep(min(2 ** (attempts - 1), _LONGEST_PAUSE))
+        record = await play()
+        attempts += 1
+        record["attempts"] = attempts
+    return record

@@ -21,7 +21,8 @@ from gym_llm.outcomes import reason
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.tools import error_output
 from gym_llm.trainers.batches import Failures
-from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
+from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv
+from gym_llm.trainers.trl_messages import turn_items
 from gym_llm.types import Row
 
 if TYPE_CHECKING:

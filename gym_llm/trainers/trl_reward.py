@@ -11,7 +11,8 @@ from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.batches import BatchPlayer, Failures
-from gym_llm.trainers.trl_tasks import TASK_INDEX, TrainedEnv, turn_items
+from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv
+from gym_llm.trainers.trl_messages import turn_items
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
 
 _NOT_THE_ROWS = {TASK_INDEX, "trainer_state", "log_extra", "log_metric", "environments", "completion_ids"}

@@ -8,16 +8,17 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from gym_llm.engines import Engine, WeightSync, capabilities, make_engine
-from gym_llm.engines.token_response import overflow_response, token_response
 from gym_llm.errors import EngineError
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.batches import BatchPlayer, Failures
+from gym_llm.trainers.budget import WithinBudget
 from gym_llm.trainers.peft_weights import merged_weights
+from gym_llm.trainers.rows import empty_row, token_rows
+from gym_llm.trainers.tasks import TrainedEnv, task_indices
 from gym_llm.trainers.trl_masks import REWARD, mask_others
-from gym_llm.trainers.trl_tasks import TrainedEnv, task_indices
-from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
+from gym_llm.types import Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         settings = RolloutSettings(seed=_seed(trainer), sampling=self._sampling(trainer))
         with self._policy(trainer) as engine:
             if trainer.max_completion_length is not None:
-                engine = _WithinBudget(engine, trainer.max_completion_length, _tokenizer(trainer))
+                engine = WithinBudget(engine, trainer.max_completion_length, _tokenizer(trainer))
             records = self._player.play(jobs, engine, settings)
         try:
             self._failures.check([_failure(record) for record in records])
@@ -221,52 +222,6 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         return TransformersEngine.of(model, _tokenizer(trainer), **options)
 
 
-class _WithinBudget(Engine):
-    """Ends an episode, truncated, when it has as many tokens after its first prompt as there may be."""
-
-    def __init__(self, engine: Engine, budget: int, tokenizer: Any) -> None:
-        self.model = engine.model
-        self._engine = engine
-        self._budget = budget
-        self._tokenizer = tokenizer
-
-    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """Answer within what is left of the budget; see `Engine.respond`."""
-        earlier_turns = _sampled_turns(request["input"])
-        budget = self._budget
-        if earlier_turns:
-            first, last = earlier_turns[0], earlier_turns[-1]
-            budget += len(first["prompt_token_ids"]) - len(last["prompt_token_ids"]) - len(last["generation_token_ids"])
-        if budget < 1:
-            return overflow_response(self.model)
-        limit = request.get("max_output_tokens")
-        limited: Request = {**request, "max_output_tokens": budget if limit is None else min(limit, budget)}
-        response = await self._engine.respond(limited, episode_id=episode_id)
-        turns = _sampled_turns(response["output"])
-        if not (earlier_turns and turns):
-            return response
-        # How many tokens a tool's output or a user has is known only now that the engine has put them in its prompt.
-        prompt, sampled = turns[0]["prompt_token_ids"], turns[0]["generation_token_ids"]
-        budget = self._budget + len(first["prompt_token_ids"]) - len(prompt)
-        if budget < 1:
-            return overflow_response(self.model, len(prompt))
-        if len(sampled) <= budget:
-            return response
-        return token_response(
-            self.model,
-            self._tokenizer.decode(sampled[:budget], skip_special_tokens=False, clean_up_tokenization_spaces=False),
-            prompt=prompt,
-            sampled=sampled[:budget],
-            log_probs=turns[0]["generation_log_probs"][:budget],
-            incomplete="max_output_tokens",
-        )
-
-
-def _sampled_turns(items: list[Item]) -> list[Item]:
-    """The items that carry the tokens of a model's turn."""
-    return [item for item in items if item.get("generation_token_ids") is not None]
-
-
 def _weights(model: Any) -> dict[str, torch.Tensor]:
     """The weights for a `WeightSync`: the model's, with PEFT's adapters merged into them."""
     if not hasattr(model, "peft_config"):
@@ -296,17 +251,14 @@ def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
         "failed": int(failed),
         **{f"reward/{name}": value for name, value in info.get("reward_components", {}).items()},
     }
-    if failed or not record["trajectory"]:  # TRL needs tokens in every row: some that nothing is learned from
-        ids, mask, log_probs, start = [_tokenizer(trainer).pad_token_id] * 2, [0, 0], [0.0, 0.0], 1
-    else:
-        ids, mask, log_probs = (record["trajectory"][0][name] for name in ("input_ids", "loss_mask", "logprobs"))
-        start = mask.index(1)
+    rows = [] if failed else token_rows(record)
+    row = rows[0] if rows else empty_row(_tokenizer(trainer).pad_token_id)  # TRL needs tokens in every row
     return {
-        "prompt_ids": ids[:start],
-        "completion_ids": ids[start:],
-        "env_mask": mask[start:],
-        "logprobs": log_probs[start:],
-        REWARD: record["reward"] if 1 in mask else None,
+        "prompt_ids": row.prompt_ids,
+        "completion_ids": row.completion_ids,
+        "env_mask": row.completion_mask,
+        "logprobs": row.completion_logprobs,
+        REWARD: row.reward,
         INFO: numbers,
     }
 

@@ -1,24 +1,22 @@
-"""An environment's tasks as the dataset that TRL trains on, and what TRL's messages say as items."""
+"""An environment's tasks as rows of a trainer's dataset, and which task a row is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from gym_llm.chat.messages import items_of
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.env import VerifierEnv
-from gym_llm.extras import install
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import open_plan
-from gym_llm.types import Item, Row
+from gym_llm.types import Row
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 TASK_INDEX = "task_index"
-"""The column that says which task a row is, and the key in a prompt's first message that says so to `rollout_func`."""
-INSTALL = install("trl")
+"""The column that says which task a row is, and the key in a prompt's first message that says so, too: some trainers
+hand over nothing but prompts, and chat templates ignore it."""
 
 
 class TrainedEnv:
@@ -47,25 +45,16 @@ class TrainedEnv:
         self.verifier = cast(type[VerifierEnv], type(self.factory.make().unwrapped))  # EnvFactory makes nothing else
         self.name = self.verifier.__name__
 
-    def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
-        """The tasks, one row each: `prompt` (chat messages) and `task_index`.
-
-        The prompt's first message also has its `task_index`, because TRL hands a `rollout_func` nothing but prompts.
-        Chat templates ignore it.
+    def rows(self, limit: int | None = None, *, seed: int = 0) -> list[dict[str, Any]]:
+        """The tasks, one row each: `prompt` (chat messages, the first of which has its `task_index`) and `task_index`.
 
         Args:
             limit: Only the first tasks, this many; where tasks are generated without end, 64 if it is None.
             seed: Where tasks are generated, another seed gives others: train on one and evaluate on another.
 
         Raises:
-            ImportError: If datasets is not installed.
             ValueError: If a task shows images or files or nothing at all, or a number makes no sense.
         """
-        try:
-            from datasets import Dataset
-        except ImportError:
-            raise ImportError(f"Training with TRL needs datasets: run `{INSTALL}`.") from None
-
         plan = open_plan(self.factory, limit=limit, seed=seed)
         rows = []
         for index in range(plan.first_task, plan.first_task + plan.num_tasks):
@@ -75,7 +64,20 @@ class TrainedEnv:
                 raise ValueError(f"Task {index} of {self.env_id} has an empty input: there is nothing to ask a model.")
             messages[0][TASK_INDEX] = index
             rows.append({"prompt": messages, TASK_INDEX: index})
-        return Dataset.from_list(rows)
+        return rows
+
+    def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
+        """`rows` as a `datasets.Dataset`.
+
+        Raises:
+            ImportError: If datasets is not installed.
+            ValueError: As `rows`.
+        """
+        try:
+            from datasets import Dataset
+        except ImportError:
+            raise ImportError("A trainer's dataset needs datasets: run `pip install datasets`.") from None
+        return Dataset.from_list(self.rows(limit, seed=seed))
 
 
 def task_indices(prompts: Sequence[Any]) -> list[int]:
@@ -89,26 +91,11 @@ def task_indices(prompts: Sequence[Any]) -> list[int]:
         ) from None
 
 
-def turn_items(message: dict[str, Any]) -> list[Item]:
-    """The items of an assistant message that TRL made of what was sampled.
-
-    TRL's calls have no ids. Where the model wrote something that no chat message may hold, it is the message's text.
-    """
-    try:
-        calls = [
-            {**call, "id": call.get("id") or f"call_{number}"}
-            for number, call in enumerate(message.get("tool_calls") or (), 1)
-        ]
-        return items_of([{**message, "tool_calls": calls}])
-    except (ValueError, TypeError, AttributeError):
-        return [{"type": "message", "role": "assistant", "content": str(message.get("content", ""))}]
-
-
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """A chat message whose content is a string."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         if any(part.get("type") != "text" for part in content):
-            raise ValueError("A task's input has images or files, which cannot be trained on with TRL from here.")
+            raise ValueError("A task's input has images or files, which a trainer cannot be given from here.")
         content = "".join(part["text"] for part in content)
     return {**message, "content": content}

@@ -1,0 +1,61 @@
+"""A limit to an episode's tokens, as trainers have it: the length of the whole response, not of a turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_llm.engines import Engine
+from gym_llm.engines.token_response import overflow_response, token_response
+from gym_llm.types import Item, Request, ResponseDict
+
+
+class WithinBudget(Engine):
+    """Ends an episode, truncated, when it has as many tokens after its first prompt as there may be.
+
+    Args:
+        engine: Answers; it has to report token ids, and to append to what was said (`history="append"`).
+        budget: Tokens, sampled and read, after the first prompt.
+        tokenizer: Decodes a turn that is cut because what came before it was longer than was known.
+    """
+
+    def __init__(self, engine: Engine, budget: int, tokenizer: Any) -> None:
+        self.model = engine.model
+        self._engine = engine
+        self._budget = budget
+        self._tokenizer = tokenizer
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer within what is left of the budget; see `Engine.respond`."""
+        earlier_turns = _sampled_turns(request["input"])
+        budget = self._budget
+        if earlier_turns:
+            first, last = earlier_turns[0], earlier_turns[-1]
+            budget += len(first["prompt_token_ids"]) - len(last["prompt_token_ids"]) - len(last["generation_token_ids"])
+        if budget < 1:
+            return overflow_response(self.model)
+        limit = request.get("max_output_tokens")
+        limited: Request = {**request, "max_output_tokens": budget if limit is None else min(limit, budget)}
+        response = await self._engine.respond(limited, episode_id=episode_id)
+        turns = _sampled_turns(response["output"])
+        if not (earlier_turns and turns):
+            return response
+        # How many tokens a tool's output or a user has is known only now that the engine has put them in its prompt.
+        prompt, sampled = turns[0]["prompt_token_ids"], turns[0]["generation_token_ids"]
+        budget = self._budget + len(first["prompt_token_ids"]) - len(prompt)
+        if budget < 1:
+            return overflow_response(self.model, len(prompt))
+        if len(sampled) <= budget:
+            return response
+        return token_response(
+            self.model,
+            self._tokenizer.decode(sampled[:budget], skip_special_tokens=False, clean_up_tokenization_spaces=False),
+            prompt=prompt,
+            sampled=sampled[:budget],
+            log_probs=turns[0]["generation_log_probs"][:budget],
+            incomplete="max_output_tokens",
+        )
+
+
+def _sampled_turns(items: list[Item]) -> list[Item]:
+    """The items that carry the tokens of a model's turn."""
+    return [item for item in items if item.get("generation_token_ids") is not None]

@@ -1,0 +1,60 @@
+"""Playing single episodes for a trainer that asks for them one by one, in its own event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gym_llm.engines.base import Engine
+from gym_llm.rollout.episode import play_episode
+from gym_llm.rollout.factory import EnvFactory, Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import DEFAULT_WRAPPERS, RolloutSettings
+from gym_llm.rollout.shard import Shard
+from gym_llm.rollout.step_timeout import StepClock
+from gym_llm.rollout.worker import with_retries
+from gym_llm.types import Rollout
+
+_MOST = 2**31
+
+
+class EpisodePlayer:
+    """Environments for as many episodes at once as are asked for. Used from one event loop.
+
+    Args:
+        factory: Makes the environments, which live on between episodes.
+        env_wrappers: What each is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
+    """
+
+    def __init__(self, factory: EnvFactory, env_wrappers: Sequence[Wrap] | None = None) -> None:
+        wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
+        self._shard = Shard(factory, _MOST, wrappers)
+        self._free: list[int] = []
+        self._made = 0
+        self._clocks: dict[float, StepClock] = {}
+
+    async def play(self, job: Job, engine: Engine, settings: RolloutSettings | None = None) -> Rollout:
+        """Play one episode with a started engine. Cancelling it ends the episode.
+
+        Returns:
+            Its record; one that fails is masked, and nothing is raised.
+        """
+        settings = settings or RolloutSettings()
+        clock = None
+        if (seconds := settings.step_timeout) is not None:
+            clock = self._clocks.setdefault(seconds, StepClock(seconds))
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot, self._made = self._made, self._made + 1
+        try:
+            env = self._shard.env(slot)
+            return await with_retries(
+                lambda: play_episode(env, engine, job, settings, clock=clock), retries=settings.retries
+            )
+        finally:
+            self._free.append(slot)
+
+    async def aclose(self) -> None:
+        """Close the environments, when no episode is under way."""
+        self._free, self._made = [], 0
+        await self._shard.aclose()

@@ -1,0 +1,100 @@
+"""Rows of tokens: what every trainer is handed of an episode, whatever it calls its fields.
+
+A row is a segment of a record's `trajectory` (see `gym_llm.wrappers.TokenIdTracking`): a prompt up to the first sampled
+token, and a completion of everything after it, in which tools' and users' tokens are masked out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gym_llm.types import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One segment of an episode, its lists those of the record: read them, never change them.
+
+    Attributes:
+        input_ids: All token ids, those that were read and those that were sampled.
+        loss_mask: 1 for a sampled id, 0 for any other; as long as `input_ids`.
+        logprobs: The natural log of a sampled id's probability, as the engine reported it; 0.0 for any other.
+        rewards: What each turn earned, at its last sampled id, else 0.0: their sum over an episode's rows is its
+            reward, where the environment gives rewards by turn; otherwise all of it is at the very last sampled id.
+        reward: The whole episode's; None if it is masked, and nothing is to be learned from this row.
+        start: Where the completion begins: the index of the first sampled id.
+    """
+
+    input_ids: list[int]
+    loss_mask: list[int]
+    logprobs: list[float]
+    rewards: list[float]
+    reward: float | None
+    start: int
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether the row is a masked episode's: it has no part in a baseline, and no gradient."""
+        return self.reward is None
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """The ids before the first sampled one."""
+        return self.input_ids[: self.start]
+
+    @property
+    def completion_ids(self) -> list[int]:
+        """The first sampled id and all after it."""
+        return self.input_ids[self.start :]
+
+    @property
+    def completion_mask(self) -> list[int]:
+        """`loss_mask` of the completion."""
+        return self.loss_mask[self.start :]
+
+    @property
+    def trained_mask(self) -> list[int]:
+        """`completion_mask`, all zeros if the episode is masked: for trainers whose only mask is that of tokens."""
+        return [0] * (len(self.loss_mask) - self.start) if self.is_masked else self.completion_mask
+
+    @property
+    def completion_logprobs(self) -> list[float]:
+        """`logprobs` of the completion."""
+        return self.logprobs[self.start :]
+
+    @property
+    def completion_rewards(self) -> list[float]:
+        """`rewards` of the completion."""
+        return self.rewards[self.start :]
+
+
+def token_rows(record: Rollout) -> list[TokenRow]:
+    """The rows of an episode, one per segment, in order; none if nothing was sampled, or if it has no token ids.
+
+    Those of a masked episode are what was sampled until it failed, with the reward None.
+    """
+    segments = [segment for segment in record.get("trajectory") or () if 1 in segment["loss_mask"]]
+    reward = record["reward"]
+    rows = []
+    for number, segment in enumerate(segments, 1):
+        mask = segment["loss_mask"]
+        rewards = segment.get("rewards")
+        if rewards is None:
+            rewards = [0.0] * len(mask)
+            if number == len(segments):
+                rewards[_last_sampled(mask)] = reward or 0.0
+        rows.append(TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1)))
+    return rows
+
+
+def empty_row(token_id: int) -> TokenRow:
+    """A row from which nothing is learned, for trainers that want a row of tokens for every episode.
+
+    Args:
+        token_id: Stands for the prompt, and for the completion: padding, as a rule.
+    """
+    return TokenRow([token_id] * 2, [0, 0], [0.0, 0.0], [0.0, 0.0], None, 1)
+
+
+def _last_sampled(mask: list[int]) -> int:
+    return len(mask) - 1 - mask[::-1].index(1)

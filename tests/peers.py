@@ -1,0 +1,76 @@
+"""Other trainers' packages: each in an environment of its own, made once, laid over the one that the tests run in.
+
+What a trainer for GPUs pins (torch, flash-attn, vLLM) is left out: a peer is installed without its dependencies, and
+with the few that what we use of it imports. Everything else, gym_llm included, is this environment's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testing import ROOT
+
+FOLDER = ROOT / ".venv-peers"
+SCRIPTS = ROOT / "tests" / "downstream" / "peers"
+PEERS: dict[str, tuple[str, ...]] = {}
+"""Of each peer what is installed, exactly; none of it brings dependencies of its own."""
+
+
+def peer_python(name: str) -> Path:
+    """The Python of a peer's environment, which is made if there is none; the test is skipped if it cannot be."""
+    requirements = PEERS[name]
+    digest = hashlib.blake2b(repr((requirements, sys.version, sys.prefix)).encode(), digest_size=6).hexdigest()
+    folder = FOLDER / f"{name}-{digest}"
+    python = folder / "bin" / "python"
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / "complete").exists():
+            return python
+        for old in FOLDER.glob(f"{name}-*"):
+            shutil.rmtree(old)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        packages = folder / "lib" / version / "site-packages"
+        # `addsitedir` and not a bare path: an editable install is a .pth file there.
+        beneath = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+        (packages / "beneath.pth").write_text(beneath)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--ignore-requires-python"]
+        made = subprocess.run(
+            [*command, "--target", str(packages), *requirements], capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            shutil.rmtree(folder)
+            pytest.skip(f"{name} cannot be installed here: {made.stderr.strip().splitlines()[-1:]}")
+        (folder / "complete").touch()
+    return python
+
+
+def in_peer(name: str, script: str, *args: str, timeout: float = 600) -> dict[str, Any]:
+    """Run `tests/downstream/peers/SCRIPT` with a peer's Python; what it prints last is a JSON object.
+
+    The script imports what is in tests/importable, and gym_llm, as the tests do. It asserts by itself: a failed one
+    fails the test, with what it wrote.
+    """
+    import gym_llm
+
+    path = [str(Path(gym_llm.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "WANDB_MODE": "disabled"}
+    command = [str(peer_python(name)), str(SCRIPTS / script), *args]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    assert run.returncode == 0, (
+        f"{script} ended with status {run.returncode}:\n{run.stdout[-3000:]}{run.stderr[-6000:]}"
+    )
+    answer = json.loads(run.stdout.strip().splitlines()[-1])
+    assert isinstance(answer, dict)
+    return answer
