@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -16,6 +14,7 @@ from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Shard
 from gym_llm.rollout.worker import Worker
 from gym_llm.secrets import redacted_logger
+from gym_llm.trainers.loop_thread import LoopThread
 from gym_llm.types import Rollout
 
 T = TypeVar("T")
@@ -28,38 +27,18 @@ LOST_BATCHES = 3
 class BatchPlayer:
     """Plays one batch of episodes after the other; environments and engines live on between them.
 
-    Everything runs in a thread with an event loop of its own, so that it makes no difference whether the caller's
-    thread is running one (a notebook).
+    Everything runs in a `LoopThread`.
     """
 
     def __init__(self, factory: EnvFactory, *, env_wrappers: Sequence[Wrap], concurrency: int) -> None:
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency is the number of episodes at once, 1 or more; got {concurrency!r}.")
         self._shard = Shard(factory, concurrency, env_wrappers)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread
+        self._thread = LoopThread("gym_llm batches")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the player's event loop and wait for its end; an interrupt cancels it first."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="gym_llm batches", daemon=True)
-            self._thread.start()
-        loop, tasks, ended = self._loop, list[asyncio.Task[T]](), threading.Event()
-
-        def begin() -> None:
-            tasks.append(loop.create_task(work))
-            tasks[0].add_done_callback(lambda _: ended.set())
-
-        loop.call_soon_threadsafe(begin)
-        try:
-            ended.wait()
-        except BaseException:
-            # What comes next may use the environments again: they have to be left alone first.
-            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-            ended.wait()
-            raise
-        return tasks[0].result()
+        return self._thread.run(work)
 
     def play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings | None = None) -> list[Rollout]:
         """Play different jobs with a started engine (`run(engine.start())`); one record per job, in their order."""
@@ -67,15 +46,11 @@ class BatchPlayer:
 
     def close(self) -> None:
         """Close the environments and end the thread. Safe to call twice."""
-        if self._loop is None:
-            return
-        try:
-            self.run(self._shard.aclose())
-        finally:
-            loop, self._loop = self._loop, None
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join()
-            loop.close()
+        if self._thread.is_running:
+            try:
+                self.run(self._shard.aclose())
+            finally:
+                self._thread.close()
 
     async def _play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
         async with (
