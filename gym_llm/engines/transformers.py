@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.prompts import check_folder, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, text_format, turn_seed, wants_log_probs
 from gym_llm.engines.token_response import log_prob_entry, token_response
+from gym_llm.engines.weights import Gate, Weights, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.extras import install
 from gym_llm.outcomes import reason
@@ -70,7 +71,7 @@ class TransformersEngine(Engine):
         ValueError: If an argument makes no sense.
     """
 
-    capabilities = Capabilities(token_ids=True, tools=True, seed="always", loads_model=True)
+    capabilities = Capabilities(token_ids=True, tools=True, weights=True, seed="always", loads_model=True)
 
     def __init__(
         self,
@@ -110,8 +111,10 @@ class TransformersEngine(Engine):
         self._tokenizer: Any = None
         self._prompts: PromptTokens
         self._decoder: Decoder
+        self._model: Any = None
         self._context = 0
         self._loop: asyncio.AbstractEventLoop
+        self._gate: Gate
 
     @classmethod
     def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> TransformersEngine:
@@ -129,6 +132,7 @@ class TransformersEngine(Engine):
                 raise ValueError(f"{name} is for a model that is to be loaded, but this one is loaded: leave it out.")
         engine = cls(model.config.name_or_path or type(model).__name__, **options)
         engine._loaded = (model, tokenizer)
+        engine.capabilities = replace(cls.capabilities, weights=False)
         return engine
 
     async def start(self) -> None:
@@ -140,6 +144,7 @@ class TransformersEngine(Engine):
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._load)
         self._failure, self._closing = None, False
+        self._gate = Gate()
         self._jobs = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"gym_llm {self.model}", daemon=True)
         self._thread.start()
@@ -163,12 +168,13 @@ class TransformersEngine(Engine):
             self._anonymous += 1
             episode_id = f"\0{self._anonymous}"
         random = np.random.default_rng(turn_seed(self.seed, episode_id, len(request["input"])))
-        future = self._loop.create_future()
-        self._jobs.put(_Job(request, conversation, random, future))
-        if self._failure is not None:  # the worker may have ended between the two looks, and nobody reads the queue
-            future.cancel()
-            raise self._failure
-        response: ResponseDict = await future
+        async with self._gate.request():
+            future = self._loop.create_future()
+            self._jobs.put(_Job(request, conversation, random, future))
+            if self._failure is not None:  # the worker may have ended between the two looks: nobody reads the queue
+                future.cancel()
+                raise self._failure
+            response: ResponseDict = await future
         if wants_log_probs(request):
             turn = response["output"][-1]
             turn["content"][0]["logprobs"] = [
@@ -177,6 +183,26 @@ class TransformersEngine(Engine):
             ]
         return response
 
+    async def update_weights(self, weights: Weights) -> None:
+        """See `WeightSync`; weights that do not fit are refused before any is replaced, and the engine goes on."""
+        if self._failure is not None:
+            raise self._failure
+        if self._loaded is not None:
+            raise EngineError(f"The model of {self.model} is the caller's: its weights are read at every request.")
+        async with self._gate.alone():
+            with weights_folder(weights) as folder:
+                await to_its_end(asyncio.to_thread(load_weights, self._model, folder))
+
+    async def sleep(self, level: int = 1) -> None:
+        """See `WeightSync`; requests under way are answered first. No GPU's memory is freed: there is only level 0."""
+        if level and self._model.device.type != "cpu":
+            raise EngineError(f"The engine for {self.model} keeps the GPU's memory: level=0 only stops answering.")
+        await self._gate.sleep()
+
+    async def wake_up(self) -> None:
+        """See `WeightSync`."""
+        await self._gate.wake_up()
+
     async def aclose(self) -> None:
         """Stop the worker thread; requests under way fail with an `EngineError`."""
         thread, self._thread = self._thread, None
@@ -184,6 +210,7 @@ class TransformersEngine(Engine):
             self._closing = True
             self._jobs.put(None)  # wakes it
             await asyncio.to_thread(thread.join)
+            await self._gate.wake_up()  # for whoever waits: to learn that it is closed
             del self._decoder
 
     def _load(self) -> None:
@@ -211,6 +238,7 @@ class TransformersEngine(Engine):
         window = getattr(config, "sliding_window", None)
         self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
         self._vocabulary = config.vocab_size
+        self._model = model
         self._decoder = Decoder(model, self._prompts.stop_token_ids)
 
     def _read(self, torch: Any, transformers: Any) -> tuple[Any, Any]:

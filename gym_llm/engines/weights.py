@@ -6,10 +6,12 @@ import asyncio
 import os
 import tempfile
 import weakref
-from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from gym_llm.errors import EngineError
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +53,97 @@ class WeightSync(Protocol):
 
     async def wake_up(self) -> None:
         """Go on after `sleep`."""
+
+
+class Gate:
+    """Lets requests through together, or an update alone. Of one event loop; made for an engine that starts."""
+
+    def __init__(self) -> None:
+        self._one = asyncio.Lock()  # held by an update, by falling asleep and by waking up
+        self._open = asyncio.Event()
+        self._open.set()
+        self._nobody = asyncio.Event()
+        self._inside = 0
+        self._asleep = False
+
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[None]:
+        """Wait while there is an update or the engine sleeps, then keep both out."""
+        while not self._open.is_set():
+            await self._open.wait()
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._nobody.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait for the requests under way, and keep new ones out.
+
+        Raises:
+            EngineError: If the engine sleeps.
+        """
+        async with self._one:
+            if self._asleep:
+                raise EngineError("The engine is asleep: `wake_up` comes before `update_weights`.")
+            try:
+                await self._close()
+                yield
+            finally:
+                self._open.set()
+
+    async def sleep(self) -> None:
+        """Wait for the requests under way, and keep new ones out from now on."""
+        async with self._one:
+            self._asleep = True
+            try:
+                await self._close()
+            except asyncio.CancelledError:
+                self._asleep = False
+                self._open.set()
+                raise
+
+    async def wake_up(self) -> None:
+        """Let requests through again."""
+        async with self._one:
+            self._asleep = False
+            self._open.set()
+
+    async def _close(self) -> None:
+        self._open.clear()
+        while self._inside:
+            self._nobody.clear()
+            await self._nobody.wait()
+
+
+def load_weights(model: torch.nn.Module, folder: str) -> None:
+    """Replace a model's weights, in their place, by those of a folder's safetensors; all or none.
+
+    Raises:
+        EngineError: If they do not fit, or some are missing: a tensor that shares its memory with one of them is not.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    own = model.state_dict()
+    given = {
+        name: tensor for file in sorted(Path(folder).glob("*.safetensors")) for name, tensor in load_file(file).items()
+    }
+    for name, tensor in given.items():
+        if name not in own or own[name].shape != tensor.shape:
+            there = f"there it is {tuple(own[name].shape)}" if name in own else "which has no such tensor"
+            raise EngineError(f"The weights do not fit the model: {name} is {tuple(tensor.shape)}, {there}.")
+    replaced = {own[name].data_ptr() for name in given}
+    if missing := [name for name, tensor in own.items() if tensor.data_ptr() not in replaced]:
+        raise EngineError(
+            f"The weights are not those of the whole model: {len(missing)} are missing, e.g. {missing[0]}."
+        )
+    with torch.no_grad():
+        for name, tensor in given.items():
+            own[name].copy_(tensor)
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,137 @@
+"""A transformers engine that is given other weights while it runs."""
+
+import asyncio
+
+import pytest
+import torch
+from testing import POCKET
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gym_llm.engines import WeightSync
+from gym_llm.engines.transformers import TransformersEngine
+from gym_llm.errors import EngineError
+
+pytestmark = pytest.mark.slow
+
+REQUEST = {"input": [{"role": "user", "content": "What is 12 + 31? Put the answer in \\boxed{}."}]}
+
+
+@pytest.fixture
+def model():
+    return AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval()
+
+
+@torch.no_grad()
+def log_probs(model, response):
+    """What a model thinks of the tokens that a response was sampled as."""
+    item = response["output"][-1]
+    prompt, sampled = item["prompt_token_ids"], item["generation_token_ids"]
+    scores = model(input_ids=torch.tensor([prompt + sampled])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    return scores.gather(1, torch.tensor(sampled)[:, None])[:, 0].tolist()
+
+
+def reported(response):
+    return response["output"][-1]["generation_log_probs"]
+
+
+def run(check, **options):
+    async def main():
+        async with TransformersEngine(POCKET, device="cpu", threads=1, **options) as engine:
+            await asyncio.wait_for(check(engine), 120)
+
+    asyncio.run(main())
+
+
+def changed(model):
+    with torch.no_grad():
+        model.model.norm.weight.mul_(0.7)
+    return model
+
+
+@pytest.mark.parametrize("way", ["tensors", "folder"])
+def test_it_samples_with_the_weights_that_it_was_given(model, way, tmp_path):
+    async def check(engine):
+        assert isinstance(engine, WeightSync) and engine.capabilities.weights
+        before = await engine.respond(REQUEST, episode_id="a")
+        assert reported(before) == pytest.approx(log_probs(model, before), abs=1e-4)
+        changed(model).save_pretrained(tmp_path)
+        await engine.update_weights(model.state_dict().items() if way == "tensors" else tmp_path)
+        after = await engine.respond(REQUEST, episode_id="a")
+        assert reported(after) == pytest.approx(log_probs(model, after), abs=1e-4)
+        assert reported(after)[0] != pytest.approx(reported(before)[0], abs=1e-3)
+
+    run(check)
+
+
+def test_what_is_under_way_is_answered_with_the_old_weights_and_what_comes_with_the_new(model):
+    new = changed(AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval())
+
+    async def check(engine):
+        under_way = [asyncio.create_task(engine.respond(REQUEST, episode_id=str(n))) for n in range(8)]
+        await asyncio.sleep(0)
+        update = asyncio.create_task(engine.update_weights(new.state_dict().items()))
+        await asyncio.sleep(0)
+        later = await asyncio.gather(*(engine.respond(REQUEST, episode_id=str(n)) for n in range(8)))
+        await update
+        for response in await asyncio.gather(*under_way):
+            assert reported(response) == pytest.approx(log_probs(model, response), abs=1e-4)
+        for response in later:
+            assert reported(response) == pytest.approx(log_probs(new, response), abs=1e-4)
+
+    run(check)
+
+
+def test_weights_that_do_not_fit_are_refused_and_it_goes_on_with_those_that_it_has(model):
+    weights = model.state_dict()
+    name = "model.layers.0.mlp.up_proj.weight"
+    wrong = {
+        "is (3, 3), there it is": {**weights, name: torch.zeros(3, 3)},
+        "other is (2,), which has no such tensor": {**weights, "other": torch.zeros(2)},
+        "1 are missing, e.g. " + name: {key: tensor for key, tensor in weights.items() if key != name},
+    }
+
+    async def check(engine):
+        before = await engine.respond({**REQUEST, "temperature": 0})
+        for message, tensors in wrong.items():
+            zeros = {key: torch.zeros_like(tensor) for key, tensor in tensors.items()}
+            with pytest.raises(EngineError) as caught:
+                await engine.update_weights(zeros.items())
+            assert message in str(caught.value)
+        with pytest.raises(FileNotFoundError):
+            await engine.update_weights("/no/such/folder")
+        after = await engine.respond({**REQUEST, "temperature": 0})
+        assert reported(after) == pytest.approx(reported(before), abs=1e-6)
+
+    run(check)
+
+
+def test_asleep_it_answers_nobody_and_takes_no_weights(model):
+    async def check(engine):
+        await engine.sleep()
+        waiting = asyncio.create_task(engine.respond(REQUEST))
+        done, _ = await asyncio.wait([waiting], timeout=0.3)
+        assert not done
+        with pytest.raises(EngineError, match="`wake_up` comes before"):
+            await engine.update_weights(model.state_dict().items())
+        await engine.wake_up()
+        assert (await waiting)["output"]
+        await engine.sleep()
+        waiting = asyncio.create_task(engine.respond(REQUEST))
+        await asyncio.sleep(0)
+        await engine.aclose()
+        with pytest.raises(EngineError, match="is closed"):
+            await waiting
+
+    run(check)
+
+
+def test_the_callers_own_model_is_given_no_weights(model):
+    engine = TransformersEngine.of(model, AutoTokenizer.from_pretrained(POCKET))
+    assert not engine.capabilities.weights
+
+    async def update():
+        async with engine:
+            await engine.update_weights(model.state_dict().items())
+
+    with pytest.raises(EngineError, match="is the caller's"):
+        asyncio.run(update())
