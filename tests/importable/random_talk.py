@@ -5,6 +5,7 @@ Importable by other trainers' environments too, where there is no pytest.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Any
 
 import gymnasium
 
+import gym_llm
+from gym_llm.engines import Capabilities, WeightSync
 from gym_llm.env import VerifierEnv
 from gym_llm.errors import JudgeError
 from gym_llm.tools import tool
@@ -132,18 +135,27 @@ class RandomModel:
         return Sampled(*self.sample(prompt))
 
 
-def play(
-    count: int, *, template: str = "strips_thinking", history: str = "template", repeats: int = 1
-) -> list[Rollout]:
-    """Records of random episodes of so many tasks, sorted; with this template many have several segments."""
-    import gym_llm
+class RandomEngine(TrainerEngine, WeightSync):
+    """A `RandomModel` that a spec can name; new weights change nothing of what it says."""
 
+    capabilities = Capabilities(token_ids=True, tools=True, weights=True)
+
+    def __init__(self, *, history: Any = "append") -> None:
+        loaded = tokenizer()
+        super().__init__(RandomModel(loaded), loaded, history=history)
+
+    async def update_weights(self, weights: Any) -> None:
+        """They are looked at, as an engine would."""
+        assert sum(1 for _ in weights) > 10
+
+
+def play(count: int, *, template: str = "strips_thinking", history: Any = "template") -> list[Rollout]:
+    """Records of random episodes of so many tasks, sorted; with this template many have several segments."""
     loaded = tokenizer(template)
-    engine = TrainerEngine(RandomModel(loaded), loaded, history=history)  # type: ignore[arg-type]
-    import asyncio
+    engine = TrainerEngine(RandomModel(loaded), loaded, history=history)
 
     async def all_of_them() -> list[Rollout]:
-        stream = gym_llm.rollout(ENV_ID, engine, tasks=tasks(count), repeats=repeats, retries=0)
+        stream = gym_llm.rollout(ENV_ID, engine, tasks=tasks(count), retries=0)
         return [record async for record in stream]
 
     return sorted(asyncio.run(all_of_them()), key=lambda record: tuple(record["rollout_id"].values()))
