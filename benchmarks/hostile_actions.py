@@ -181,7 +181,7 @@ def record_problem(env: Any, info: dict[str, Any], terminated: bool, truncated: 
     record = make_record(
         env,
         rollout_id={"task_index": 0, "repeat_index": 0},
-        reward=0.0,
+        turn_rewards=[0.0],
         terminated=terminated,
         truncated=truncated,
         info=info,

@@ -28,12 +28,13 @@ def with_score(env: gym.Env[Any, Any], step: Step) -> Step:
     if terminated or not truncated or verifier.is_over:
         return step
     info = dict(info)
-    nothing, score = 0.0, verifier.score_cut_short(info)
+    given = verifier.episode.step_reward  # by the step, through the wrappers
+    score = given + verifier.score_cut_short(info)
     wrappers = []
     while isinstance(env, gym.Wrapper):
         wrappers.append(env)
         env = env.env
     for wrapper in reversed(wrappers):
         if isinstance(wrapper, gym.RewardWrapper):
-            nothing, score = float(wrapper.reward(nothing)), float(wrapper.reward(score))
-    return observation, float(reward) - nothing + score, terminated, truncated, info
+            given, score = float(wrapper.reward(given)), float(wrapper.reward(score))
+    return observation, float(reward) - given + score, terminated, truncated, info

@@ -27,7 +27,7 @@ from gym_llm.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_sou
 from gym_llm.tools import Tool, tools_of
 from gym_llm.tools.calls import run_calls
 from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, Verdict
-from gym_llm.verdicts import read_verdict
+from gym_llm.verdicts import read_step_reward, read_verdict
 
 _RESET_OPTIONS = {"task", "task_index"}
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
@@ -134,7 +134,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         """Answer a model turn that called no tool, as the user: a message, items, or None to end. May be async."""
 
     def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
-        """Score the finished (or truncated) episode with a finite number. May be async.
+        """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
 
         What it raises masks the episode: it has no reward then. `JudgeError` says that it was not the verifier's fault.
         """
@@ -160,8 +160,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         Raises:
             Exception: What making it raises. The next to ask has it made again.
         """
-        if self._resources is None:
-            self._resources = SharedResources()
+        self._resources = self._resources or SharedResources()
         return await self._resources.get(name, make)
 
     # -- gymnasium -------------------------------------------------------------------------------------------------
@@ -218,13 +217,14 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             action: What the model answered to the last observation; see `gym_llm.responses.actions`.
 
         Returns:
-            The next request (whole, also at the end), the reward (0.0 before the end), terminated, truncated, and info:
-            `task_index`, `turn`, `tool_errors`, and at the end the verifier's details and `reward_components`.
+            The next request (whole, also at the end), the reward (`episode.step_reward`, at the end with `verify`'s),
+            terminated, truncated, and info: `task_index`, `turn`, `tool_errors`, `reward` if `step_reward` is not 0,
+            and at the end the verifier's details and `reward_components`.
 
         Raises:
             InvalidAction: If the action is not a Responses answer. The episode is unchanged.
             ResetNeeded: If no episode is running.
-            InvalidReward: If `verify` returns no finite number. The episode is over.
+            InvalidReward: If `verify`, or the turn's reward, is no finite number. The episode is over.
             Exception: What a hook raises, or a tool, but for `ToolError`. The episode is over.
         """
         episode = self.episode
@@ -235,12 +235,14 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         episode.turn_start = len(episode.items)
         episode.items.extend(items)
         episode.last_response = response
+        episode.step_reward = 0.0
         if usage := response.get("usage"):
             episode.add_usage(usage)
         try:
             terminated, truncated = self._advance(episode, items, response)
             info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
-            reward = self._finish(episode, info) if terminated or truncated else 0.0
+            reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
+            reward += self._finish(episode, info) if terminated or truncated else 0.0
         except BaseException as error:  # a panic in Rust is no Exception
             if not isinstance(error, CLOSING):  # then nothing can be waited for
                 self.end_episode(error)
@@ -273,7 +275,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         return self._over
 
     def score_cut_short(self, info: dict[str, Any]) -> float:
-        """End the episode under way, which a wrapper has truncated, with the reward of `verify` (`gym_llm.cut_short`).
+        """End the episode under way, which a wrapper has truncated; what `verify` gives (see `gym_llm.cut_short`).
 
         Args:
             info: The last step's; the verifier's details go into it.
@@ -401,12 +403,10 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             return False, last_turn
         self.phase = "respond"
         reply = self.respond(self._task, episode)
+        if reply is not None and inspect.isawaitable(reply):
+            reply = cast("str | list[Item] | None", wait(reply))
         if reply is None:
             return True, False
-        if inspect.isawaitable(reply):
-            reply = cast("str | list[Item] | None", wait(reply))
-            if reply is None:
-                return True, False
         if last_turn:
             return False, True
         episode.items.extend(user_items(reply, "respond"))

@@ -26,7 +26,7 @@ _VERIFIERS_KINDS = ("verifier_error", "judge_failed", "judge_unparseable")
 OWN_NAMES = Rollout.__annotations__.keys() - {"responses_create_params"}
 """Of the record's own fields: a task's fields of these names stand in `task_fields`."""
 
-_NEW_NAMES = ("outcome", "failure_kind", "traceback", "attempts", "task_fields", "turn_timing")
+_NEW_NAMES = ("outcome", "failure_kind", "traceback", "attempts", "task_fields", "turn_timing", "turn_rewards")
 """Since version 2: in earlier records these are the task's."""
 
 
@@ -34,7 +34,7 @@ def make_record(
     env: Any,
     *,
     rollout_id: RolloutId,
-    reward: float,
+    turn_rewards: Sequence[float],
     terminated: bool,
     truncated: bool,
     failure: Failure | None = None,
@@ -51,7 +51,7 @@ def make_record(
     Args:
         env: The environment.
         rollout_id: Which episode of its run it was.
-        reward: What it came to; a sum that is not finite masks the episode.
+        turn_rewards: What each step came to; a sum that is not finite masks the episode.
         terminated: Whether it ended by itself.
         truncated: Whether a limit ended it.
         failure: What masks it.
@@ -61,6 +61,7 @@ def make_record(
         sampling: What the driver set over the request's own.
     """
     verifier: VerifierEnv = env.unwrapped
+    reward = sum(turn_rewards, 0.0)
     if failure is None and not math.isfinite(reward):  # a wrapper's doing: what `verify` returns is checked there
         error = InvalidReward(f"A reward is a finite number, but the steps of this episode add up to {reward}.")
         failure = failure_of(error, None, verifier.env_id)
@@ -94,7 +95,10 @@ def make_record(
         turn_timing=list(turn_timing),
         schema_version=SCHEMA_VERSION,
     )
-    if failure is not None:
+    if failure is None:
+        if any(turn_rewards[:-1]):
+            record["turn_rewards"] = list(turn_rewards)
+    else:
         record.update(
             outcome="masked",
             reward=None,
@@ -222,6 +226,10 @@ def _is_reward(value: Any) -> bool:
     return value is None or (type(value) in (int, float) and -_FINITE <= value <= _FINITE)
 
 
+def _is_list_of_rewards(value: Any) -> bool:
+    return isinstance(value, list) and all(each is not None and _is_reward(each) for each in value)
+
+
 def _is_rollout_id(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
@@ -279,8 +287,8 @@ def _is_trajectory(value: Any) -> bool:
 
 
 def _is_segment(value: dict[str, Any]) -> bool:
-    columns = value.get("input_ids"), value.get("loss_mask"), value.get("logprobs")  # a wrapper's own may have others
-    return len({len(column) for column in columns if isinstance(column, list)}) <= 1
+    columns = value.get("input_ids"), value.get("loss_mask"), value.get("logprobs"), value.get("rewards")
+    return len({len(column) for column in columns if isinstance(column, list)}) <= 1  # a wrapper's own may have others
 
 
 def _is_timing(value: Any) -> bool:
@@ -312,6 +320,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "traceback": (_is_text_or_none, "a text or null"),
     "info": (_is_info, "an object with whole numbers in `turn` and `tool_errors`"),
     "trajectory": (_is_trajectory, "null, or objects with `input_ids`, `loss_mask` and `logprobs` of one length"),
+    "turn_rewards": (_is_list_of_rewards, "a list of finite numbers"),
     "attempts": (_is_count, "a whole number"),
     "task_fields": (_is_dict, "an object"),
     "timing": (_is_timing, "an object of numbers"),

@@ -114,7 +114,8 @@ class Verdict:
 
     Args:
         reward: The episode's reward.
-        info: Details for `info` of the last step, e.g. `{"extracted_answer": "B"}`; JSON values, deterministic.
+        info: Details for `info` of the last step, e.g. `{"extracted_answer": "B"}`; JSON values, deterministic. Its
+            `trajectory`, `reward` and `reward_components` are others'.
         reward_components: Named parts of the reward, where there are several.
     """
 
@@ -147,6 +148,8 @@ class Episode:
         tool_errors: Tool calls so far that did not succeed.
         usage: Token counts summed over the turns that reported them, else None.
         last_response: The last action as a response's dict (`id`, `status`, `output`, …); empty for a bare list.
+        step_reward: This turn's reward, 0.0 as it begins. `respond` and tools (`self.episode`) may add to it; a hook
+            in a process of its own cannot.
     """
 
     task_index: int
@@ -159,6 +162,7 @@ class Episode:
     tool_errors: int = 0
     usage: Usage | None = None
     last_response: dict[str, Any] = field(default_factory=dict)
+    step_reward: float = 0.0
 
     @property
     def answer(self) -> str:
@@ -296,7 +300,11 @@ class Rollout(TypedDict, total=False):
     info: dict[str, Any]
     """The last step's info."""
     trajectory: list[dict[str, Any]] | None
-    """One entry per segment: `input_ids`, `loss_mask`, `logprobs`; None where the engine reports no token ids."""
+    """One entry per segment: `input_ids`, `loss_mask`, `logprobs`; None where the engine reports no token ids.
+    With `turn_rewards` also `rewards`; see `gym_llm.wrappers.TokenIdTracking`."""
+    turn_rewards: NotRequired[list[float]]
+    """What `env.step` returned for each of the model's turns: their sum is `reward`. There where a turn before the last
+    had one other than 0."""
     attempts: NotRequired[int]
     """How often the episode was played for this record, where it was more than once; see `RolloutSettings.retries`."""
     task_fields: NotRequired[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Reading what `verify` returned: a reward is a finite number, or it is refused."""
+"""Reading what hooks give as rewards: a reward is a finite number, or it is refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from gym_llm.errors import InvalidReward
-from gym_llm.types import Verdict
+from gym_llm.types import Episode, Verdict
 
-_NOT_DETAILS = ("trajectory", "reward_components")
+_NOT_DETAILS = ("trajectory", "reward", "reward_components")
 """What else an info may have, from others: what a `Verdict` says under these names would be taken for theirs."""
 
 
@@ -40,6 +40,16 @@ def read_verdict(verdict: Any, info: dict[str, Any]) -> float:
         }
     reward = verdict.reward
     return reward if type(reward) is float and math.isfinite(reward) else _number(reward, "the Verdict's reward is")
+
+
+def read_step_reward(episode: Episode, info: dict[str, Any]) -> float:
+    """The reward of an episode's turn, which goes into its `info`, too.
+
+    Raises:
+        InvalidReward: If it is NaN, infinite or no number.
+    """
+    info["reward"] = episode.step_reward = _number(episode.step_reward, "this turn's step_reward is")
+    return episode.step_reward
 
 
 def _number(value: Any, subject: str) -> float:

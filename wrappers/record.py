@@ -67,15 +67,16 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         gym.Wrapper.__init__(self, env)
         self.path = path
         self._running = False
-        self._started = self._answered = self._engine_seconds = self._reward = 0.0
+        self._started = self._answered = self._engine_seconds = 0.0
+        self._turn_rewards: list[float] = []
         self._turn_timing: list[TurnTiming] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         self._running = True
         self._started = perf_counter()
-        self._engine_seconds = self._reward = 0.0
-        self._turn_timing = []
+        self._engine_seconds = 0.0
+        self._turn_rewards, self._turn_timing = [], []
         verifier: Any = self.unwrapped
         verifier.episode = None  # should there be none to begin, there is none to record
         try:
@@ -97,7 +98,7 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             raise
         _, reward, terminated, truncated, info = result
         self._engine_seconds += engine_seconds
-        self._reward += float(reward)
+        self._turn_rewards.append(float(reward))
         self._turn_timing.append({"engine": engine_seconds, "env": perf_counter() - start})
         if (terminated or truncated) and self._running:
             self._running = False
@@ -125,7 +126,7 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             lambda rollout_id: make_record(
                 self,
                 rollout_id=rollout_id,
-                reward=self._reward,
+                turn_rewards=self._turn_rewards,
                 terminated=terminated,
                 truncated=truncated,
                 failure=failure,

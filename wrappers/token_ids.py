@@ -9,6 +9,7 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
+from gym_llm.cut_short import with_score
 from gym_llm.responses.actions import is_refusal, output_items
 from gym_llm.types import TOKEN_FIELDS, Item
 
@@ -18,11 +19,16 @@ _PROMPT, _SAMPLED, _LOG_PROBS = TOKEN_FIELDS
 class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Collects the token ids of the model's turns; the last step's info has them as `trajectory`.
 
-    `info["trajectory"]` is a list of segments, each a dict of three lists of equal length:
+    `info["trajectory"]` is a list of segments, each a dict of lists of equal length:
 
     - `input_ids`: all ids of a stretch of the episode, prompts and samples, up to the last sampled one;
     - `loss_mask`: 1 for a sampled id, 0 for any other;
     - `logprobs`: the natural log of a sampled id's probability as the engine reported it, 0.0 for any other id.
+
+    In an episode of which a step before the last had a reward other than 0 there is a fourth list:
+
+    - `rewards`: each step's reward at its turn's last sampled id, 0.0 at any other. A step whose turn sampled nothing
+      has no place for its own.
 
     A turn belongs to the segment of the turn before if its prompt begins with all ids of that turn, prompt and sample.
     Otherwise (the chat template rewrote the history, or a caller did) it begins a new segment. So an engine that
@@ -54,10 +60,13 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         RecordConstructorArgs.__init__(self)
         gym.Wrapper.__init__(self, env)
         self._segments: list[_Segment] | None = None
+        self._rewards: list[tuple[int, int, float]] = []
+        self._is_rewarded_early = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         self._segments = None
+        self._rewards, self._is_rewarded_early = [], False
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -70,8 +79,14 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 self._add(turns)
             raise
         self._add(turns)
+        if truncated and self._is_rewarded_early:  # by a wrapper, perhaps: the score has to be known here
+            observation, reward, terminated, truncated, info = with_score(
+                self.env, (observation, reward, terminated, truncated, info)
+            )
+        if reward:
+            self._note(float(reward), turns, terminated or truncated)
         if (terminated or truncated) and self._segments is not None:
-            info = {**info, "trajectory": self.trajectory_so_far}
+            info = {**info, "trajectory": self._with_rewards()}
         return observation, reward, terminated, truncated, info
 
     @property
@@ -91,6 +106,22 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 self._segments[-1].samples.append(sample)
             else:
                 self._segments.append(_Segment(prompt, [sample]))
+
+    def _note(self, reward: float, turns: list[tuple[list[int], list[int], list[float]]], is_over: bool) -> None:
+        """Remember where a step's reward stands: at its last sampled id, if it has one."""
+        self._is_rewarded_early = self._is_rewarded_early or not is_over
+        if self._segments and any(sampled for _, sampled, _ in turns):
+            start, sampled, _ = self._segments[-1].samples[-1]
+            self._rewards.append((len(self._segments) - 1, start + len(sampled) - 1, reward))
+
+    def _with_rewards(self) -> list[dict[str, Any]] | None:
+        trajectory = self.trajectory_so_far
+        if trajectory is not None and self._is_rewarded_early:
+            for segment in trajectory:
+                segment["rewards"] = [0.0] * len(segment["input_ids"])
+            for index, position, reward in self._rewards:
+                trajectory[index]["rewards"][position] = reward
+        return trajectory
 
 
 @dataclass(slots=True)

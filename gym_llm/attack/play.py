@@ -154,15 +154,16 @@ class Player:
         env = self.env
         observation, info = env.reset(seed=index, options={"task": task, "task_index": index})
         played.opening = as_text([observation, info])
-        asked, over, number = len(observation["input"]), False, 0
+        asked, over, number, total = len(observation["input"]), False, 0, 0.0
         while not over and number < len(turns) + _MOST_REPEATS:
             start = time.process_time()
             observation, reward, terminated, truncated, info = env.step(turns[min(number, len(turns) - 1)])
             played.cpu = time.process_time() - start
             played.taken = number = number + 1
+            total += float(reward)
             over = terminated or truncated
             if over:
-                played.reward = float(reward)
+                played.reward = total
         played.outputs = [
             str(item.get("output"))
             for item in observation["input"][asked:]
@@ -170,7 +171,7 @@ class Player:
         ]
         if not over:
             info = dict(info)
-            played.reward = float(env.score_cut_short(info))
+            played.reward = total + env.score_cut_short(info)
         played.info = info
 
 

@@ -128,13 +128,13 @@ def _interleave(context: Context, known: list[tuple[int, Any]]) -> None:
             env = context.player.env
             context.player.reset(index, context.tasks[index], turns)
             other.reset(seed=two, options={"task": context.tasks[two], "task_index": two})
-            over, reward, number = False, 0.0, 0
+            over, total, number = False, 0.0, 0
             while not over and number < len(turns) + 3:
                 _, reward, terminated, truncated, _ = env.step(turns[min(number, len(turns) - 1)])
-                over, number = terminated or truncated, number + 1
-            if over and float(reward) != base:
+                over, total, number = terminated or truncated, total + float(reward), number + 1
+            if over and total != base:
                 expected = f"reward {base}, whatever another environment plays"
-                context.find("history", "two environments in turn", "high", index, turns, expected, f"reward {reward}")
+                context.find("history", "two environments in turn", "high", index, turns, expected, f"reward {total}")
     except Exception:  # what it raises, other checks tell
         return
     finally:
@@ -168,19 +168,19 @@ def check_tampering(context: Context) -> None:
                 observation, info = context.player.reset(index, task, turns)
                 _spoil(info)
                 _empty(observation)
-                over, reward, number = False, 0.0, 0
+                over, total, number = False, 0.0, 0
                 while not over and number < len(turns) + 3:
                     seen, reward, terminated, truncated, step_info = env.step(turns[min(number, len(turns) - 1)])
-                    over, number = terminated or truncated, number + 1
+                    over, total, number = terminated or truncated, total + float(reward), number + 1
                     if not over:
                         _spoil(step_info)
                         _empty(seen)
             except Exception:
                 continue
-            if over and float(reward) != base.reward:
+            if over and total != base.reward:
                 expected = f"reward {base.reward}"
                 context.find(
-                    "tampering", "what was given out is changed", "medium", index, turns, expected, f"reward {reward}"
+                    "tampering", "what was given out is changed", "medium", index, turns, expected, f"reward {total}"
                 )
 
 

@@ -86,7 +86,8 @@ def _print_details(console: Console, record: Rollout) -> None:
     row = {name: value for name, value in row_of(record).items() if name != _PARAMS}
     about: dict[str, Any] = {"environment": record.get("env_id"), "dataset": record.get("dataset")}
     parts = {
-        "episode": {**about, "turns": info.get("turn"), "tool errors": info.get("tool_errors")},
+        "episode": {**about, "turns": info.get("turn"), "tool errors": info.get("tool_errors")}
+        | {"turn rewards": record.get("turn_rewards")},
         "task": row,
         "verifier": {name: value for name, value in info.items() if name not in {*_OF_EVERY_EPISODE, _JUDGED}},
         "judge": dict(_judged(info.get(_JUDGED))),

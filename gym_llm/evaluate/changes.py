@@ -128,12 +128,13 @@ def with_verdict(
         return None
     report.scored += 1
     was: Any = record.get("info")
+    turn_rewards = _turn_rewards(record, score)
     if isinstance(score, Failure):
         reward, truncated = None, False
         info = {name: was[name] for name in _BASE if name in was} if was else {}
         faults = dict(zip(_OF_A_FAILURE, (score.kind, score.reason, score.phase, score.traceback), strict=True))
     else:
-        (reward, truncated, info), faults = score, dict.fromkeys(_OF_A_FAILURE)
+        (reward, truncated, info, _), faults = score, dict.fromkeys(_OF_A_FAILURE)
     old = record["reward"]
     is_theirs = was is None  # NeMo Gym has the details beside the task's fields
     if is_theirs:
@@ -143,6 +144,9 @@ def with_verdict(
     is_same = old == reward and outcome == record["outcome"]
     if not is_same or fields:
         _note(report, record, line, reward, fields, faults["error"])
+    trajectory = record.get("trajectory")
+    if turn_rewards != record.get("turn_rewards"):
+        is_same, trajectory = False, _without_rewards(trajectory)
     is_same = is_same and not fields and record.get("env_id") == report.env_id and not is_early(record)
     if is_same and reward is not None:
         report.summary.add(record)
@@ -156,12 +160,31 @@ def with_verdict(
         "truncated": truncated,
         **faults,
         "info": info,
-        "trajectory": record.get("trajectory"),
+        "trajectory": trajectory,
         "timing": record.get("timing", {}),
         "schema_version": SCHEMA_VERSION,
     }
+    new.pop("turn_rewards", None)
+    if turn_rewards is not None:
+        new["turn_rewards"] = turn_rewards
     report.summary.add(new)  # type: ignore[arg-type]
     return new
+
+
+def _turn_rewards(record: Rollout, score: Score | Failure) -> list[float] | None:
+    """What a record's turns come to now; None where that has no place in a record, or is not known."""
+    if isinstance(score, Failure):
+        return None
+    if len(score.turn_rewards) != score.info.get("turn"):  # a turn of reasoning alone was played with the next
+        return record.get("turn_rewards") if score.reward == record["reward"] else None
+    return list(score.turn_rewards) if any(score.turn_rewards[:-1]) else None
+
+
+def _without_rewards(trajectory: Any) -> Any:
+    """A trajectory without its turns' rewards, which are others now."""
+    if trajectory is None:
+        return None
+    return [{name: column for name, column in segment.items() if name != "rewards"} for segment in trajectory]
 
 
 def _differences(was: Mapping[str, Any], now: dict[str, Any], is_theirs: bool) -> dict[str, tuple[Any, Any]]:

@@ -262,9 +262,10 @@ def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: 
         if over:  # calls that are graded and not run: what NeMo Gym's agent went on with is graded with them
             reward, info = _score_whole(env, vector, ends)
             break
-        observation, reward, terminated, truncated, info = env.step(
+        observation, step_reward, terminated, truncated, info = env.step(
             {"output": items, **(ends if number == len(turns) else {})}
         )
+        reward += step_reward
         over = terminated or truncated
         start = position = position + len(items)
         while position < len(recorded) and is_environments(recorded[position]):
@@ -275,7 +276,7 @@ def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: 
         return
     if not over:
         info = {"task_index": -1, "turn": len(turns)}
-        reward = env.playing.score_cut_short(info)
+        reward += env.playing.score_cut_short(info)
     library = vector.get("library_reward")
     asks_no_judge = library is not None and "judge" not in known_arguments(type(env))
     _compare(replayed, "reward", library if asks_no_judge else vector["reward"], reward)

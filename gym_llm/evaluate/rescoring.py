@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from gym_llm.cut_short import with_score
+from gym_llm.cut_short import Step, with_score
 from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.env import VerifierEnv
 from gym_llm.errors import DataError, UsageError
@@ -35,6 +35,7 @@ class Score(NamedTuple):
     reward: float
     truncated: bool
     info: dict[str, Any]
+    turn_rewards: tuple[float, ...] = ()
 
 
 class NotFromItems(UsageError):
@@ -72,12 +73,16 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
         seed: The seed of the run that recorded it, for what `setup` draws.
 
     Raises:
-        NotFromItems: If the verifier needs what tools have done beside their outputs, or has no such tasks.
+        NotFromItems: If the verifier needs what tools have done beside their outputs, rewards turns, or has no such
+            tasks.
         Exception: What the hooks raise.
     """
     verifier: Any = env.unwrapped
     _reset(env, record, seed)
     playing: VerifierEnv = verifier.playing
+    was_rewarded = "turn_rewards" in record or "reward" in record.get("info", {})
+    if was_rewarded or _traits(cast(Any, type(playing))).rewards_turns:
+        raise NotFromItems(f"{playing.env_id} rewards turns, too, which verify knows nothing of: {_RERUN}.")
     response: Any = _with_ids(record)["response"]
     items: list[Item] = response["output"]
     start = len(items)
@@ -131,15 +136,17 @@ def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
     response: Any = _with_ids(record)["response"]
     turns = recorded_turns(response)
     verifier: Any = env.unwrapped
-    reward_sum, terminated, truncated = 0.0, False, False
+    outcome: Step = None, 0.0, False, False, info
+    rewards: list[float] = []
+    terminated = truncated = False
     for number, items in enumerate(turns, 1):
         last = response if number == len(turns) else {}
         action = {"output": items, "status": last.get("status") or "completed", "usage": last.get("usage")}
         outcome = env.step(action)
+        if outcome[3] and not verifier.is_over:  # a wrapper has cut it short
+            outcome = with_score(env, outcome)
         _, reward, terminated, truncated, info = outcome
-        if (terminated or truncated) and not verifier.is_over:  # a wrapper has cut it short
-            _, reward, terminated, truncated, info = with_score(env, outcome)
-        reward_sum += float(reward)
+        rewards.append(float(reward))
         if terminated or truncated:
             break
     if turn := record.get("info", {}).get("turn"):
@@ -147,9 +154,11 @@ def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
     if not (terminated or truncated):
         if not record.get("truncated"):
             raise DataError(f"The environment goes on after the {len(turns)} recorded turns: it has changed since.")
-        reward_sum, truncated = verifier.playing.score_cut_short(info), True
+        _, reward, _, truncated, info = with_score(env, (None, outcome[1], False, True, info))
+        rewards[-1:] = [float(reward)]
     verifier.end_episode()
-    return Score(reward_sum, truncated, {name: value for name, value in info.items() if name != "trajectory"})
+    info = {name: value for name, value in info.items() if name != "trajectory"}
+    return Score(sum(rewards, 0.0), truncated, info, tuple(rewards))
 
 
 def _reset(env: gym.Env[Any, Any], record: Rollout, seed: int) -> dict[str, Any]:
@@ -247,6 +256,7 @@ class _Traits(NamedTuple):
     responds: bool
     tools: frozenset[str]
     keeps_state_on_itself: bool
+    rewards_turns: bool
 
 
 @functools.cache
@@ -257,7 +267,20 @@ def _traits(cls: Any) -> _Traits:
         cls.respond is not VerifierEnv.respond,
         frozenset(schema["name"] for schema in cls.tool_schemas()),
         _sets_attributes(cls.setup),
+        _rewards_turns(cls),
     )
+
+
+def _rewards_turns(cls: type) -> bool:
+    """Whether some method of a class, or of one it is derived from, has to do with `step_reward`."""
+    methods = [method for base in cls.__mro__ if base is not VerifierEnv for method in vars(base).values()]
+    codes = [method.__code__ for method in map(inspect.unwrap, filter(inspect.isfunction, methods))]
+    while codes:
+        code = codes.pop()
+        if "step_reward" in code.co_names:
+            return True
+        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    return False
 
 
 def _sets_attributes(method: Any) -> bool:

@@ -58,7 +58,8 @@ async def play_episode(
         The episode's record. If the environment or the engine fails it is masked; nothing is raised.
     """
     start = request_start = perf_counter()
-    answered = reward_sum = 0.0
+    answered = 0.0
+    turn_rewards: list[float] = []
     turn_timing: list[TurnTiming] = []
     terminated = truncated = False
     info: dict[str, Any] = {"task_index": job.task_index}
@@ -90,15 +91,14 @@ async def play_episode(
                     outcome = await outcome.resume()
             request, reward, terminated, truncated, info = outcome
             turn_timing[-1]["env"] = perf_counter() - answered
-            reward_sum += float(reward)
+            turn_rewards.append(float(reward))
         if not verifier.is_over:  # a wrapper has cut it short
-            reward_sum -= float(reward)
             outcome = begin(with_score, env, outcome)
             if isinstance(outcome, Suspended):
                 with time_limit(verifier):
                     outcome = await outcome.resume()
             request, reward, terminated, truncated, info = outcome
-            reward_sum += float(reward)
+            turn_rewards[-1] = float(reward)
             await drive(verifier.end_episode)  # one that a wrapper has terminated, which scores it itself
             turn_timing[-1]["env"] = perf_counter() - answered
     except KeyboardInterrupt:
@@ -126,7 +126,7 @@ async def play_episode(
         return make_record(
             env,
             rollout_id={"task_index": job.task_index, "repeat_index": job.repeat_index},
-            reward=reward_sum,
+            turn_rewards=turn_rewards,
             terminated=terminated,
             truncated=truncated,
             failure=failure,

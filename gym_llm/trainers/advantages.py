@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gym_llm.types import Rollout
+
 EPSILON = 1e-4
 """Added to a standard deviation before dividing by it, as in TRL."""
 
@@ -129,7 +131,8 @@ def turn_advantages(
     from that turn on. Where each state occurs once, what is left is GRPO's, the same for all turns of an episode.
 
     Args:
-        rewards: Each turn's reward, for each episode, a group's one after the other; None for a masked episode.
+        rewards: Each turn's reward, for each episode, a group's one after the other; None for a masked episode. Of
+            records: `[rewards_of_turns(record) for record in group]`.
         states: What each turn was asked in, hashable, for instance the request's last items as JSON; as many per
             episode as it has rewards (a masked one's are not looked at).
         group_size: Episodes per group.
@@ -172,6 +175,19 @@ def turn_advantages(
         for (number, turn, _), part in zip(turns_alike, parts, strict=True):
             advantages[number][turn] += weight * part
     return advantages
+
+
+def rewards_of_turns(record: Rollout) -> list[float] | None:
+    """What each of the model's turns came to in a recorded episode; None for a masked one.
+
+    Where no turn before the last was rewarded, the last has the episode's reward.
+
+    >>> rewards_of_turns({"reward": 1.0, "info": {"turn": 3}})
+    [0.0, 0.0, 1.0]
+    """
+    if record["reward"] is None:
+        return None
+    return record.get("turn_rewards") or [0.0] * (record["info"]["turn"] - 1) + [record["reward"]]
 
 
 def _grouped(rewards: Rewards, group_size: int) -> NDArray[np.float64]:

@@ -101,6 +101,7 @@ class _Environment:
         self._env = env
         weakref.finalize(self, env.close)  # TRL closes nothing
         self._reward: float | None = None
+        self._so_far = 0.0
         self._error: str | None = None
 
     def reset(self, **columns: Any) -> None:
@@ -108,6 +109,7 @@ class _Environment:
         if TASK_INDEX not in columns:
             raise ValueError("These rows do not say which tasks they are: make them with EnvironmentFactory.dataset.")
         self._reward = self._error = None
+        self._so_far = 0.0
         self._numbers = itertools.count(1)
         try:
             self._env.reset(options={"task_index": columns[TASK_INDEX]})
@@ -120,17 +122,19 @@ class _Environment:
         number = next(self._numbers)
         call = {"type": "function_call", "call_id": f"call_{number}", "name": name, "arguments": json.dumps(arguments)}
         try:
-            observation, reward, terminated, truncated, _ = self._step([call])
+            observation, _, terminated, truncated, _ = self._step([call])
         except Exception as failure:
             self._fail(failure)
             return error_output("The episode is over.")
         if terminated or truncated:
-            self._reward = float(reward)
+            self._reward = self._so_far
         output: str = observation["input"][-1]["output"]
         return output
 
     def _step(self, action: Any) -> Step:
-        return with_score(self._env, self._env.step(action))
+        outcome = with_score(self._env, self._env.step(action))
+        self._so_far += float(outcome[1])
+        return outcome
 
     async def _answer(self, messages: Sequence[dict[str, Any]]) -> tuple[float | None, str | None]:
         """Show the verifier how the conversation ended; its reward, or how the episode failed."""
@@ -156,11 +160,11 @@ class _Environment:
         }
         is_over = False
         while not is_over:
-            _, reward, terminated, truncated, _ = await drive(self._step, answer)
+            *_, terminated, truncated, _ = await drive(self._step, answer)
             is_over = terminated or truncated
             # A call that only our parsers could read is a turn more, for which TRL has sampled nothing.
             answer = {"output": [], "status": "incomplete"}
-        return float(reward)
+        return self._so_far
 
 
 def _reward_function(name: str) -> Callable[..., list[float | None]]:

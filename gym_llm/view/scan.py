@@ -3,7 +3,7 @@
 Most of a record's bytes are its trajectory: numbers that no list shows, and that take longest to parse. They are cut
 out of the line before it is parsed. In JSON the bytes `,"trajectory":[{` are always a key and the beginning of its
 value, never a part of a text, where quotes are escaped. The value ends at the first `]}]` if there is no text in it, so
-if the only quotes up to there are those of the three known keys. Where that does not hold, or what is left of the line
+if the only quotes up to there are those of the four known keys. Where that does not hold, or what is left of the line
 is no record, the whole line is parsed. What was cut out is first looked at when its episode is.
 """
 
@@ -25,7 +25,7 @@ LONGEST_LINE = 64 << 20
 """A longer one is listed as unreadable: what is in it is not looked at."""
 
 _KEY = b',"trajectory":[{'
-_COLUMNS = (b'"input_ids":[', b'"loss_mask":[', b'"logprobs":[')
+_COLUMNS = (b'"input_ids":[', b'"loss_mask":[', b'"logprobs":[', b'"rewards":[')
 _LONGEST_NAME = 80
 _LONGEST_TEXT = 80
 _LONGEST_ANSWER = 200

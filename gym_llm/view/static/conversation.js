@@ -1,6 +1,6 @@
 // An episode as a conversation: reasoning folded, calls beside their results, errors red, a bar of time for each turn.
 import { h, whenNear } from "./dom.js";
-import { counted, seconds } from "./format.js";
+import { counted, number, seconds } from "./format.js";
 import { conversation, fieldsOf, spanOf } from "./items.js";
 import { fields, tree } from "./json.js";
 import { block, inline, plain } from "./text.js";
@@ -63,11 +63,12 @@ export function timeBar({ engine, env }, longest) {
   return h("span", { class: "timebar", title, role: "img", "aria-label": title }, h("i", { class: "engine", style: share(engine) }), h("i", { class: "env", style: share(env) }));
 }
 
-function turnHead(index, turn, times, longest) {
+function turnHead(index, turn, times, longest, rewards) {
   const span = spanOf(turn);
   const time = times[index];
   return h("header", { class: "turn-head" }, h("h3", {}, `Turn ${index + 1}`),
     span && h("span", { class: "note" }, counted(span[2] - span[1], "token")),
+    typeof rewards[index] === "number" && h("span", { class: "note" }, `reward ${number(rewards[index])}`),
     time && [h("span", { class: "fill" }), timeBar(time, longest), h("span", { class: "note" }, seconds(time.engine + time.env))]);
 }
 
@@ -86,9 +87,10 @@ export function turnTimes(record) {
 export function conversationView(record) {
   const { request, turns } = conversation(record);
   const times = turnTimes(record);
+  const rewards = Array.isArray(record.turn_rewards) ? record.turn_rewards : [];
   const longest = Math.max(...times.map((time) => time.engine + time.env), 0);
   const sections = turns.map((turn, index) => {
-    const section = h("section", { class: "turn" }, turnHead(index, turn, times, longest));
+    const section = h("section", { class: "turn" }, turnHead(index, turn, times, longest, rewards));
     const fill = () => section.append(...turn.map(said).filter(Boolean));
     if (index < EAGER) fill();
     else whenNear(section, fill);

@@ -4,7 +4,7 @@ import { asText } from "./text.js";
 const OWN = new Set([
   "rollout_id", "env_id", "dataset", "responses_create_params", "response", "outcome", "reward", "terminated", "truncated",
   "failure_kind", "error", "error_phase", "traceback", "info", "trajectory", "attempts", "task_fields", "timing",
-  "turn_timing", "schema_version", "view_note",
+  "turn_timing", "turn_rewards", "schema_version", "view_note",
 ]);
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);

@@ -122,6 +122,7 @@ TRAPS: dict[str, dict[str, Any]] = {
     "several segments": {"trajectory": [{"input_ids": [1], "loss_mask": [1], "logprobs": [-0.5]}] * 3},
     "last": {"schema_version": 2, "trajectory": [{"input_ids": [1], "loss_mask": [1], "logprobs": [-0.5]}]},
     "columns of a wrapper": {"trajectory": [{"input_ids": [1], "loss_mask": [1], "logprobs": [-0.5], "versions": [3]}]},
+    "rewards of turns": {"trajectory": [{"input_ids": [1], "loss_mask": [1], "logprobs": [-0.5], "rewards": [1.0]}]},
     "items with spans": {"response": {"output": [{**message_item("Hi"), "trajectory_span": [0, 1, 2]}]}},
     "a span to nowhere": {"response": {"output": [{**message_item("Hi"), "trajectory_span": [9, 9, 9]}]}},
 }
