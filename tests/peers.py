@@ -22,7 +22,9 @@ from testing import ROOT
 
 FOLDER = ROOT / ".venv-peers"
 SCRIPTS = ROOT / "tests" / "downstream" / "peers"
-PEERS: dict[str, tuple[str, ...]] = {}
+PEERS: dict[str, tuple[str, ...]] = {
+    "atropos": ("atroposlib==0.4.0", "jsonlines==4.0.0", "pydantic-cli==10.0.0", "tenacity==9.2.1"),
+}
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""
 
 

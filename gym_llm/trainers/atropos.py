@@ -1,0 +1,253 @@
+"""Atropos (atroposlib 0.4): groups of episodes as its `scored_data`, and its server, which hands them to a trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+
+from gym_llm.chat.requests import request_to_chat
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.engines.http_failures import server_message
+from gym_llm.engines.http_reading import read_body
+from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
+from gym_llm.types import Rollout
+
+_log = logging.getLogger(__name__)
+
+IGNORED = -100
+"""In `masks`, where nothing is learned; elsewhere there is the token's id."""
+NO_LOGPROB = 1.0
+"""In `inference_logprobs`, where nothing was sampled."""
+_REQUEST_SECONDS = 60
+_POLL_SECONDS = 0.5
+_MOST_ANSWER_BYTES = 1 << 20
+
+
+def scored_data(
+    records: Sequence[Rollout], *, pad_token_id: int = 0, temperature: float | None = None, messages: bool = False
+) -> dict[str, Any] | None:
+    """A group of episodes of one task as the body of `POST /scored_data` (`ScoredDataGroup` in Atropos).
+
+    A row is a segment: an episode of several has several rows, each with the episode's score. Where there are masked
+    episodes or several segments, rows are added from which nothing is learned (masks of -100, `set_advantage_to_zero`).
+    For the trainer takes mean and deviation of all of a group's scores: with those of the added rows, both are those of
+    the episodes that are scored, each counted once, so that masked ones change nothing. And the server makes batches
+    only of groups whose sizes divide each other: there are as many rows as episodes, or twice, four times … as many.
+
+    Args:
+        records: The group, with token ids; masked ones are left out.
+        pad_token_id: The ids of the rows that are added.
+        temperature: What was sampled at, where it is not 1: trainers divide their logits by it.
+        messages: Add the conversations, for whoever looks at the groups.
+
+    Returns:
+        The body; None if there is nothing to learn from in the group, because nothing that was sampled is scored.
+
+    Raises:
+        ValueError: If there are no records.
+    """
+    if not records:
+        raise ValueError("A group has one record or more.")
+    rewards, taken = [], []
+    for record in records:
+        rows_of_record, reward = token_rows(record), record["reward"]
+        if rows_of_record and reward is not None:
+            rewards.append(reward)
+            taken.extend((row, reward, record) for row in rows_of_record)
+    if not taken:
+        return None
+    scores = [reward for _, reward, _ in taken]
+    fillers = _filler_scores(scores, rewards, len(records))
+    rows = [row for row, _, _ in taken] + [empty_row(pad_token_id)] * len(fillers)
+    group: dict[str, Any] = {
+        "tokens": [row.input_ids for row in rows],
+        "masks": [_labels(row) for row in rows],
+        "scores": scores + fillers,
+        "inference_logprobs": [_logprobs(row) for row in rows],
+        "overrides": [{}] * len(taken) + [{"set_advantage_to_zero": True}] * len(fillers) if fillers else None,
+        "generation_params": None if temperature is None else {"temperature": temperature},
+    }
+    if messages:
+        group["messages"] = [_messages(record) for _, _, record in taken] + [[]] * len(fillers)
+    return group
+
+
+class AtroposServer:
+    """Where Atropos collects groups for its trainer: `run-api`. Used from one event loop.
+
+    ```python
+    async with AtroposServer("http://localhost:8000", "arithmetic", group_size=8) as server:
+        for group in groups:  # lists of 8 records of one task
+            await server.send(scored_data(group))
+    ```
+
+    Args:
+        url: The server's.
+        name: The environment's, in the trainer's logs.
+        group_size: Episodes per group.
+        max_token_length: The longest sequence that there can be, which decides the environment's share of a batch.
+        weight: A factor of that share.
+        most_queued: `send` waits while the server has so many groups that no batch has taken yet.
+        timeout: Seconds to wait for a trainer: until it starts, and until it takes something.
+
+    Raises:
+        ConnectionError: On entering, or in `send`: if the server does not answer, or not as Atropos does.
+        TimeoutError: Likewise, if there is no trainer in time.
+        ValueError: On entering, if the trainer's batches are not made of whole groups.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        *,
+        group_size: int,
+        max_token_length: int = 32768,
+        weight: float = 1.0,
+        most_queued: int = 1024,
+        timeout: float = 3600.0,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._registration = {
+            "max_token_length": max_token_length,
+            "desired_name": name,
+            "weight": weight,
+            "group_size": group_size,
+        }
+        self._group_size = group_size
+        self._most_queued = most_queued
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+        self._env_id: int | None = None
+        self._batch_size = self._max_token_length = -1
+
+    async def __aenter__(self) -> AtroposServer:
+        """Register, as soon as the trainer has asked for its first batch."""
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_SECONDS))
+        try:
+            async with self._waiting("asks for its first batch"):
+                while (answer := await self._ask("POST", "/register-env", self._registration))["status"] != "success":
+                    await asyncio.sleep(_POLL_SECONDS)
+            self._env_id = answer["env_id"]
+            info = await self._ask("GET", "/info")
+            self._batch_size, self._max_token_length = info["batch_size"], info["max_token_len"]
+            if self._batch_size % self._group_size:
+                raise ValueError(f"The trainer's batch_size is {self._batch_size}: no multiple of {self._group_size}.")
+        except BaseException:
+            await self._session.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Tell the server that nothing more comes."""
+        assert self._session is not None
+        try:
+            await self._ask("POST", "/disconnect-env", {"env_id": self._env_id})
+        except ConnectionError as error:
+            _log.warning("%s was not told that nothing more comes: %s", self._url, error)
+        finally:
+            await self._session.close()
+
+    async def send(self, group: dict[str, Any] | None) -> bool:
+        """Hand over what `scored_data` made of a group.
+
+        Returns:
+            Whether it was taken. Not taken is None, and (with a warning in the log) a group with a sequence that is
+            longer than the trainer's, or with so many rows that no batch would ever hold it.
+        """
+        if group is None:
+            return False
+        rows = len(group["tokens"])
+        if self._batch_size % rows:
+            _log.warning("A group is left out: its %d rows do not divide batch_size=%d.", rows, self._batch_size)
+            return False
+        if 0 < self._max_token_length <= (longest := max(map(len, group["tokens"]))):
+            # Atropos leaves out what is as long as the limit, too.
+            _log.warning("A group is left out: %d tokens, and max_token_len=%d.", longest, self._max_token_length)
+            return False
+        async with self._waiting("takes what is queued"):
+            while (await self._ask("GET", "/status"))["queue_size"] >= self._most_queued:
+                await asyncio.sleep(_POLL_SECONDS)
+        # A group of another size than was registered would be kept back until others make up for the difference.
+        named = {**group, "env_id": self._env_id} if rows == self._group_size else group
+        await self._ask("POST", "/scored_data", named)
+        return True
+
+    @asynccontextmanager
+    async def _waiting(self, what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                yield
+        except TimeoutError:
+            raise TimeoutError(f"No trainer {what} at {self._url} within {self._timeout:g} s.") from None
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        assert self._session is not None
+        payload = None if body is None else gzip.compress(dumps(body), 1)
+        headers = {} if body is None else {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        url = self._url + path
+        try:
+            async with self._session.request(method, url, data=payload, headers=headers) as reply:
+                answer = await read_body(reply, _MOST_ANSWER_BYTES)
+                status = reply.status
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ConnectionError(f"{url} does not answer: {type(error).__name__}: {error}") from error
+        if status != 200:
+            raise ConnectionError(f"{url} answered with status {status}: {server_message(answer)}")
+        try:
+            fields = orjson.loads(answer)
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict):
+            raise ConnectionError(f"{url} is no server of Atropos: its answer is no JSON object.")
+        return fields
+
+
+def _labels(row: TokenRow) -> list[int]:
+    return [token if sampled else IGNORED for token, sampled in zip(row.input_ids, row.loss_mask, strict=True)]
+
+
+def _logprobs(row: TokenRow) -> list[float]:
+    return [each if sampled else NO_LOGPROB for each, sampled in zip(row.logprobs, row.loss_mask, strict=True)]
+
+
+def _filler_scores(rows: list[float], episodes: list[float], group_size: int) -> list[float]:
+    """Scores of as few rows as will do, after which `rows` have the mean and the deviation that `episodes` have.
+
+    With p rows, their distances from the mean need a given sum d and a given sum of squares s. All get d / p, and two
+    of them a distance apart, up and down, which makes up for the rest of s; it has to be d * d / p or more.
+    """
+    mean = math.fsum(episodes) / len(episodes)
+    variance = math.fsum((score - mean) ** 2 for score in episodes) / len(episodes)
+    distance = -math.fsum(score - mean for score in rows)
+    squares = math.fsum((score - mean) ** 2 for score in rows)
+    size = group_size
+    while True:
+        count = size - len(rows)
+        if count >= 0:
+            share = distance / count if count else distance
+            rest = size * variance - squares - count * share**2
+            tolerance = 1e-9 * max(variance, squares)
+            if abs(rest) <= tolerance and (count or abs(distance) <= tolerance):
+                return [mean + share] * count
+            if count > 1 and rest > 0:
+                apart = math.sqrt(rest / 2)
+                return [mean + share + apart, mean + share - apart, *[mean + share] * (count - 2)]
+        size *= 2
+
+
+def _messages(record: Rollout) -> list[dict[str, Any]]:
+    """The episode as chat messages, each of which has a `content`, which Atropos asks for."""
+    request = record["responses_create_params"]
+    asked = request["input"]
+    items = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    everything = {**request, "input": [*items, *record["response"]["output"]]}
+    return [{"content": "", **message} for message in request_to_chat(everything)["messages"]]  # type: ignore[arg-type]
