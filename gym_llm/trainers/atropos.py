@@ -56,7 +56,8 @@ def scored_data(
     """
     if not records:
         raise ValueError("A group has one record or more.")
-    rewards, taken = [], []
+    rewards: list[float] = []
+    taken: list[tuple[TokenRow, float, Rollout]] = []
     for record in records:
         rows_of_record, reward = token_rows(record), record["reward"]
         if rows_of_record and reward is not None:
