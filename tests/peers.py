@@ -68,7 +68,7 @@ def in_peer(name: str, script: str, *args: str, timeout: float = 600) -> dict[st
 
     path = [str(Path(gym_llm.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), "WANDB_MODE": "disabled"}
-    command = [str(peer_python(name)), str(SCRIPTS / script), *args]
+    command = [str(peer_python(name)), "-P", str(SCRIPTS / script), *args]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
     assert run.returncode == 0, (
         f"{script} ended with status {run.returncode}:\n{run.stdout[-3000:]}{run.stderr[-6000:]}"
