@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -47,10 +46,6 @@ class LoopThread:
             ended.wait()
             raise
         return tasks[0].result()
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine meanwhile."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def close(self) -> None:
         """End the thread, when nothing runs in it any more. Safe to call twice."""

@@ -18,6 +18,7 @@ from gym_llm.trainers.peft_weights import merged_weights
 from gym_llm.trainers.rows import empty_row, token_rows
 from gym_llm.trainers.tasks import TrainedEnv, task_indices
 from gym_llm.trainers.trl_masks import REWARD, mask_others
+from gym_llm.trainers.trl_sampling import episode_numbers, sampling_of
 from gym_llm.types import Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 INFO = "env_info"
 """The column under which an episode's numbers reach the reward functions."""
-_ONLY_VLLM = {"top_k": (None, 0, -1), "min_p": (None, 0), "repetition_penalty": (None, 1)}
-"""Sampling arguments that the trainer's own model is not sampled with here, and the values that ask for nothing."""
 
 
 class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
@@ -154,21 +153,9 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
                 "tools= and environment_factory= are for TRL's own generation: leave them out, the environment has "
                 "its tools."
             )
-        sampling: dict[str, Any] = {"temperature": trainer.temperature, "top_p": trainer.top_p}
-        for name, neutral_values in _ONLY_VLLM.items():
-            value = getattr(trainer, name)
-            if value not in neutral_values:
-                if self._spec is None:
-                    raise ValueError(
-                        f"GRPOConfig has {name}={value!r}, which the trainer's own model cannot be sampled with here: "
-                        "leave it out, or use engine='vllm:MODEL'."
-                    )
-                sampling[name] = value
         if trainer.args.generation_kwargs:  # type: ignore[attr-defined]
             raise ValueError("GRPOConfig.generation_kwargs is for TRL's own generation: leave it out.")
-        if trainer.chat_template_kwargs:
-            sampling["chat_template_kwargs"] = trainer.chat_template_kwargs
-        return sampling
+        return sampling_of(trainer, name="GRPOConfig", with_vllm=self._spec is not None)
 
     @contextmanager
     def _policy(self, trainer: GRPOTrainer) -> Iterator[Engine]:
@@ -243,14 +230,8 @@ def _failure(record: Rollout) -> str | None:
 
 def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
     """One episode as `rollout_func` returns it."""
-    info, failed = record["info"], _failure(record) is not None
-    numbers = {
-        "turns": info.get("turn", 0),
-        "tool_errors": info.get("tool_errors", 0),
-        "truncated": int(record["truncated"]),
-        "failed": int(failed),
-        **{f"reward/{name}": value for name, value in info.get("reward_components", {}).items()},
-    }
+    failed = _failure(record) is not None
+    numbers = {**episode_numbers(record), "failed": int(failed)}
     rows = [] if failed else token_rows(record)
     row = rows[0] if rows else empty_row(_tokenizer(trainer).pad_token_id)  # TRL needs tokens in every row
     return {
