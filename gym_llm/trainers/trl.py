@@ -5,16 +5,18 @@
 - `EnvironmentFactory`, its `environment_factory`: TRL generates and calls our tools.
 - `RewardFunc`, one of its `reward_funcs`: TRL generates, we only score.
 
-`scored_only` goes around other reward functions beside the last two.
+`scored_only` goes around other reward functions beside the last two. Each has a `dataset` of its environment's tasks,
+made for `train_dataset`.
 
-Each has a `dataset` of its environment's tasks, made for `train_dataset`.
+`RolloutWorker` is for TRL's AsyncGRPOTrainer: we play the episodes while it trains.
 """
 
 from __future__ import annotations
 
+from gym_llm.trainers.trl_async import RolloutWorker
 from gym_llm.trainers.trl_environment import EnvironmentFactory
 from gym_llm.trainers.trl_masks import scored_only
 from gym_llm.trainers.trl_reward import RewardFunc
 from gym_llm.trainers.trl_rollout import RolloutFunc
 
-__all__ = ["EnvironmentFactory", "RewardFunc", "RolloutFunc", "scored_only"]
+__all__ = ["EnvironmentFactory", "RewardFunc", "RolloutFunc", "RolloutWorker", "scored_only"]

@@ -140,9 +140,8 @@ class RolloutWorker:
         self._engine = _made(engine, args, engine_options or {})
         is_server = isinstance(self._engine, HTTPEngine)
         _check(args, self._engine, engine_options or {})
-        sampling = sampling_of(
-            args, name="AsyncGRPOConfig", with_vllm=is_server or not str(engine).startswith("transformers")
-        )
+        in_process = isinstance(engine, str) and engine.startswith("transformers")
+        sampling = sampling_of(args, name="AsyncGRPOConfig", with_vllm=not in_process)
         self._settings = RolloutSettings(
             seed=args.seed, sampling={**sampling, "max_output_tokens": args.max_completion_length}
         )
@@ -246,7 +245,7 @@ class RolloutWorker:
         player = EpisodePlayer(self._env.factory, self._wrappers)
         playing: set[asyncio.Task[None]] = set()
         failed: list[BaseException] = []
-        changed = asyncio.Event()
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def ended(task: asyncio.Task[None]) -> None:
             playing.discard(task)
@@ -265,10 +264,10 @@ class RolloutWorker:
                     playing.add(task)
                     task.add_done_callback(ended)
                     self._metric("rollout/inflight", len(playing))
-                try:  # room comes about without a word when TRL takes a sample
-                    await asyncio.wait_for(changed.wait(), _POLL_SECONDS)
-                except TimeoutError:
-                    pass
+                # Room comes about without a word when TRL takes a sample. (Not `wait_for`: it can miss a cancellation.)
+                look_again = loop.call_later(_POLL_SECONDS, changed.set)
+                await changed.wait()
+                look_again.cancel()
             raise failed[0]
         finally:
             for task in playing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def cpu_trainer(model: str, **arguments: Any) -> AsyncGRPOTrainer:
     has_gpu = torch.cuda.is_available()
     with nullcontext() if has_gpu else mock.patch("torch.cuda.get_device_name", return_value="cpu"):
         trainer = AsyncGRPOTrainer(model, **arguments)
-    trainer.model.set_attn_implementation(ATTENTION)
+    cast(Any, trainer.model).set_attn_implementation(ATTENTION)
     return trainer
 
 

@@ -1,0 +1,422 @@
+"""Our episodes in TRL's real AsyncGRPOTrainer: what it takes from the worker, trains on, and is told when they fail."""
+
+import asyncio
+import itertools
+import os
+import random
+import threading
+import time
+from collections import Counter
+
+import gymnasium as gym
+import pytest
+import random_talk
+import torch
+from aiohttp import web
+from random_talk import POCKET, RandomModel, RandomTalk, tokenizer
+
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+
+from transformers import TrainerCallback
+from trl.experimental.async_grpo import AsyncGRPOConfig
+
+from gym_llm.errors import EngineError
+from gym_llm.trainers.advantages import group_advantages
+from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.trainers.trl import RolloutWorker
+from gym_llm.trainers.trl_async_cpu import cpu_trainer
+
+pytestmark = pytest.mark.slow
+
+GROUP = 4
+ARITHMETIC = "gym_llm/Arithmetic-v0"
+
+
+class LongTalk(RandomTalk):
+    """Its reward is by what was said."""
+
+    def verify(self, task, episode):
+        return len(episode.items) % 5 / 4
+
+
+gym.register("trl_async_tests/LongTalk-v0", LongTalk, kwargs={"max_turns": 6})
+
+
+class Talker(RandomModel):
+    """Says other things in each episode, and fails in some turns."""
+
+    def __init__(self, tokenizer, fails):
+        super().__init__(tokenizer)
+        self.fails, self.asked = fails, Counter()
+
+    async def __call__(self, prompt, arguments, episode_id):
+        task, repeat = map(int, episode_id.split("-"))
+        self.asked[episode_id] += 1
+        if self.fails(repeat, self.asked[episode_id]):
+            raise EngineError("The model is away.", failure_kind="agent_run_error")
+        await asyncio.sleep(random.random() / 1000)  # so that groups end in another order than they begin
+        return Sampled(*self.sample([*prompt, task, repeat]))
+
+
+def arguments(folder, **changed):
+    fields = {
+        "per_device_train_batch_size": 8,
+        "num_generations": GROUP,
+        "max_completion_length": 160,
+        "token_budget": 0,
+        "max_steps": 2,
+        "learning_rate": 1e-4,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        **changed,
+    }
+    return AsyncGRPOConfig(str(folder), **fields)
+
+
+def make_trainer(args, worker, **hooks):
+    return cpu_trainer(
+        POCKET,
+        args=args,
+        train_dataset=worker.train_dataset,
+        rollout_worker=worker,
+        weight_transfer=worker.weight_transfer,
+        **hooks,
+    )
+
+
+def talker(fails=lambda repeat, turn: False):
+    loaded = tokenizer("strips_thinking")
+    return TrainerEngine(Talker(loaded, fails), loaded, history="template")
+
+
+@pytest.fixture
+def records(monkeypatch):
+    """What is played from now on."""
+    played, play = [], EpisodePlayer.play
+
+    async def noted(*args):
+        played.append(await play(*args))
+        return played[-1]
+
+    monkeypatch.setattr(EpisodePlayer, "play", noted)
+    return played
+
+
+@pytest.fixture
+def stopping():
+    """Workers to be stopped in the end, whatever happens."""
+    workers = []
+    yield workers
+    for worker in workers:
+        worker.stop()
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.01)
+
+
+def key(ids, mask, log_probs, advantage):
+    return tuple(ids), tuple(mask), tuple(log_probs), torch.tensor(advantage, dtype=torch.float32).item()
+
+
+def key_of(sample):
+    """That of one of TRL's samples."""
+    arrays = (sample.input_ids, sample.completion_mask, sample.old_log_probs)
+    return key(*(array.tolist() for array in arrays), sample.advantage)
+
+
+def waiting(worker):
+    """The samples that TRL has not taken."""
+    with worker.rollout_buffer.mutex:
+        return list(worker.rollout_buffer.queue)
+
+
+def expected(records):
+    """The samples of complete groups' episodes."""
+    groups = {}
+    for record in records:
+        at = record["rollout_id"]
+        groups.setdefault((at["task_index"], at["repeat_index"] // GROUP), []).append(record)
+    samples = Counter()
+    for group in groups.values():
+        if len(group) < GROUP:
+            continue
+        group.sort(key=lambda record: record["rollout_id"]["repeat_index"])
+        advantages = group_advantages([record["reward"] for record in group], GROUP)
+        for record, advantage in zip(group, advantages.tolist(), strict=True):
+            if record["reward"] is not None:
+                for segment in record["trajectory"]:
+                    values = (segment[name] for name in ("input_ids", "loss_mask", "logprobs"))
+                    samples[key(*values, advantage)] += 1
+    return samples
+
+
+def unpacked(batch):
+    """The samples of one of TRL's batches, whose common prefixes it has packed together."""
+    flat = {name: batch[name][0] for name in batch}
+    starts = flat["tree_cu_seqlens_k"].tolist()
+    paths = [flat["tree_kv_index"][a:b].tolist() for a, b in itertools.pairwise(starts)]
+    inner = {place for path in paths for place in path[:-1]}
+    leaf = {path[-2]: path for path in paths if path[-1] not in inner}
+    for sample in range(int(flat["segment_id"].max()) + 1):
+        chosen = flat["segment_id"] == sample
+        places = flat["token_index"][chosen].tolist()
+        # Every sample ends with a sampled token, whose prediction is the last of its terms.
+        path = leaf[max(places, key=lambda place: flat["position_ids"][place])]
+        depths = [path.index(place) + 1 for place in places]
+        mask, log_probs = [0] * len(path), [0.0] * len(path)
+        for depth, log_prob in zip(depths, flat["old_log_probs"][chosen].tolist(), strict=True):
+            mask[depth], log_probs[depth] = 1, log_prob
+        (advantage,) = set(flat["advantages"][chosen].tolist())
+        yield key(flat["input_ids"][path].tolist(), mask, log_probs, advantage)
+
+
+def test_a_thousand_random_episodes_reach_the_trainers_batch_exactly(tmp_path, records, stopping):
+    batch_size = 32
+    args = arguments(tmp_path, per_device_train_batch_size=batch_size)
+    engine = talker(fails=lambda repeat, turn: repeat % 5 == 1 and turn > 1)
+    worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=engine, tasks=random_talk.tasks(100))
+    stopping.append(worker)
+    trainer = make_trainer(args, worker)
+    worker.weight_transfer.init_weight_transfer()
+    trainer._sync_weight()
+    worker.start()
+    batches, received = iter(trainer.get_train_dataloader()), Counter()
+    while len(trainer._trained_groups) < 1050 // GROUP:
+        received.update(unpacked(next(batches)))
+    worker.stop()
+    samples = expected(records)
+    assert not received - samples, "TRL has what is in no record"
+    left = Counter(key_of(sample) for sample in waiting(worker))
+    assert not left - samples
+    # The data loader reads one batch ahead.
+    assert (samples - received - left).total() <= 2 * batch_size, "samples were lost on the way to the batch"
+    masked = [record for record in records if record["reward"] is None]
+    assert len(masked) > 50 and any(record["trajectory"] for record in masked)
+    scored = [record for record in records if record["reward"] is not None]
+    assert sum(len(record["trajectory"]) > 1 for record in scored) > 300
+    assert sum(record["info"]["turn"] for record in scored) > 2 * len(scored)
+    assert len({sample[3] for sample in received}) > 10
+
+
+def test_masked_members_change_nothing(tmp_path, stopping):
+    def samples(size, fails):
+        args = arguments(tmp_path, num_generations=size, max_staleness=10)
+        tasks = random_talk.tasks(20)
+        worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=talker(fails), tasks=tasks)
+        stopping.append(worker)
+        worker.start()
+        until(lambda: {sample.group_id for sample in waiting(worker)} >= set(range(10)))
+        worker.stop()
+        by_group = {number: [] for number in range(10)}
+        for sample in waiting(worker):
+            by_group.setdefault(sample.group_id, []).append(key_of(sample))
+        return {number: sorted(by_group[number]) for number in range(10)}
+
+    with_masked = samples(4, lambda repeat, turn: repeat % 4 == 3)
+    assert all(with_masked.values())
+    assert with_masked == samples(3, lambda repeat, turn: False)
+
+
+class Watching(TrainerCallback):
+    """Compares the engine's weights with the trainer's whenever a step begins."""
+
+    def __init__(self, worker):
+        self.worker, self.trainer = worker, None
+        self.checked = 0
+
+    def on_step_begin(self, args, state, control, model=None, **_):
+        engines = dict(self.worker._engine._model.named_parameters())
+        for name, parameter in model.named_parameters():
+            assert torch.equal(engines[name], parameter.detach()), name
+        self.checked += 1
+
+
+def test_training_goes_on_from_samples_of_the_weights_that_are_trained(tmp_path):
+    args = arguments(tmp_path, max_steps=4, max_staleness=1, per_device_train_batch_size=16)
+    worker = RolloutWorker(ARITHMETIC, args, engine=f"transformers:{POCKET}", engine_options={"threads": 1})
+    watching = Watching(worker)
+    trainer = make_trainer(args, worker, callbacks=[watching])
+    before = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+    trainer.train()
+    assert watching.checked == 4
+    assert any(not torch.equal(before[name], parameter) for name, parameter in trainer.model.named_parameters())
+    steps = [entry for entry in trainer.state.log_history if "ratio" in entry]
+    assert [entry["step"] for entry in steps] == [1, 2, 3, 4]
+    # The engine's log probabilities are what TRL computes with the attention for CPUs, of samples that share prefixes.
+    assert steps[0]["ratio"] == pytest.approx(1, abs=1e-4) and steps[0]["kl"] < 1e-6
+    assert steps[0]["sample/staleness_max"] == 0
+    assert all(entry["sample/staleness_max"] <= 1 for entry in steps)
+    assert all(0 <= entry["reward"] <= 1 and entry["episodes/turns"] == 1 for entry in steps)
+    assert all(entry["episodes/failed"] == 0 for entry in steps if "episodes/failed" in entry)
+    assert not any(thread.name == "gym_llm rollout worker" for thread in threading.enumerate())
+    with pytest.raises(RuntimeError, match="does not play"):
+        worker.check_health(300)
+
+
+def test_training_ends_with_the_reason_if_every_episode_fails(tmp_path):
+    args = arguments(tmp_path)
+    engine = talker(fails=lambda repeat, turn: True)
+    worker = RolloutWorker(random_talk.ENV_ID, args, engine=engine, tasks=random_talk.tasks(6))
+    with pytest.raises(RuntimeError, match=r"rollout worker has ended: Every episode of this batch failed.*away"):
+        make_trainer(args, worker).train()
+
+
+class Never(TrainerEngine):
+    """Does not answer: waits, or blocks whoever waits."""
+
+    def __init__(self, blocks):
+        loaded = tokenizer()
+        self.blocks, self.asked, self.cancelled = blocks, threading.Event(), 0
+        super().__init__(self.wait, loaded)
+
+    async def wait(self, prompt, arguments, episode_id):
+        self.asked.set()
+        if self.blocks:
+            time.sleep(1.5)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+def test_a_blocked_event_loop_is_told_and_a_slow_engine_is_not(tmp_path, stopping):
+    waiting, blocking = (
+        RolloutWorker(ARITHMETIC, arguments(tmp_path, max_inflight_tasks=1), engine=Never(blocks=each))
+        for each in (False, True)
+    )
+    stopping.extend([waiting, blocking])
+    for worker in (waiting, blocking):
+        worker.start()
+        assert worker._engine.asked.wait(60)
+    time.sleep(0.6)
+    with pytest.raises(RuntimeError, match=r"stuck for .* blocks the event loop"):
+        blocking.check_health(0.3)
+    until(lambda: time.monotonic() - waiting._beat < 0.2)
+    waiting.check_health(300)
+
+
+def test_stopping_ends_the_episodes_that_are_under_way(tmp_path):
+    engine = Never(blocks=False)
+    worker = RolloutWorker(ARITHMETIC, arguments(tmp_path), engine=engine)
+    worker.stop()  # nothing has begun
+    worker.start()
+    with pytest.raises(RuntimeError, match="plays already"):
+        worker.start()
+    assert engine.asked.wait(60)
+    worker.stop()
+    assert engine.cancelled
+    worker.stop()
+    assert not any(thread.name == "gym_llm rollout worker" for thread in threading.enumerate())
+
+
+def test_no_more_is_played_than_trl_takes_before_it_is_stale(tmp_path, stopping):
+    args = arguments(tmp_path, max_staleness=2, per_device_train_batch_size=8)
+    worker = RolloutWorker(random_talk.ENV_ID, args, engine=talker(), tasks=random_talk.tasks(5))
+    stopping.append(worker)
+    worker.update_model_version(7)
+    worker.start()
+    until(lambda: worker.rollout_buffer.qsize() >= 16 and worker._under_way == 0)
+    begun = worker._begun
+    time.sleep(0.5)
+    assert worker._begun == begun, "groups were begun without room for them"
+    worker.update_model_version(8)
+    taken = [worker.rollout_buffer.get() for _ in range(worker.rollout_buffer.qsize())]
+    assert {sample.model_version for sample in taken} == {7}
+    until(lambda: worker.rollout_buffer.qsize() >= 4)
+    assert worker.rollout_buffer.get().model_version == 8
+
+
+def test_groups_of_equal_rewards_can_be_left_out(tmp_path, stopping):
+    worker = RolloutWorker(
+        random_talk.ENV_ID, arguments(tmp_path), engine=talker(), tasks=random_talk.tasks(5), drop_equal=True
+    )
+    stopping.append(worker)
+    worker.start()  # RandomTalk's reward depends on the task alone
+    until(lambda: worker._begun > 20)
+    worker.stop()
+    assert worker.rollout_buffer.empty()
+    counts = [worker.metrics_queue.get() for _ in range(worker.metrics_queue.qsize())]
+    assert sum("rollout/dropped_groups_total" in count for count in counts) > 10
+
+
+async def serve(model, bodies, port):
+    """vLLM's completions with token ids, as far as they are asked for."""
+
+    async def models(request):
+        return web.json_response({"data": [{"id": POCKET, "max_model_len": 4096}]})
+
+    async def completions(request):
+        body = await request.json()
+        bodies.append(body)
+        ids, log_probs = model.sample(body["prompt"])
+        text = model.tokenizer.decode(ids, skip_special_tokens=False)
+        choice = {"text": text, "token_ids": ids, "logprobs": {"token_logprobs": log_probs}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+
+    app = web.Application()
+    app.add_routes([web.get("/v1/models", models), web.post("/v1/completions", completions)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port.append(site._server.sockets[0].getsockname()[1])
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+def server():
+    """The URL of a server, and the bodies of what it was asked."""
+    bodies, port = [], []
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(serve(RandomModel(tokenizer()), bodies, port))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    until(lambda: port)
+    yield f"http://127.0.0.1:{port[0]}", bodies
+    loop.call_soon_threadsafe(task.cancel)
+    until(task.done)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_a_server_is_asked_for_token_ids_and_trl_gives_it_its_weights(tmp_path, server, stopping):
+    url, bodies = server
+    args = arguments(
+        tmp_path, vllm_server_base_url=url, temperature=0.7, top_k=5, max_completion_length=50, token_budget=None
+    )
+    worker = RolloutWorker(random_talk.ENV_ID, args, tasks=random_talk.tasks(5))
+    stopping.append(worker)
+    assert worker.weight_transfer is None
+    worker.start()
+    sample = worker.rollout_buffer.get(timeout=60)
+    assert sample.completion_mask.sum() > 0 and sample.prompt[0]["content"].startswith("Go ")
+    fields = {"temperature": 0.7, "top_k": 5, "max_tokens": 50, "return_token_ids": True}
+    assert bodies[0].items() >= fields.items()
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "message"),
+    [
+        ({"token_budget": None}, {}, "token_budget=None"),
+        ({"temperature": 0.5}, {}, "temperature=0.5"),
+        ({"top_k": 5}, {}, "top_k=5"),
+        ({"max_tool_calling_iterations": 3}, {}, "max_turns"),
+        ({}, {"engine": "constant:hello"}, "weights can be replaced"),
+        ({}, {"env_wrappers": []}, "TokenIdTracking"),
+        ({}, {"engine": talker(), "engine_options": {"seed": 1}}, "made already"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(tmp_path, changed, options, message):
+    with pytest.raises(ValueError, match=message):
+        RolloutWorker(ARITHMETIC, arguments(tmp_path, **changed), **{"engine": f"transformers:{POCKET}", **options})
