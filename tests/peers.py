@@ -23,6 +23,12 @@ from testing import ROOT
 FOLDER = ROOT / ".venv-peers"
 SCRIPTS = ROOT / "tests" / "downstream" / "peers"
 PEERS: dict[str, tuple[str, ...]] = {
+    "harbor": ("harbor==0.25.0",),
+    "inspect": (
+        *("inspect-ai==0.3.285", "botocore==1.44.5", "docstring_parser==0.18.0", "ijson==3.6.0", "jsonlines==4.0.0"),
+        *("jsonpatch==1.47", "jsonpointer==3.12", "mmh3==5.3.1", "semver==3.1.1", "shortuuid==1.0.13"),
+        *("tenacity==9.2.1", "textual==8.2.8", "zipfile_zstd==0.0.4"),
+    ),
     "atropos": ("atroposlib==0.4.0", "jsonlines==4.0.0", "pydantic-cli==10.0.0", "tenacity==9.2.1"),
 }
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""

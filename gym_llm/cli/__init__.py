@@ -17,6 +17,7 @@ from gym_llm.cli import (
     data,
     env,
     eval,
+    export,
     filter,
     list,
     profile,
@@ -53,6 +54,7 @@ app.command("eval", cls=Command, epilog=eval.EXAMPLES)(eval.eval)
 app.add_typer(serve_model.app)
 app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
 app.add_typer(filter.app)
+app.add_typer(export.app)
 app.add_typer(reverify.app)
 app.add_typer(profile.app)
 app.add_typer(show.app)
