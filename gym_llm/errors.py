@@ -170,6 +170,10 @@ class DeadlinePassed(InfrastructureError, TimeoutError):
         self.note = note
 
 
+class EpisodeMasked(InfrastructureError):
+    """An episode was masked; raised for trainers whose own mask of an episode is an exception. Says what masked it."""
+
+
 class StepTimeout(InfrastructureError, TimeoutError):
     """An environment's reset or step took longer than `step_timeout`; its episode is lost."""
 

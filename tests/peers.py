@@ -30,6 +30,7 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("tenacity==9.2.1", "textual==8.2.8", "zipfile_zstd==0.0.4"),
     ),
     "atropos": ("atroposlib==0.4.0", "jsonlines==4.0.0", "pydantic-cli==10.0.0", "tenacity==9.2.1"),
+    "tinker": ("tinker==0.38.0", "tinker-cookbook==0.6.1", "blobfile==3.3.0", "chz==0.4.0", "termcolor==3.3.0"),
 }
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""
 

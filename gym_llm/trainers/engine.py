@@ -66,6 +66,11 @@ class TrainerEngine(Engine):
             tokenizer, list(stop_token_ids), history, what=f"tokenizer of {model}"
         )
 
+    @property
+    def stop_token_ids(self) -> frozenset[int]:
+        """What ends a turn."""
+        return self._prompts.stop_token_ids
+
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`. What `generate` raises masks the episode."""
         arguments = sampling_arguments(request)

@@ -6,6 +6,7 @@ token, and a completion of everything after it, in which tools' and users' token
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from gym_llm.types import Rollout
@@ -41,6 +42,17 @@ class TokenRow:
     def prompt_ids(self) -> list[int]:
         """The ids before the first sampled one."""
         return self.input_ids[: self.start]
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        """Where each stretch of sampled ids begins and ends: the model's turns, unless nothing was read between two."""
+        spans, index = [], 0
+        for sampled, run in itertools.groupby(self.loss_mask):
+            end = index + len(list(run))
+            if sampled:
+                spans.append((index, end))
+            index = end
+        return spans
 
     @property
     def completion_ids(self) -> list[int]:
