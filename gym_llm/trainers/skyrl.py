@@ -1,0 +1,371 @@
+"""SkyRL 0.3: whole episodes by its `GeneratorInterface`, and our environments among those of skyrl-gym."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from statistics import fmean
+from typing import Any, ClassVar
+
+from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInput, InferenceEngineInterface
+from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
+from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput, TrajectoryID
+from skyrl.train.generators.utils import apply_overlong_filtering, get_rollout_metrics
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+from skyrl_gym.envs.registration import register
+
+from gym_llm.chat.prompt_tokens import History
+from gym_llm.cut_short import with_score
+from gym_llm.errors import EngineError
+from gym_llm.rollout.factory import Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.trainers.batches import Failures
+from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
+from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_indices
+from gym_llm.trainers.text_messages import first_messages, next_messages
+from gym_llm.trainers.trl_sampling import episode_numbers
+from gym_llm.types import Rollout
+from gym_llm.wrappers import ReasoningParser, TextAction, ToolCallParser
+
+_MUST_BE = {"batched": False, "use_conversation_multi_turn": True, "vision_language_generator": False}
+"""Options of `generator` that are for SkyRL's own loop, and the only values that make sense here."""
+
+
+class EpisodeGenerator(GeneratorInterface):
+    """Plays an episode for each prompt with SkyRL's inference engines; hands over ids as they were read and sampled.
+
+    ```python
+    class Experiment(BasePPOExp):
+        def get_generator(self, cfg, tokenizer, inference_engine_client):
+            env = TrainedEnv("gym_llm/Weather-v0")  # env.dataset(2048).to_json("train.jsonl") is its data.train_data
+            return EpisodeGenerator(env, cfg.generator, inference_engine_client, tokenizer)
+    ```
+
+    Without `generator.step_wise_trajectories` an episode is one row, and the engine appends to what was said
+    (`history="append"`); one that comes back in several segments nevertheless is masked. With it, SkyRL takes a row per
+    segment, the last one with the reward: its advantage goes to all rows. Turns' rewards are SkyRL's rewards of tokens
+    in the first case; in the second SkyRL knows an episode's reward alone.
+
+    A masked episode has no token in the loss. SkyRL's baselines count it nevertheless, so it is given the mean reward
+    of the group's others (of the batch's, if none of its group is left): the group's mean is then that of the others,
+    and only the scale (GRPO's standard deviation, the n of RLOO) counts it.
+
+    The trainer's temperature and other sampling parameters stand over a task's; the smaller limit of tokens counts. A
+    prompt and its answer have at most `generator.max_input_length` and `max_generate_length` tokens together: an
+    episode whose prompts grow beyond ends, truncated. `generator.max_turns` is not looked at: the environment has its
+    own. Used from one event loop.
+
+    Args:
+        env: What is played.
+        generator_cfg: SkyRL's `cfg.generator`.
+        inference_engine_client: Samples.
+        tokenizer: The model's.
+        policy_model_name: As `skyrl`'s own generator takes it.
+        history: See `PromptTokens`; None for `"template"` where there is a row per segment, else `"append"`.
+        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
+        token_rewards: False hands over one number per row, which `trainer.algorithm.zero_variance_filter` needs.
+
+    Raises:
+        ValueError: If an option of `generator_cfg` cannot be followed; by `generate`, if the prompts come from another
+            dataset.
+        RuntimeError: By `generate`, if every episode failed in the first batch or in several in a row.
+    """
+
+    def __init__(
+        self,
+        env: TrainedEnv,
+        generator_cfg: Any,
+        inference_engine_client: InferenceEngineInterface,
+        tokenizer: Any,
+        *,
+        policy_model_name: str | None = None,
+        history: History | None = None,
+        env_wrappers: Sequence[Wrap] | None = None,
+        token_rewards: bool = True,
+    ) -> None:
+        for name, value in _MUST_BE.items():
+            if getattr(generator_cfg, name) != value:
+                raise ValueError(f"generator.{name} is for SkyRL's own generator, which this one replaces: leave it.")
+        if generator_cfg.chat_template.name_or_path is not None:
+            raise ValueError("generator.chat_template is not followed here: set the tokenizer's own chat template.")
+        if generator_cfg.inference_engine.enable_return_routed_experts:
+            raise ValueError("enable_return_routed_experts is not followed here: episodes have no experts' indices.")
+        self._cfg = generator_cfg
+        self._client = inference_engine_client
+        self._tokenizer = tokenizer
+        self._model = policy_model_name
+        self._history: History = history or ("template" if generator_cfg.step_wise_trajectories else "append")
+        self._token_rewards = token_rewards
+        self._player = EpisodePlayer(env.factory, env_wrappers)
+        self._numbers = itertools.count()
+        self._failures = Failures("episode")
+
+    async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
+        """Play an episode for each prompt of rows of `TrainedEnv.dataset`; see the class and SkyRL's interface."""
+        cfg = self._cfg
+        sampling = input_batch.get("sampling_params")
+        if sampling is None:
+            sampling = get_sampling_params_for_backend(cfg.inference_engine.backend, cfg.sampling_params)
+        context = cfg.max_input_length and cfg.max_input_length + sampling["max_tokens"]
+        salt = self._cache_salt()
+        engine = TrainerEngine(
+            partial(self._sample, sampling, salt), self._tokenizer, history=self._history, context=context
+        )
+        template = dict(cfg.chat_template_kwargs)
+        settings = RolloutSettings(sampling={"chat_template_kwargs": template} if template else None)
+
+        async def play(job: Job) -> Rollout:
+            try:
+                return await self._player.play(job, engine, settings)
+            finally:
+                await self._client.finish_session(job.episode_id)
+
+        jobs = [Job(task, next(self._numbers)) for task in task_indices(input_batch["prompts"])]
+        records = await asyncio.gather(*(play(job) for job in jobs))
+        self._failures.check([_failure(record, cfg.step_wise_trajectories) for record in records])
+        output = generator_output(
+            records,
+            input_batch.get("trajectory_ids"),
+            step_wise=cfg.step_wise_trajectories,
+            token_rewards=self._token_rewards,
+            log_probs=sampling.get("logprobs") is not None,
+            zero_reward_on_non_stop=cfg.zero_reward_on_non_stop,
+            padding=self._tokenizer.pad_token_id,
+        )
+        if cfg.apply_overlong_filtering:
+            output["loss_masks"] = apply_overlong_filtering(output["loss_masks"], output["stop_reasons"])
+        output["rollout_metrics"] = {
+            **get_rollout_metrics(
+                output["response_ids"],
+                output["rewards"],
+                loss_masks=output["loss_masks"],
+                trajectory_completion_times=[record["timing"]["total"] for record in records],
+            ),
+            **_means([_numbers(record, cfg.step_wise_trajectories) for record in records]),
+        }
+        return output
+
+    async def aclose(self) -> None:
+        """Close the environments, when no episode is under way."""
+        await self._player.aclose()
+
+    async def _sample(
+        self, sampling: dict[str, Any], salt: str | None, prompt: list[int], arguments: dict[str, Any], episode_id: str
+    ) -> Sampled:
+        limit = arguments.pop("max_tokens")
+        asked = {name: value for name, value in arguments.items() if value is not None}
+        given = {name: value for name, value in sampling.items() if value is not None}
+        params = {**asked, **given, "logprobs": sampling.get("logprobs")}
+        if limit is not None:
+            params["max_tokens"] = min(limit, params["max_tokens"])
+        answer = await self._client.generate(
+            InferenceEngineInput(
+                prompt_token_ids=[prompt], session_ids=[episode_id], sampling_params=params, cache_salt=salt
+            ),
+            model=self._model,
+        )
+        log_probs = answer.get("response_logprobs")
+        if log_probs is None and params["logprobs"] is not None:
+            raise EngineError(
+                "SkyRL's inference engine reports no log probabilities: set generator.sampling_params.logprobs=null.",
+                failure_kind="agent_run_error",
+            )
+        return Sampled(
+            answer["response_ids"][0], log_probs and log_probs[0], aborted=answer["stop_reasons"][0] == "abort"
+        )
+
+    def _cache_salt(self) -> str | None:
+        """As SkyRL's own generator salts the engines' prefix cache: with the version of the weights, per batch."""
+        version = getattr(self._client, "weight_version", None) if self._cfg.use_cache_salt else None
+        return None if version is None else f"{self._model}@{version}" if self._model else str(version)
+
+
+def generator_output(
+    records: Sequence[Rollout],
+    trajectory_ids: Sequence[TrajectoryID] | None,
+    *,
+    step_wise: bool,
+    padding: int,
+    token_rewards: bool = True,
+    log_probs: bool = True,
+    zero_reward_on_non_stop: bool = False,
+) -> GeneratorOutput:
+    """A batch's records as SkyRL has them, without metrics; see `EpisodeGenerator`.
+
+    Args:
+        records: In the order of the batch.
+        trajectory_ids: Of the batch; has to be there if `step_wise`.
+        step_wise: Whether each segment is a row.
+        padding: A token that stands for the prompt and the response of an episode in which nothing was sampled.
+        token_rewards: Whether rewards are lists, one number per token of the response.
+        log_probs: Whether the records' are worth anything.
+        zero_reward_on_non_stop: Whether an episode that was cut off is worth 0, as SkyRL's option of this name says.
+    """
+    if step_wise and trajectory_ids is None:
+        raise ValueError("generator.step_wise_trajectories needs the trajectory_ids of the batch.")
+    episodes = [_rows(record, step_wise, padding) for record in records]
+    reasons = [_stop_reason(record) for record in records]
+    scores = [rows[0].reward for rows in episodes]
+    if zero_reward_on_non_stop:
+        scores = [
+            score if score is None or reason == "stop" else 0.0 for score, reason in zip(scores, reasons, strict=True)
+        ]
+    filled = _filled(scores, [record["rollout_id"]["task_index"] for record in records])
+    output: dict[str, Any] = defaultdict(list)
+    for index, (record, rows) in enumerate(zip(records, episodes, strict=True)):
+        as_it_is = not step_wise and scores[index] is not None and scores[index] == rows[0].reward
+        for row in rows:
+            is_last = row is rows[-1]
+            output["prompt_token_ids"].append(row.prompt_ids)
+            output["response_ids"].append(row.completion_ids)
+            output["loss_masks"].append(row.trained_mask)
+            output["rollout_logprobs"].append(row.completion_logprobs)
+            output["stop_reasons"].append(reasons[index])
+            output["is_last_step"].append(is_last)
+            output["trajectory_generation_times"].append(record["timing"]["total"])
+            output["env_metrics"].append(_numbers(record, step_wise) if is_last else {})
+            if step_wise:
+                output["trajectory_ids"].append(trajectory_ids[index])  # type: ignore[index]
+            if not token_rewards:
+                reward: Any = filled[index]
+            elif as_it_is:
+                reward = row.completion_rewards
+            else:
+                reward = [0.0] * len(row.completion_ids)
+                reward[-1] = filled[index] if is_last else 0.0
+            output["rewards"].append(reward)
+    if not step_wise:
+        output.update(trajectory_ids=None, is_last_step=None)
+    if not log_probs:
+        output["rollout_logprobs"] = None
+    return GeneratorOutput(**output, rollout_metrics=None, rollout_expert_indices=None)
+
+
+def _rows(record: Rollout, step_wise: bool, padding: int) -> list[TokenRow]:
+    rows = token_rows(record)
+    return rows if rows and (step_wise or len(rows) == 1) else [empty_row(padding)]
+
+
+def _failure(record: Rollout, step_wise: bool) -> str | None:
+    """Why nothing can be learned from an episode; None if something can, or if it just sampled nothing."""
+    if record["error"] is None and not step_wise and (segments := len(record["trajectory"] or ())) > 1:
+        return (
+            f"It came back in {segments} segments, for which SkyRL needs generator.step_wise_trajectories: something "
+            "changed what was said before."
+        )
+    return record["error"]
+
+
+def _stop_reason(record: Rollout) -> str:
+    """Why the episode ended, in vLLM's words; SkyRL asks whether it is `stop`."""
+    if record["error"] is not None:
+        return "abort"
+    return "length" if record["truncated"] or record["response"]["status"] != "completed" else "stop"
+
+
+def _filled(scores: Sequence[float | None], groups: Sequence[int]) -> list[float]:
+    """The scores, with a group's mean (or the batch's, or 0) for those that are None."""
+    known: dict[int | None, list[float]] = defaultdict(list)
+    for score, group in zip(scores, groups, strict=True):
+        if score is not None:
+            known[group].append(score)
+            known[None].append(score)
+    return [
+        _mean(known.get(group) or known[None]) if score is None else score
+        for score, group in zip(scores, groups, strict=True)
+    ]
+
+
+def _mean(scores: list[float]) -> float:
+    """The mean; exactly the one value of scores that are all the same, so that their variance stays zero."""
+    return min(max(fmean(scores), min(scores)), max(scores)) if scores else 0.0
+
+
+def _numbers(record: Rollout, step_wise: bool) -> dict[str, float]:
+    return {**episode_numbers(record), "failed": int(_failure(record, step_wise) is not None)}
+
+
+def _means(episodes: list[dict[str, float]]) -> dict[str, float]:
+    names = sorted({name for numbers in episodes for name in numbers})
+    return {f"environment/{name}": fmean([each[name] for each in episodes if name in each]) for name in names}
+
+
+class TextEnv(BaseTextEnv):
+    """One of our environments for SkyRL's own generator, text in and text out; see `register_text_env`.
+
+    The ids are SkyRL's own doing. Tools are described in the first message, in the words of Hermes; our parsers find
+    calls and thinking in what the model wrote, and tools' outputs are messages of a user. `generator.max_turns` cuts an
+    episode short, which is scored as far as it has come.
+
+    What fails is raised, and ends the training: SkyRL's generator has no masked episodes. `EpisodeGenerator` does.
+
+    Args:
+        env_config: SkyRL's; not looked at.
+        extras: The row's other columns, and `max_turns`.
+    """
+
+    trained: ClassVar[TrainedEnv]
+    numbers: ClassVar[itertools.count[int]]
+
+    def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.extras = extras or {}
+        self.max_turns = self.extras.get("max_turns")
+        self._env = self.trained.factory.make((ToolCallParser, ReasoningParser, TextAction))
+        self._info: dict[str, Any] = {}
+        self._said = 0
+
+    def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
+        """Begin the episode of the task that the row or its prompt names."""
+        task = self.extras.get(TASK_INDEX)
+        task = task_indices([prompt])[0] if task is None else int(task)
+        seed = Job(task, next(self.numbers)).env_seed(0)
+        request, self._info = self._env.reset(seed=seed, options={TASK_INDEX: task})
+        self.turns, self._said = 0, len(request["input"])
+        return first_messages(request), {}
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Take a turn with what the model wrote."""
+        self.turns += 1
+        outcome = self._env.step(action)
+        if not (outcome[2] or outcome[3]) and self.max_turns is not None and self.turns >= self.max_turns:
+            outcome = with_score(self._env, (*outcome[:3], True, outcome[4]))
+        request, reward, terminated, truncated, self._info = outcome
+        done = terminated or truncated
+        observations = [] if done else next_messages(request["input"][self._said :])
+        self._said = len(request["input"])
+        return BaseTextEnvStepOutput(observations=observations, reward=float(reward), done=done, metadata={})
+
+    def get_metrics(self) -> dict[str, Any]:
+        """The episode's turns, tool errors and reward components."""
+        components = self._info.get("reward_components", {})
+        return {
+            "turns": self.turns,
+            "tool_errors": self._info.get("tool_errors", 0),
+            **{f"reward/{name}": value for name, value in components.items()},
+        }
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+def register_text_env(name: str, env: TrainedEnv) -> None:
+    """Register an environment with skyrl-gym under the name that `environment.env_class` gives.
+
+    ```python
+    weather = TrainedEnv("gym_llm/Weather-v0")
+    register_text_env("weather", weather)  # in the process that trains, before BasePPOExp(cfg).run()
+    weather.dataset(2048).to_json("train.jsonl")
+    ```
+
+    Raises:
+        skyrl_gym.error.RegistrationError: If the name is taken.
+    """
+    register(id=name, entry_point=type(env.name, (TextEnv,), {"trained": env, "numbers": itertools.count()}))
