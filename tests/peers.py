@@ -32,6 +32,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     "atropos": ("atroposlib==0.4.0", "jsonlines==4.0.0", "pydantic-cli==10.0.0", "tenacity==9.2.1"),
     "tinker": ("tinker==0.38.0", "tinker-cookbook==0.6.1", "blobfile==3.3.0", "chz==0.4.0", "termcolor==3.3.0"),
     "skyrl": ("skyrl==0.3.0", "skyrl-gym==0.4.0", "loguru==0.7.3", "jaxtyping==0.3.11", "torchdata==0.11.0"),
+    "openrlhf": ("openrlhf==0.11.2",),
 }
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""
 
