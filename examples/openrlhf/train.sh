@@ -2,7 +2,7 @@
 # GRPO with OpenRLHF 0.11 on one node of eight GPUs; `ray start --head` first.
 set -euo pipefail
 folder=$(cd "$(dirname "$0")" && pwd)
-python "$folder/agent.py" train.jsonl
+python "$folder/dataset.py" train.jsonl
 python -m openrlhf.cli.train_ppo_ray \
     --actor.model_name_or_path Qwen/Qwen3-0.6B \
     --train.agent_func_path "$folder/agent.py" \

@@ -249,8 +249,8 @@ async def example(loaded, folder):
     from openrlhf.datasets.prompts_dataset import PromptDataset
     from openrlhf.trainer.ray.vllm_engine import _load_agent_executor
 
-    sys.argv = ["agent.py", f"{folder}/train.jsonl", "--tasks", "16"]
-    runpy.run_path(str(EXAMPLE / "agent.py"), run_name="__main__")
+    sys.argv = ["dataset.py", f"{folder}/train.jsonl", "--tasks", "16"]
+    runpy.run_path(str(EXAMPLE / "dataset.py"), run_name="__main__")
     command = (EXAMPLE / "train.sh").read_text("utf-8")
     known = (Path(PACKAGE) / "cli" / "train_ppo_ray.py").read_text("utf-8").replace("{prefix}", "actor")
     options = dict(re.findall(r"--([a-z_.]+\.[a-z_]+)(?: ([^-\\\s]\S*))?", command))
