@@ -15,9 +15,8 @@ from typing import Any
 import typing_extensions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "importable"))
-# The folder of this script has the name of the package; and SkyRL 0.3.0 cannot be imported by Python 3.11 otherwise:
-# a pydantic model of its (skyrl/tinker/types.py) has a field of a `typing.TypedDict`.
-sys.path.remove(str(Path(__file__).resolve().parent))
+# SkyRL 0.3.0 cannot be imported by Python 3.11 otherwise: a pydantic model of its (skyrl/tinker/types.py) has a field
+# of a `typing.TypedDict`.
 typing.TypedDict = typing_extensions.TypedDict  # type: ignore[misc, assignment]
 
 import numpy as np  # noqa: E402
