@@ -7,6 +7,7 @@ random things.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import random_talk
+import ray
 import torch
 import transfer_queue
 from hydra import compose, initialize_config_dir
@@ -205,6 +207,11 @@ def _advantages(data, keys, episodes, truth, history: str) -> None:
             assert not advantages[number][~mask].any()
 
 
+def import_torch() -> None:
+    """Run in each of Ray's processes before anything else."""
+    importlib.import_module("torch")
+
+
 async def main() -> None:
     """All of it; the last line is what was seen."""
     seen: Counter = Counter()
@@ -218,6 +225,8 @@ async def main() -> None:
         with open_dict(config):
             config.transfer_queue.enable = True
             config.transfer_queue.backend.SimpleStorage.num_data_storage_units = 1
+        # Ray's threads read several messages at once, and torch does not bear to be imported by two of them.
+        ray.init(num_cpus=2, include_dashboard=False, runtime_env={"worker_process_setup_hook": import_torch})
         transfer_queue.init(config.transfer_queue)
         try:
             for history, count in (("template", TASKS), ("append", FEW)):
@@ -228,6 +237,7 @@ async def main() -> None:
                 await transferred(config, count, history, seen)
         finally:
             transfer_queue.close()
+            ray.shutdown()
     print(json.dumps(seen))
 
 
