@@ -38,6 +38,7 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("omegaconf==2.3.0", "orjson==3.13.0", "pyvers==0.2.3", "tensordict==0.10.0", "torchdata==0.11.0"),
         "TransferQueue==0.1.11",
     ),
+    "prime_rl": ("msgspec==0.22.0",),
 }
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""
 

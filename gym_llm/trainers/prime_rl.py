@@ -1,0 +1,79 @@
+"""prime-rl: episodes as its `TrainingSample`s, which its `prepare_batch` packs for the trainer.
+
+prime-rl is on no package index. Its types are those of `src/prime_rl/transports/rollouts/types.py` at commit 559b447 of
+github.com/PrimeIntellect-ai/prime-rl; older ones have a prompt and a completion apart, which this is not for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gym_llm.trainers.advantages import group_advantages
+from gym_llm.trainers.rows import token_rows
+from gym_llm.types import Rollout
+
+
+def sample_fields(
+    records: Sequence[Rollout],
+    group_size: int,
+    *,
+    temperature: float = 1.0,
+    advantages: Sequence[float] | None = None,
+) -> list[dict[str, Any]]:
+    """The fields of `TrainingSample`s: one sample per segment of an episode, as prime-rl has one per branch.
+
+    Masked episodes have no samples, which is prime-rl's way, too, and no part in a baseline. Samples whose advantage is
+    0.0 are there: they count as tokens of the loss's mean, unless they are left out.
+
+    Args:
+        records: Whole groups, one after the other, with token ids.
+        group_size: Episodes per group.
+        temperature: What was sampled at.
+        advantages: One for each record, at each of its sampled ids (e.g. of `rloo_advantages`); None for prime-rl's
+            own: the reward less the mean of the group.
+
+    Returns:
+        `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`.
+
+    Raises:
+        ValueError: If the records are no whole groups, or the advantages not as many.
+    """
+    if advantages is None:
+        rewards = [record["reward"] for record in records]
+        advantages = group_advantages(rewards, group_size, scale="none").tolist()
+    if len(advantages) != len(records):
+        raise ValueError(f"There are {len(advantages)} advantages for {len(records)} records.")
+    return [
+        {
+            "token_ids": row.input_ids,
+            "mask": [bool(sampled) for sampled in row.loss_mask],
+            "logprobs": row.logprobs,
+            "temperatures": [temperature] * len(row.input_ids),
+            "env_name": record["env_id"],
+            "advantages": [advantage * sampled for sampled in row.loss_mask],
+        }
+        for record, advantage in zip(records, advantages, strict=True)
+        for row in token_rows(record)
+        if not row.is_masked
+    ]
+
+
+def training_samples(records: Sequence[Rollout], group_size: int, **options: Any) -> list[Any]:
+    """prime-rl's own `TrainingSample`s, for its `prepare_batch`; see `sample_fields`.
+
+    ```python
+    samples = training_samples(records, group_size=8)
+    grid = prepare_batch(samples, seq_len=4096, num_train_workers=1, bin_cost=sum)
+    await FileSystemMicroBatchSender(output_dir, data_world_size=1).send(grid)
+    ```
+
+    Raises:
+        ImportError: If prime-rl is not installed.
+        ValueError: As `sample_fields`.
+    """
+    try:
+        from prime_rl.transports.rollouts.types import TrainingSample
+    except ImportError as error:
+        raise ImportError(f"training_samples needs prime-rl, which is installed from its repository: {error}") from None
+    return [TrainingSample(**fields) for fields in sample_fields(records, group_size, **options)]
