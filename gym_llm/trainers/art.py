@@ -1,0 +1,148 @@
+"""Our episodes for ART (OpenPipe's Agent Reinforcement Trainer): its `Trajectory` and `TrajectoryGroup`.
+
+ART has no place for a prompt's token ids: it takes messages and a chat server's `Choice`s, renders the messages with
+the tokenizer's chat template, tokenises that, and puts each choice's sampled ids into the place of its text. A template
+of the model's own would show another conversation than the one that was played (Qwen3's leaves thinking out, or puts
+some in). So ART is given one that shows every message as it is, `CHAT_TEMPLATE`, and messages that are the stretches of
+text between what was sampled, markup and all. Each trajectory is then tokenised by ART's own function, here already:
+one that would not become what the model read and sampled, to the last id, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from art import Trajectory, TrajectoryGroup
+from art.preprocessing.tokenize import tokenize_trajectory
+from art.trajectories import History
+from openai.types.chat.chat_completion import Choice, ChoiceLogprobs
+from openai.types.chat.chat_completion_message import ChatCompletionMessage
+from openai.types.chat.chat_completion_token_logprob import ChatCompletionTokenLogprob
+
+from gym_llm.errors import DataError, EpisodeMasked
+from gym_llm.trainers.masked import masking_error
+from gym_llm.trainers.rows import TokenRow, token_rows
+from gym_llm.types import Rollout
+
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+"""Shows every message as it is. Belongs into the trained model's `InternalModelConfig`."""
+
+
+class InexactTokens(DataError):
+    """ART would train on other tokens than were read and sampled; the message says in which segment."""
+
+
+def art_tokenizer(base_model: str) -> Any:
+    """The tokenizer that ART trains with, if its model's config says `chat_template=CHAT_TEMPLATE`."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base_model)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def trajectory(record: Rollout, tokenizer: Any) -> Trajectory:
+    """An episode as ART has it; its further segments are `additional_histories`.
+
+    Args:
+        record: The episode's record.
+        tokenizer: See `art_tokenizer`.
+
+    Raises:
+        EpisodeMasked: If the episode is masked.
+        InexactTokens: If ART would not train on exactly what was read and sampled: text that was tokenised in two
+            pieces, say, and comes out of its tokenizer as one.
+        ValueError: If nothing was sampled, the record has no token ids, or the tokenizer has another chat template.
+    """
+    if tokenizer.chat_template != CHAT_TEMPLATE:
+        raise ValueError("The tokenizer's chat_template is not gym_llm.trainers.art.CHAT_TEMPLATE: use art_tokenizer.")
+    reward = record["reward"]
+    if reward is None:
+        raise masking_error(record)
+    rows = token_rows(record)
+    if not rows:
+        raise ValueError("A record without sampled token ids is no trajectory: its engine has to report them.")
+    first, *others = [History(messages_and_choices=_messages(row, tokenizer)) for row in rows]
+    made = Trajectory(
+        messages_and_choices=first.messages_and_choices,
+        additional_histories=others,
+        reward=reward,
+        metrics={name: value for name, value in record["info"].items() if isinstance(value, float | int)},
+    )
+    for number, (row, history) in enumerate(zip(rows, [first, *others], strict=True), 1):
+        if not _is_exact(row, history, made, tokenizer):
+            raise InexactTokens(
+                f"ART makes other ids of segment {number} of {len(rows)} of task {record['rollout_id']['task_index']} "
+                f"of {record['env_id']} than the model read and sampled."
+            )
+    return made
+
+
+def trajectory_group(records: Sequence[Rollout], tokenizer: Any) -> TrajectoryGroup:
+    """A task's records as ART has a group: what is masked or inexact is among its `exceptions`, and in no baseline.
+
+    ```python
+    model = art.TrainableModel(
+        name="weather",
+        project="gym_llm",
+        base_model="Qwen/Qwen3-8B",
+        _internal_config=art.dev.InternalModelConfig(chat_template=CHAT_TEMPLATE),
+    )
+    tokenizer = art_tokenizer(model.base_model)
+    await backend.train(model, [trajectory_group(records, tokenizer) for records in groups])
+    ```
+
+    Raises:
+        ValueError: As `trajectory`.
+    """
+    members: list[Trajectory | BaseException] = []
+    for record in records:
+        try:
+            members.append(trajectory(record, tokenizer))
+        except (EpisodeMasked, InexactTokens) as error:
+            members.append(error)
+    return TrajectoryGroup(members)
+
+
+def _messages(row: TokenRow, tokenizer: Any) -> list[Any]:
+    """What was read as messages, what was sampled as choices."""
+    messages: list[Any] = []
+    read = 0
+    for start, end in row.turns:
+        messages.append({"role": "user", "content": _text(row.input_ids[read:start], tokenizer)})
+        messages.append(_choice(row.input_ids[start:end], row.logprobs[start:end], tokenizer))
+        read = end
+    return messages
+
+
+def _choice(sampled: list[int], log_probs: list[float], tokenizer: Any) -> Choice:
+    return Choice(
+        finish_reason="stop",
+        index=0,
+        logprobs=ChoiceLogprobs(
+            content=[
+                ChatCompletionTokenLogprob(token=f"token_id:{token}", logprob=log_prob, top_logprobs=[])
+                for token, log_prob in zip(sampled, log_probs, strict=True)
+            ]
+        ),
+        message=ChatCompletionMessage(role="assistant", content=_text(sampled, tokenizer)),
+    )
+
+
+def _text(ids: list[int], tokenizer: Any) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)  # type: ignore[no-any-return]
+
+
+def _is_exact(row: TokenRow, history: History, made: Trajectory, tokenizer: Any) -> bool:
+    """Whether ART trains on this row."""
+    try:
+        theirs = tokenize_trajectory(tokenizer, None, history, 1.0, False, made)
+    except ValueError:  # it looks for its mark in the text, which may have become part of another token
+        return False
+    return (
+        theirs is not None
+        and theirs.token_ids == row.input_ids
+        and theirs.assistant_mask == row.loss_mask
+        and all(a == b for a, b, mask in zip(theirs.logprobs, row.logprobs, row.loss_mask, strict=True) if mask)
+    )
