@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import queue
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -229,7 +228,7 @@ class RolloutWorker:
         self._concurrency = inflight if inflight > 0 else self._ahead
         self._ready: Iterator[tuple[_Group, Job]] = iter(())
         self._begun = self._under_way = 0
-        self._errors: deque[str | None] = deque()
+        self._errors: list[str | None] = []
         self._failures = Failures("episode")
         self._beat = time.monotonic()
         self._task = asyncio.create_task(self._play())
@@ -294,9 +293,8 @@ class RolloutWorker:
         record = await player.play(job, self._engine, self._settings)
         group.records.append(record)
         self._errors.append(_failure(record))
-        if len(self._errors) == self._concurrency:
-            errors = list(self._errors)
-            self._errors.clear()
+        if len(self._errors) >= max(self._ahead, self._concurrency, self._args.num_generations):
+            errors, self._errors = self._errors, []
             self._failures.check(errors)
         if len(group.records) == self._args.num_generations:
             self._under_way -= 1

@@ -186,7 +186,6 @@ def test_a_thousand_random_episodes_reach_the_trainers_batch_exactly(tmp_path, r
     worker = RolloutWorker("trl_async_tests/LongTalk-v0", args, engine=engine, tasks=random_talk.tasks(100))
     stopping.append(worker)
     trainer = make_trainer(args, worker)
-    worker.weight_transfer.init_weight_transfer()
     trainer._sync_weight()
     worker.start()
     batches, received = iter(trainer.get_train_dataloader()), Counter()
@@ -268,6 +267,16 @@ def test_training_ends_with_the_reason_if_every_episode_fails(tmp_path):
     worker = RolloutWorker(random_talk.ENV_ID, args, engine=engine, tasks=random_talk.tasks(6))
     with pytest.raises(RuntimeError, match=r"rollout worker has ended: Every episode of this batch failed.*away"):
         make_trainer(args, worker).train()
+
+
+def test_one_that_fails_first_ends_nothing(tmp_path, stopping):
+    args = arguments(tmp_path, max_inflight_tasks=1)
+    engine = talker(fails=lambda repeat, turn: repeat == 0)
+    worker = RolloutWorker(random_talk.ENV_ID, args, engine=engine, tasks=random_talk.tasks(6))
+    stopping.append(worker)
+    worker.start()
+    assert worker.rollout_buffer.get(timeout=60).group_id == 0
+    worker.check_health(300)
 
 
 class Never(TrainerEngine):
@@ -361,15 +370,14 @@ async def serve(model, bodies, port):
         ids, log_probs = model.sample(body["prompt"])
         text = model.tokenizer.decode(ids, skip_special_tokens=False)
         choice = {"text": text, "token_ids": ids, "logprobs": {"token_logprobs": log_probs}, "finish_reason": "stop"}
-        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+        return web.json_response({"choices": [choice]})
 
     app = web.Application()
     app.add_routes([web.get("/v1/models", models), web.post("/v1/completions", completions)])
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port.append(site._server.sockets[0].getsockname()[1])
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port.append(runner.addresses[0][1])
     await asyncio.Event().wait()
 
 
