@@ -3,20 +3,27 @@
 Every sequence has a slot of one padded key-value cache. A step feeds each sequence's newest token at that sequence's
 own position, so no two need the same length; a finished one gives its slot to the last. Prompts are read without their
 last token, which then is simply the first token that a step feeds: sampling happens in one place.
+
+What a prompt has in common with that of a sequence being generated, or of one that is added with it, is read once and
+copied from slot to slot. Nothing outlives its sequence: when none is being generated the model's weights may change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from transformers import Cache, PreTrainedModel
 
+from gym_llm.engines.prefixes import PrefixIndex, prefix_keys
+
 PREFILL_TOKENS = 16_384
 """Prompt tokens read in one forward pass, padding included, at most: what bounds its memory."""
+_SPARE = 64
+"""Positions beyond the prompts', so that answers which are short have room from the beginning."""
 _GREEDY_BELOW = 1e-5
 
 
@@ -34,6 +41,7 @@ class TokenSequence:
         sampled: Token ids so far, a stop token included.
         log_probs: Natural logs of their probabilities under the model itself: temperature 1, all tokens.
         stopped: Whether the last sampled token is a stop token.
+        prefix_keys: See `gym_llm.engines.prefixes`.
     """
 
     prompt: list[int]
@@ -45,6 +53,10 @@ class TokenSequence:
     sampled: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     stopped: bool = False
+    prefix_keys: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prefix_keys = prefix_keys(self.prompt)
 
     @property
     def finished(self) -> bool:
@@ -60,25 +72,26 @@ class SlotCache(Cache):
         self.keys: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
         self._first_slot: int | None = None
-        self._positions = torch.empty(0, dtype=torch.long)
-        self._slots = torch.empty(0, dtype=torch.long)
+        self._start = 0
+        self._at: Any = ()
+        self._slots = self._longest = 0
         self._size = (0, 0)
 
-    def prepare_prompts(self, first_slot: int, slots: int, positions: int) -> None:
-        """Say that the next forward pass reads prompts into the slots from `first_slot` on."""
-        self._first_slot = first_slot
+    def prepare_prompts(self, first_slot: int, slots: int, start: int, positions: int) -> None:
+        """Say that the next forward pass reads prompts from position `start` on into the slots from `first_slot` on."""
+        self._first_slot, self._start = first_slot, start
         self._grow(slots, positions)
 
-    def prepare_step(self, positions: torch.Tensor, longest: int) -> None:
-        """Say that the next forward pass feeds one token to every slot, at these positions, of shape (slots,).
-
-        `longest` is how many positions to attend to: the greatest position plus one.
-        """
+    def prepare_step(self, positions: list[int], device: torch.device) -> None:
+        """Say that the next forward pass feeds one token to every slot, at these positions."""
         self._first_slot = None
-        self._positions = positions
-        self._slots = torch.arange(len(positions), device=positions.device)
-        self._longest = longest
-        self._grow(len(positions), longest)
+        self._slots, self._longest = len(positions), max(positions) + 1
+        if min(positions) == max(positions):  # a group's: many times faster than by tensors
+            self._at = slice(self._slots), slice(None), positions[0]
+        else:
+            rows = torch.arange(self._slots, device=device)
+            self._at = rows, slice(None), torch.tensor(positions, device=device)
+        self._grow(self._slots, self._longest)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -92,13 +105,13 @@ class SlotCache(Cache):
         keys, values = self.keys[layer_idx], self.values[layer_idx]
         if self._first_slot is not None:
             rows = slice(self._first_slot, self._first_slot + len(key_states))
-            keys[rows, :, : key_states.shape[2]] = key_states
-            values[rows, :, : key_states.shape[2]] = value_states
-            return key_states, value_states
-        keys[self._slots, :, self._positions] = key_states[:, :, 0]
-        values[self._slots, :, self._positions] = value_states[:, :, 0]
-        slots = len(self._slots)
-        return keys[:slots, :, : self._longest], values[:slots, :, : self._longest]
+            start, end = self._start, self._start + key_states.shape[2]
+            keys[rows, :, start:end] = key_states
+            values[rows, :, start:end] = value_states
+            return (keys[rows, :, :end], values[rows, :, :end]) if start else (key_states, value_states)
+        keys[self._at] = key_states[:, :, 0]
+        values[self._at] = value_states[:, :, 0]
+        return keys[: self._slots, :, : self._longest], values[: self._slots, :, : self._longest]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Zero: positions are always given explicitly."""
@@ -109,6 +122,11 @@ class SlotCache(Cache):
         for tensor in (*self.keys, *self.values):
             tensor[target] = tensor[source]
 
+    def share(self, sources: list[int], first_slot: int, length: int) -> None:
+        """Copy the first positions of some slots to as many slots from `first_slot` on."""
+        for tensor in (*self.keys, *self.values):
+            tensor[first_slot : first_slot + len(sources), :, :length] = tensor[sources, :, :length]
+
     def _grow(self, slots: int, positions: int) -> None:
         """Make room, at least doubling, so that copying costs a constant time per token."""
         old_slots, old_positions = self._size
@@ -116,13 +134,40 @@ class SlotCache(Cache):
             return
         self._size = (
             max(slots, 2 * old_slots) if slots > old_slots else old_slots,
-            max(positions, 2 * old_positions) if positions > old_positions else old_positions,
+            max(positions + _SPARE, 2 * old_positions) if positions > old_positions else old_positions,
         )
         for tensors in (self.keys, self.values):
             for index, old in enumerate(tensors):
                 new = old.new_zeros(self._size[0], old.shape[1], self._size[1], old.shape[3])
                 new[:old_slots, :, :old_positions] = old
                 tensors[index] = new
+
+
+class _Reading(NamedTuple):
+    """A prompt that is to be read.
+
+    Attributes:
+        sequence: Whose.
+        source: A sequence with a slot already whose prompt begins alike, if there is one.
+        shared: How many tokens they share, not counting the last one.
+    """
+
+    sequence: TokenSequence
+    source: TokenSequence | None
+    shared: int
+
+
+def _batches(readings: list[_Reading]) -> Iterator[list[_Reading]]:
+    """Those of which equally much is shared, in batches whose memory is bounded."""
+    batch: list[_Reading] = []
+    for reading in sorted(readings, key=lambda one: (one.shared, len(one.sequence.prompt))):
+        tokens = len(reading.sequence.prompt) * (len(batch) + 1)
+        if batch and (reading.shared != batch[0].shared or tokens > PREFILL_TOKENS):
+            yield batch
+            batch = []
+        batch.append(reading)
+    if batch:
+        yield batch
 
 
 class Decoder:
@@ -144,14 +189,23 @@ class Decoder:
         """Read prompts; their sequences take part in the next step."""
         if not self.sequences:
             self._cache = SlotCache()  # gives back the memory that a long sequence took
-        batch: list[TokenSequence] = []
-        for sequence in sorted(sequences, key=lambda one: len(one.prompt)):
-            if batch and len(sequence.prompt) * (len(batch) + 1) > PREFILL_TOKENS:
+        read = PrefixIndex(self.sequences)
+        while sequences:
+            before: PrefixIndex[TokenSequence] = PrefixIndex()
+            now: list[_Reading] = []
+            later = []
+            for sequence in sequences:
+                source, length = read.longest(sequence)
+                if before.longest(sequence)[1] > length:  # it waits for that one
+                    later.append(sequence)
+                else:
+                    now.append(_Reading(sequence, source, length))
+                    before.add(sequence)
+            for batch in _batches(now):
                 self._read(batch)
-                batch = []
-            batch.append(sequence)
-        if batch:
-            self._read(batch)
+            for reading in now:
+                read.add(reading.sequence)
+            sequences = later
 
     @torch.inference_mode()
     def step(self) -> list[TokenSequence]:
@@ -160,9 +214,8 @@ class Decoder:
         tokens = [s.sampled[-1] if s.sampled else s.prompt[-1] for s in self.sequences]
         at = [len(s.prompt) + len(s.sampled) - 1 for s in self.sequences]
         positions = torch.tensor(at, device=device)
-        longest = max(at) + 1
-        self._cache.prepare_step(positions, longest)
-        visible = torch.arange(longest, device=device)[None] <= positions[:, None]
+        self._cache.prepare_step(at, device)
+        visible = torch.arange(max(at) + 1, device=device)[None] <= positions[:, None]
         logits = self._forward(torch.tensor(tokens, device=device)[:, None], positions[:, None], visible[:, None, None])
         self._sample(logits)
         finished = [sequence for sequence in self.sequences if sequence.finished]
@@ -180,19 +233,24 @@ class Decoder:
                     self.sequences[slot] = last
                     self._cache.move(len(self.sequences), slot)
 
-    def _read(self, sequences: list[TokenSequence]) -> None:
+    def _read(self, batch: list[_Reading]) -> None:
+        """Read prompts of which the same number of tokens is shared."""
+        sequences, shared = [reading.sequence for reading in batch], batch[0].shared
         first_slot = len(self.sequences)
+        slots = {id(sequence): slot for slot, sequence in enumerate(self.sequences)}
         self.sequences += sequences
-        width = max(len(sequence.prompt) for sequence in sequences) - 1
-        self._cache.prepare_prompts(first_slot, len(self.sequences), width + 1)
-        if width == 0:
+        end = max(len(sequence.prompt) for sequence in sequences) - 1
+        self._cache.prepare_prompts(first_slot, len(self.sequences), shared, end + 1)
+        if shared:
+            self._cache.share([slots[id(reading.source)] for reading in batch], first_slot, shared)
+        if end == shared:
             return
         device = self._model.device
-        ids = np.zeros((len(sequences), width), np.int64)
+        ids = np.zeros((len(sequences), end - shared), np.int64)
         for row, sequence in zip(ids, sequences, strict=True):
-            row[: len(sequence.prompt) - 1] = sequence.prompt[:-1]
-        positions = torch.arange(width, device=device)
-        causal = positions[None] <= positions[:, None]
+            row[: len(sequence.prompt) - 1 - shared] = sequence.prompt[shared:-1]
+        positions = torch.arange(shared, end, device=device)
+        causal = torch.arange(end, device=device)[None] <= positions[:, None]
         # Padding is on the right: no token before it sees it, and what it left in the cache is overwritten or masked.
         self._forward(
             torch.from_numpy(ids).to(device),

@@ -40,11 +40,13 @@ class _Job:
 class TransformersEngine(Engine):
     """Answers requests with a local causal language model, all concurrent requests in one batch.
 
-    A worker thread generates; requests join the running batch between two tokens and are answered as soon as they are
-    finished. The output is one message with the text as it was sampled (`<think>`, `<tool_call>` and the like included,
-    the end-of-turn token left out), for parsers to make items of. It carries the turn's `gym_llm.types.TOKEN_FIELDS`:
-    sampled ids with the end-of-turn token, if it was sampled, and log probabilities of the model itself, at temperature
-    1 and before `top_p`, as a trainer recomputes them. Prompts are made by `gym_llm.chat.prompt_tokens.PromptTokens`.
+    A worker thread generates; requests join the running batch between two tokens and are answered as soon as they
+    are finished. A prompt that begins like one of the batch (a group's, or one with the same tools) takes over what
+    was read of that, and nothing is kept beyond the batch. The output is one message with the text as it was
+    sampled (`<think>`, `<tool_call>` and the like included, the end-of-turn token left out), for parsers to make
+    items of. It carries the turn's `gym_llm.types.TOKEN_FIELDS`: sampled ids with the end-of-turn token, if it was
+    sampled, and log probabilities of the model itself, at temperature 1 and before `top_p`, as a trainer recomputes
+    them. Prompts are made by `gym_llm.chat.prompt_tokens.PromptTokens`.
 
     The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and the chat
     template's variables; `tool_choice` "none" shows the model no tools. A `text.format` other than text, a

@@ -36,6 +36,11 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(POCKET)
 
 
+def test_prompts_that_begin_alike_are_read_once(vllm):
+    """vLLM's own default, which a group's members count on."""
+    assert vllm.engine.llm.vllm_config.cache_config.enable_prefix_caching is True
+
+
 def test_the_answer_carries_its_tokens_and_the_models_own_log_probabilities(vllm, tokenizer):
     response = vllm.ask(QUESTION, temperature=0.5)
     message = [{"role": "user", "content": QUESTION}]
