@@ -25,6 +25,7 @@ from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.trainers.batches import Failures
 from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.masked_rewards import with_masked_rewards
 from gym_llm.trainers.player import EpisodePlayer
 from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_indices
@@ -216,7 +217,7 @@ def generator_output(
         scores = [
             score if score is None or reason == "stop" else 0.0 for score, reason in zip(scores, reasons, strict=True)
         ]
-    filled = _filled(scores, [record["rollout_id"]["task_index"] for record in records])
+    filled = with_masked_rewards(scores, [record["rollout_id"]["task_index"] for record in records])
     output: dict[str, Any] = defaultdict(list)
     for index, (record, rows) in enumerate(zip(records, episodes, strict=True)):
         as_it_is = not step_wise and scores[index] is not None and scores[index] == rows[0].reward
@@ -267,24 +268,6 @@ def _stop_reason(record: Rollout) -> str:
     if record["error"] is not None:
         return "abort"
     return "length" if record["truncated"] or record["response"]["status"] != "completed" else "stop"
-
-
-def _filled(scores: Sequence[float | None], groups: Sequence[int]) -> list[float]:
-    """The scores, with a group's mean (or the batch's, or 0) for those that are None."""
-    known: dict[int | None, list[float]] = defaultdict(list)
-    for score, group in zip(scores, groups, strict=True):
-        if score is not None:
-            known[group].append(score)
-            known[None].append(score)
-    return [
-        _mean(known.get(group) or known[None]) if score is None else score
-        for score, group in zip(scores, groups, strict=True)
-    ]
-
-
-def _mean(scores: list[float]) -> float:
-    """The mean; exactly the one value of scores that are all the same, so that their variance stays zero."""
-    return min(max(fmean(scores), min(scores)), max(scores)) if scores else 0.0
 
 
 def _numbers(record: Rollout, step_wise: bool) -> dict[str, float]:
