@@ -43,6 +43,10 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("openpipe-art==0.5.18", "fastuuid==0.14.0", "h2==4.4.1", "hyperframe==6.1.0", "litellm==1.109.1"),
         *("polars==2.1.0", "pydantic-settings==2.16.3"),
     ),
+    "rllm": (
+        "rllm @ git+https://github.com/rllm-org/rllm@9beb6e0f676a46d38858991fd79ac5f8e0b16d4c",
+        *("codetiming==1.4.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3", "hydra-core==1.3.8"),
+    ),
 }
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""
 
