@@ -1,0 +1,171 @@
+"""One engine for several processes of one user, over HTTP: the trainer's ranks ask the one that its main process has.
+
+Requests and answers are JSON, whole and with their token ids. A model endpoint for everybody else's clients is
+`gym_llm.serve`; processes that belong to the same Ray have `gym_llm.ray.shared_engine`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.http_failures import failure_clause, kind_of
+from gym_llm.engines.sockets import new_socket, raise_open_files_limit
+from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.outcomes import reason
+from gym_llm.secrets import add_secrets
+from gym_llm.types import Request, ResponseDict
+
+_BYTES = 1 << 30
+_CLOSING_SECONDS = 5.0
+
+
+class EngineServer:
+    """Lets other processes ask a started engine, which stays the caller's. Lives on the engine's event loop.
+
+    Nobody is answered without the token, which is made anew here: hand it to the processes that may ask.
+
+    Args:
+        engine: Who answers.
+        host: The address to listen on.
+
+    Attributes:
+        url: Where, `http://127.0.0.1:41231`, once it runs.
+        token: What a `ServedEngine` has to know.
+    """
+
+    def __init__(self, engine: Engine, *, host: str = "127.0.0.1") -> None:
+        self.url = ""
+        self.token = secrets.token_hex(32)
+        add_secrets({self.token})
+        self._engine = engine
+        self._host = host
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open a port.
+
+        Raises:
+            EngineUnavailable: If it cannot listen there.
+        """
+        raise_open_files_limit()
+        application = web.Application(client_max_size=_BYTES)
+        application.add_routes([web.get("/engine", self._describe), web.post("/respond", self._respond)])
+        async with AsyncExitStack() as stack:
+            runner = web.AppRunner(
+                application, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSING_SECONDS
+            )
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            try:
+                await web.TCPSite(runner, self._host, 0).start()
+            except OSError as error:
+                raise EngineUnavailable(
+                    f"Other processes cannot be answered on {self._host} ({error.strerror or error})."
+                ) from None
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            self.url = f"http://{host}:{runner.addresses[0][1]}"
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the port; requests under way have a few seconds to end."""
+        await self._stack.aclose()
+
+    async def _describe(self, http: web.Request) -> web.Response:
+        self._check(http)
+        return _answer({"model": self._engine.model, "capabilities": asdict(self._engine.capabilities)})
+
+    async def _respond(self, http: web.Request) -> web.Response:
+        self._check(http)
+        asked = loads(await http.read())
+        try:
+            response = await self._engine.respond(asked["request"], episode_id=asked["episode_id"])
+        except EngineError as error:
+            return _answer({"error": str(error), "kind": error.failure_kind})
+        except Exception as error:  # an engine's bug fails the episode that met it
+            return _answer({"error": reason(error), "kind": EngineError.failure_kind})
+        return _answer({"response": response})
+
+    def _check(self, http: web.Request) -> None:
+        credentials = http.headers.get("Authorization", "").encode(errors="surrogateescape")
+        if not hmac.compare_digest(credentials, f"Bearer {self.token}".encode()):
+            raise web.HTTPUnauthorized(text="The token is wrong, or none was sent.")
+
+
+class ServedEngine(Engine):
+    """Asks the engine of an `EngineServer`. Before it is started it can be pickled, to be used in another process.
+
+    Args:
+        url: The server's.
+        token: The server's.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        add_secrets({token})
+        self.model = ""
+        self._url = url
+        self._token = token
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            EngineUnavailable: If the server is not there, or does not know the token.
+        """
+        raise_open_files_limit()
+        add_secrets({self._token})  # where it was unpickled
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=new_socket),
+            headers={"Authorization": f"Bearer {self._token}"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+        try:
+            described = await self._ask("GET", "/engine")
+        except EngineError as error:
+            await self.aclose()
+            raise EngineUnavailable(str(error), failure_kind=error.failure_kind) from None
+        self.model = described["model"]
+        self.capabilities = Capabilities(**{**described["capabilities"], "weights": False})
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer one request; see `Engine.respond`."""
+        answer = await self._ask("POST", "/respond", dumps({"request": request, "episode_id": episode_id}))
+        if "error" in answer:
+            raise EngineError(answer["error"], failure_kind=answer["kind"])
+        response: ResponseDict = answer["response"]
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connections; the engine goes on."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        if self._session is None:
+            raise EngineError("The engine's client is not started: use `async with engine`.")
+        try:
+            async with self._session.request(method, self._url + path, data=body, allow_redirects=False) as reply:
+                payload = await reply.read()
+        except (aiohttp.ClientError, OSError) as error:
+            sentence = f"The main process's engine at {self._url} {failure_clause(error)}."
+            raise EngineError(sentence, failure_kind=kind_of(error)) from None
+        if reply.status != 200:
+            raise EngineError(f"The main process's engine answered {reply.status}: {payload.decode(errors='replace')}")
+        answer: dict[str, Any] = loads(payload)
+        return answer
+
+
+def _answer(body: dict[str, Any]) -> web.Response:
+    return web.Response(body=dumps(body), content_type="application/json")
