@@ -1,0 +1,61 @@
+"""Weights that two processes share, gathered: FSDP 1 and 2, and DeepSpeed's ZeRO-3, each the real one, over gloo."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peers import peer_python
+from testing import POCKET, ROOT
+from transformers import AutoModelForCausalLM
+
+from gym_llm.engines.weights import weights_folder
+from gym_llm.trainers.full_weights import full_weights
+
+pytestmark = pytest.mark.slow
+
+
+def run_in_two(python, way, adapters):
+    script = ROOT / "tests" / "importable" / "gathering.py"
+    command = [str(python), "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    folder = Path(python).parent
+    ninja = next(folder.parent.glob("lib/python*/site-packages/bin"), folder)  # where pip has put its program
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PATH": os.pathsep.join([str(ninja), os.environ["PATH"]]),
+        "DS_ACCELERATOR": "cpu",
+        "TORCH_EXTENSIONS_DIR": str(folder.parent / "torch_extensions"),  # DeepSpeed compiles what processes share
+    }
+    done = subprocess.run([*command, way, adapters], capture_output=True, text=True, timeout=540, env=env, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    assert done.stdout.count("{}") == 2
+
+
+@pytest.mark.parametrize(
+    ("way", "adapters"),
+    [
+        ("fsdp2", "none"),
+        ("fsdp2", "adapters"),
+        ("fsdp1", "none"),
+        ("fsdp1", "adapters"),
+        ("fsdp1-flat", "none"),  # whose units hold one flat tensor each; there it takes no adapters
+    ],
+)
+def test_what_fsdp_has_sharded_is_gathered(way, adapters):
+    run_in_two(sys.executable, way, adapters)
+
+
+@pytest.mark.parametrize("adapters", ["none", "adapters"])
+def test_what_zero_3_has_sharded_is_gathered(adapters, monkeypatch):
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.setenv("DS_BUILD_OPS", "0")
+    run_in_two(peer_python("deepspeed"), "zero3", adapters)
+
+
+def test_weights_that_are_not_sharded_are_those_of_the_model():
+    model = AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32)
+    with weights_folder(full_weights(model)) as one, weights_folder(model.state_dict().items()) as other:
+        assert (Path(one) / "model.safetensors").read_bytes() == (Path(other) / "model.safetensors").read_bytes()
