@@ -39,6 +39,10 @@ PEERS: dict[str, tuple[str, ...]] = {
         "TransferQueue==0.1.11",
     ),
     "prime_rl": ("msgspec==0.22.0",),
+    "art": (
+        *("openpipe-art==0.5.18", "fastuuid==0.14.0", "h2==4.4.1", "hyperframe==6.1.0", "litellm==1.109.1"),
+        *("polars==2.1.0", "pydantic-settings==2.16.3"),
+    ),
     "deepspeed": (
         *("deepspeed==0.19.8", "einops==0.8.2", "hjson==3.1.0", "msgpack==1.2.4", "ninja==1.13.2"),
         "py-cpuinfo==9.0.0",

@@ -29,7 +29,7 @@ class ActorEngine(Engine):
 
     Requests made in the same turn of the event loop travel together, and so do answers; `gym_llm.ray.engine_actor` says
     who waits for whom. If the actor's process ends, what it was asked fails; later requests wait for the process that
-    comes in its place, unless one after the other ends without an answer.
+    comes in its place, unless one after the other ends without an answer. Before it is started it can be pickled.
     """
 
     capabilities = Capabilities(weights=True)  # the rest is its engine's, known once it is started
@@ -37,7 +37,7 @@ class ActorEngine(Engine):
     def __init__(self, name: str) -> None:
         self.model = ""
         self._name = name
-        self._client = uuid.uuid4().hex
+        self._client = ""
         self._actor: Any = None
         self._loop: asyncio.AbstractEventLoop
         self._futures: dict[int, asyncio.Future[ResponseDict]] = {}
@@ -58,6 +58,7 @@ class ActorEngine(Engine):
         """
         ray = ray_module()
         self._loop = asyncio.get_running_loop()
+        self._client = uuid.uuid4().hex  # not the one that others were pickled with, and none that has left
         try:
             self._actor = ray.get_actor(self._name)
             # Ray itself ends the processes of its actors.
@@ -115,7 +116,6 @@ class ActorEngine(Engine):
             await self._result(actor.leave.remote(self._client))
         except (RayUnavailable, ray.exceptions.RayError):
             pass  # the actor has ended, and so has whatever was under way
-        self._client = uuid.uuid4().hex  # should it be started again: the actor does not listen to who has left
 
     async def _sync_weights(self, method: str, *args: Any) -> None:
         import ray

@@ -119,11 +119,13 @@ class ShardActor:
         """Set an attribute of some environments, each to its own value."""
         self._shard.assign(slots, name, values)
 
-    async def start_rollout(self, engine: str, engine_options: dict[str, Any], settings: RolloutSettings) -> None:
-        """Make an engine client of this process's own and get ready to play with it."""
+    async def start_rollout(
+        self, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+    ) -> None:
+        """Make an engine client of this process's own, or take the one that has come, and get ready to play with it."""
         async with self._ending:
             await self._end_rollout()
-            self._engine = make_engine(engine, **engine_options)
+            self._engine = make_engine(engine, **engine_options) if isinstance(engine, str) else engine
             if self._watchdog is not None:
                 self._watchdog.sleep()  # loading a model takes as long as it takes
             try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import accumulate, cycle, repeat
 from typing import Any
 
+from gym_llm.engines.base import Engine
 from gym_llm.errors import RayUnavailable, ShardDied
 from gym_llm.ray.session import connect, nodes, watch
 from gym_llm.ray.shard_actor import ShardActor, ShardRecipe
@@ -147,7 +148,7 @@ class RemoteShard:
 class RemoteWorker:
     """A shard's `Worker` in its process, started with these arguments of `ShardActor.start_rollout`."""
 
-    def __init__(self, shard: RemoteShard, start: tuple[str, dict[str, Any], RolloutSettings]) -> None:
+    def __init__(self, shard: RemoteShard, start: tuple[str | Engine, dict[str, Any], RolloutSettings]) -> None:
         self.env_id, self.num_envs = shard.env_id, shard.num_envs
         self._shard, self._start_arguments = shard, start
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from gym_llm.engines.base import Engine
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
-from gym_llm.rollout.scheduler import schedule
+from gym_llm.rollout.scheduler import AnyWorker, schedule
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.rollout.shard import Shard
 from gym_llm.rollout.worker import Worker
@@ -48,19 +48,25 @@ class BatchPlayer:
         """Close the environments and end the thread. Safe to call twice."""
         if self._thread.is_running:
             try:
-                self.run(self._shard.aclose())
+                self.run(self._aclose())
             finally:
                 self._thread.close()
 
     async def _play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
-        async with (
-            aclosing(Worker(self._shard, engine, settings)) as worker,
-            aclosing(schedule([worker], jobs)) as records,
-        ):
-            by_job: dict[tuple[Any, ...], Rollout] = {
-                tuple(record["rollout_id"].values()): record async for record in records
-            }
-        return [by_job[job] for job in jobs]
+        async with aclosing(Worker(self._shard, engine, settings)) as worker:
+            return await in_order([worker], jobs)
+
+    async def _aclose(self) -> None:
+        await self._shard.aclose()
+
+
+async def in_order(workers: Sequence[AnyWorker], jobs: Sequence[Job]) -> list[Rollout]:
+    """Have workers play different jobs; one record per job, in their order."""
+    async with aclosing(schedule(workers, jobs)) as records:
+        by_job: dict[tuple[Any, ...], Rollout] = {
+            tuple(record["rollout_id"].values()): record async for record in records
+        }
+    return [by_job[job] for job in jobs]
 
 
 class Failures:

@@ -24,6 +24,15 @@ class WithinBudget(Engine):
         self._budget = budget
         self._tokenizer = tokenizer
 
+    async def start(self) -> None:
+        """Start the engine within."""
+        await self._engine.start()
+        self.model = self._engine.model
+
+    async def aclose(self) -> None:
+        """Close the engine within."""
+        await self._engine.aclose()
+
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer within what is left of the budget; see `Engine.respond`."""
         earlier_turns = _sampled_turns(request["input"])

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal
 
-from gym_llm.engines import Engine, WeightSync, capabilities, make_engine
-from gym_llm.errors import EngineError
+from gym_llm.engines import Engine, capabilities, make_engine
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.batches import BatchPlayer, Failures
 from gym_llm.trainers.budget import WithinBudget
-from gym_llm.trainers.peft_weights import merged_weights
+from gym_llm.trainers.ray_batches import RayBatchPlayer
 from gym_llm.trainers.rows import empty_row, token_rows
 from gym_llm.trainers.tasks import TrainedEnv, task_indices
 from gym_llm.trainers.trl_masks import REWARD, mask_others
+from gym_llm.trainers.trl_policy import OneEngine, OwnModel, evaluating, process_seed, tokenizer_of
 from gym_llm.trainers.trl_sampling import episode_numbers, sampling_of
 from gym_llm.types import Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
-    import torch
     from trl import GRPOTrainer
 
 INFO = "env_info"
@@ -60,11 +59,19 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
             be a `TokenIdTracking`.
         engine: None samples the trainer's own model, in this process. Any other is a `WeightSync` with an option
-            `history`; it is given the weights whenever they have changed (PEFT's adapters merged into them), for
-            training in one process. `"vllm:MODEL"` starts vLLM, in a script that does everything under
-            `if __name__ == "__main__":`.
+            `history`; it is given the weights whenever they have changed: PEFT's adapters merged into them, and
+            gathered where FSDP or DeepSpeed's ZeRO-3 has sharded them. Of several trainer processes the main one has
+            the engine, and each plays its part of the batch with it. `"vllm:MODEL"` starts vLLM, in a script that does
+            everything under `if __name__ == "__main__":`.
         engine_options: Its arguments; `threads=1` is best for tiny models on a CPU.
-        concurrency: Episodes at once, at most.
+        concurrency: Episodes at once, at most; of several trainer processes, in each.
+        workers: Play in so many processes of Ray, with the engine in another, which all share; of several trainer
+            processes each has so many. 0 plays in this process. They start with the first batch and live until `close`.
+        ray_address: A cluster's; None for a Ray of this machine's own.
+        segments: TRL takes one sequence for an episode. `"one"`: an episode in several segments (something changed what
+            was said before) is masked. `"last"`: its last segment is trained on, with the whole reward, and the others
+            are not. `episodes/untrained_tokens`, in the log, is how many sampled tokens an episode had that are in no
+            row, on average.
 
     Attributes:
         reward: The reward function that hands the episodes' rewards to TRL; logs their turns, tool errors and so on.
@@ -85,26 +92,45 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         engine: str | None = None,
         engine_options: dict[str, Any] | None = None,
         concurrency: int = 1024,
+        workers: int = 0,
+        ray_address: str | None = None,
+        segments: Literal["one", "last"] = "one",
     ) -> None:
         if engine is not None and not capabilities(engine).weights:
             raise ValueError(
                 "engine is None (the trainer's own model) or one whose weights can be replaced, such as 'vllm:MODEL'; "
                 f"got {engine!r}."
             )
+        if workers and engine is None:
+            raise ValueError(
+                "The trainer's own model is sampled in its own process, which workers cannot ask: use "
+                "engine='vllm:MODEL', or workers=0."
+            )
+        if segments not in ("one", "last"):
+            raise ValueError(f"segments is 'one' or 'last', got {segments!r}.")
         wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
         if TokenIdTracking not in wrappers:
             raise ValueError("env_wrappers needs a TokenIdTracking: it collects the token ids that TRL trains on.")
         super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
         self.reward = _reward_function(self.name)
-        self._player = BatchPlayer(self.factory, env_wrappers=wrappers, concurrency=concurrency)
+        self._segments = segments
         self._spec = engine
-        self._options = {"history": "append", **(engine_options or {})}
-        if self._options["history"] != "append":
+        options = {"history": "append", **(engine_options or {})}
+        if options["history"] != "append":
             raise ValueError("TRL trains on one segment per episode, which only history='append' gives.")
-        make_engine(engine or "transformers:the trainer's", **self._options)  # what is wrong with them shows now
-        self._engine: Engine | None = None
-        self._model: Any = None
-        self._weights: Any = None
+        make_engine(engine or "transformers:the trainer's", **options)  # what is wrong with them shows now
+        played: dict[str, Any] = {"env_wrappers": wrappers, "concurrency": concurrency}
+        self._player = (
+            RayBatchPlayer(self.factory, **played, workers=workers, ray_address=ray_address)
+            if workers
+            else BatchPlayer(self.factory, **played)
+        )
+        self._policy = (
+            OwnModel(self._player, options)
+            if engine is None
+            else OneEngine(self._player, engine, options, ray_address=ray_address)
+        )
+        self._limited: tuple[Engine, int, Any, WithinBudget] | None = None
         self._numbers = itertools.count()
         self._failures = Failures("episode")
 
@@ -116,18 +142,23 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
             None), and for the reward functions `env_reward` and `env_info`.
         """
         mask_others(trainer, self.reward)
-        jobs = [Job(task, next(self._numbers)) for task in task_indices(prompts)]
-        settings = RolloutSettings(seed=_seed(trainer), sampling=self._sampling(trainer))
-        with self._policy(trainer) as engine:
-            if trainer.max_completion_length is not None:
-                engine = WithinBudget(engine, trainer.max_completion_length, _tokenizer(trainer))
-            records = self._player.play(jobs, engine, settings)
+        # Each process has numbers of its own: an engine that they share knows an episode by its task and its number.
+        process, processes = trainer.accelerator.process_index, trainer.accelerator.num_processes
+        jobs = [Job(task, next(self._numbers) * processes + process) for task in task_indices(prompts)]
+        settings = RolloutSettings(seed=process_seed(trainer), sampling=self._sampling(trainer))
         try:
-            self._failures.check([_failure(record) for record in records])
+            with evaluating(trainer):
+                engine = self._within_budget(self._policy.current(trainer), trainer)
+                records = self._player.play(jobs, engine, settings)
+            failures = [_failure(record, self._segments) for record in records]
+            self._failures.check(failures)
         except RuntimeError:
-            self._stop_engine()  # it may be to blame: whoever tries again gets another one
+            self._policy.stop()  # it may be to blame: whoever tries again gets another one
             raise
-        rows = [_row(record, trainer) for record in records]
+        if any(failures):
+            self._policy.distrust()
+        padding = tokenizer_of(trainer).pad_token_id
+        rows = [_row(record, failed is not None, padding) for record, failed in zip(records, failures, strict=True)]
         output: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
         if trainer.temperature != 1:
             output["logprobs"] = None
@@ -135,7 +166,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
 
     def close(self) -> None:
         """Stop the engine and close the environments. Safe to call twice."""
-        self._stop_engine()
+        self._policy.stop()
         self._player.close()
 
     def __exit__(self, *_: object) -> None:
@@ -157,83 +188,33 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
             raise ValueError("GRPOConfig.generation_kwargs is for TRL's own generation: leave it out.")
         return sampling_of(trainer, name="GRPOConfig", with_vllm=self._spec is not None)
 
-    @contextmanager
-    def _policy(self, trainer: GRPOTrainer) -> Iterator[Engine]:
-        """The engine, with the trainer's current weights."""
-        accelerator = trainer.accelerator
-        if accelerator.distributed_type.value in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-            raise ValueError(f"Sharded weights ({accelerator.distributed_type.value}) cannot be sampled from here.")
-        if self._spec is not None and accelerator.num_processes > 1:
-            raise ValueError(
-                f"Each of the {accelerator.num_processes} processes would start vLLM on the same GPU: use engine=None, "
-                "or train in one process."
-            )
-        with _evaluating(trainer) as model:
-            if self._engine is not None and self._spec is None and self._model is not model:
-                self._stop_engine()  # another trainer's
-            if self._engine is None:
-                engine = self._make_engine(model, trainer)
-                self._player.run(engine.start())
-                self._engine, self._model = engine, model
-            if self._engine.capabilities.weights:
-                self._update_weights(cast(WeightSync, self._engine), model, trainer.state.global_step)
-            yield self._engine
-
-    def _update_weights(self, engine: WeightSync, model: Any, step: int) -> None:
-        # Not by the step alone: a training that begins anew counts from 0 again, and the best checkpoint is loaded
-        # without a step. Nor by the tensors alone: some optimizers write to their memory past torch's counter.
-        adapters = [getattr(model, name, None) for name in ("active_adapter", "_adapters_disabled")]
-        weights = (model, step, adapters, [(tensor.data_ptr(), tensor._version) for tensor in model.parameters()])
-        if weights == self._weights:
-            return
-        try:
-            self._player.run(engine.update_weights(_weights(model).items()))
-        except EngineError:
-            self._stop_engine()
-            raise
-        self._weights = weights
-
-    def _stop_engine(self) -> None:
-        engine, self._engine = self._engine, None
-        self._model = self._weights = None
-        if engine is not None:
-            self._player.run(engine.aclose())
-
-    def _make_engine(self, model: Any, trainer: GRPOTrainer) -> Engine:
-        if self._spec is not None:
-            _weights(model)  # what cannot be merged shows before the engine starts
-            return make_engine(self._spec, **self._options)
-        from gym_llm.engines.transformers import TransformersEngine
-
-        options = {"seed": _seed(trainer), "max_batch_size": 256, **self._options}
-        return TransformersEngine.of(model, _tokenizer(trainer), **options)
+    def _within_budget(self, engine: Engine, trainer: GRPOTrainer) -> Engine:
+        """The engine for episodes of the trainer's length; the same object as before if nothing has changed."""
+        if trainer.max_completion_length is None:
+            return engine
+        budget, tokenizer = trainer.max_completion_length, tokenizer_of(trainer)
+        if self._limited is None or not (self._limited[0] is engine and self._limited[1:3] == (budget, tokenizer)):
+            self._limited = engine, budget, tokenizer, WithinBudget(engine, budget, tokenizer)
+        return self._limited[3]
 
 
-def _weights(model: Any) -> dict[str, torch.Tensor]:
-    """The weights for a `WeightSync`: the model's, with PEFT's adapters merged into them."""
-    if not hasattr(model, "peft_config"):
-        return cast("dict[str, torch.Tensor]", model.state_dict())
-    if not hasattr(model, "get_base_model"):
-        raise ValueError(
-            "vLLM can be given the weights of adapters from peft.get_peft_model or peft_config=, not others."
-        )
-    return merged_weights(model)
-
-
-def _failure(record: Rollout) -> str | None:
+def _failure(record: Rollout, segments: str) -> str | None:
     """Why nothing can be learned from an episode; None if something can, or if it just sampled nothing."""
-    segments = len(record["trajectory"] or ())
-    if record["error"] is None and segments > 1:
-        return f"It came back in {segments} segments, and TRL trains on one: something changed what was said before."
+    count = len(record["trajectory"] or ())
+    if record["error"] is None and count > 1 and segments == "one":
+        return (
+            f"It came back in {count} segments, and TRL trains on one: something changed what was said before "
+            "(segments='last' trains on the last one alone)."
+        )
     return record["error"]
 
 
-def _row(record: Rollout, trainer: GRPOTrainer) -> dict[str, Any]:
+def _row(record: Rollout, failed: bool, padding: int) -> dict[str, Any]:
     """One episode as `rollout_func` returns it."""
-    failed = _failure(record) is not None
-    numbers = {**episode_numbers(record), "failed": int(failed)}
-    rows = [] if failed else token_rows(record)
-    row = rows[0] if rows else empty_row(_tokenizer(trainer).pad_token_id)  # TRL needs tokens in every row
+    rows = token_rows(record)
+    row = empty_row(padding) if failed or not rows else rows[-1]  # TRL needs tokens in every row
+    untrained = sum(sum(each.loss_mask) for each in rows) - sum(row.loss_mask)
+    numbers = {**episode_numbers(record), "failed": int(failed), "untrained_tokens": untrained}
     return {
         "prompt_ids": row.prompt_ids,
         "completion_ids": row.completion_ids,
@@ -256,30 +237,3 @@ def _reward_function(name: str) -> Any:
 
     reward.__name__ = name
     return reward
-
-
-def _seed(trainer: GRPOTrainer) -> int:
-    """Each process has its own seed."""
-    return cast(int, trainer.args.seed + trainer.accelerator.process_index)
-
-
-def _tokenizer(trainer: GRPOTrainer) -> Any:
-    from transformers import PreTrainedTokenizerBase
-
-    if not isinstance(trainer.processing_class, PreTrainedTokenizerBase):
-        raise ValueError(
-            f"Only text can be trained on from here, but the trainer has a {type(trainer.processing_class).__name__}."
-        )
-    return trainer.processing_class
-
-
-@contextmanager
-def _evaluating(trainer: GRPOTrainer) -> Iterator[Any]:
-    """The model that is trained, bare and in evaluation mode (where gradient checkpointing is off, too)."""
-    model = trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_torch_compile=False)
-    training = model.training
-    model.eval()
-    try:
-        yield model
-    finally:
-        model.train(training)

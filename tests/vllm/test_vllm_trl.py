@@ -1,10 +1,12 @@
 """GRPO on vLLM: what it samples is what the trainer's weights say, step after step."""
 
+import json
 import os
 import subprocess
 import sys
 import time
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -85,15 +87,20 @@ def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path, adapters
     assert before != pytest.approx(recomputed[0], abs=5e-3)
 
 
-def test_several_processes_are_refused_before_each_starts_vllm_on_the_same_gpu(tmp_path, monkeypatch):
-    weather = RolloutFunc("gym_llm/Weather-v0", engine="vllm:pocket")
-    args = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
-    trainer = GRPOTrainer(
-        POCKET, args=args, train_dataset=weather.dataset(8), rollout_func=weather, reward_funcs=weather.reward
-    )
-    monkeypatch.setattr(type(trainer.accelerator), "num_processes", 2)
-    with pytest.raises(ValueError, match="2 processes would start vLLM"):
-        weather(weather.dataset(2)["prompt"][:], trainer)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_processes_share_the_main_ones_vllm_and_it_has_the_weights_of_every_step(tmp_path, workers):
+    script = Path(__file__).parent.parent / "importable" / "trl_process.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    command += [str(tmp_path), POCKET, "vllm:pocket", json.dumps({"dtype": "float32"}), str(workers)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+    first, second = (json.loads((tmp_path / rank).read_text()) for rank in "01")
+    assert len(first["calls"]) == len(second["calls"]) == 3
+    for calls in zip(first["calls"], second["calls"], strict=True):
+        tasks, said, failed, difference = zip(*calls, strict=True)
+        assert len({*tasks[0], *tasks[1]}) == 1 and failed == (0, 0)
+        assert max(difference) < 5e-3 and said[0] != said[1]
+    assert first["weights"] == second["weights"]
 
 
 FORGETFUL = """
