@@ -439,37 +439,6 @@ def test_an_episode_in_several_segments_is_a_row_that_nothing_is_learned_from(ma
     talking.close()
 
 
-def test_the_last_of_several_segments_is_trained_on_if_asked_for_and_the_other_tokens_are_counted(make_trainer):
-    talking = RolloutFunc(
-        "trl_tests/Talking-v0",
-        tasks=[row("What is 1 + 2?"), row("What is 30 + 2?")],
-        env_wrappers=(*DEFAULT_WRAPPERS, OnlyTheLatest),
-        engine_options={"threads": 1},
-        segments="last",
-    )
-    trainer = make_trainer(
-        talking.dataset(), rollout_func=talking, reward_funcs=talking.reward, max_completion_length=400
-    )
-    output = talking(talking.dataset()["prompt"][:], trainer)
-    one, several = output["env_info"]
-    assert one["failed"] == several["failed"] == 0
-    assert one["untrained_tokens"] == 0 < several["untrained_tokens"]
-    assert 0 not in output["env_mask"][1] and output["env_reward"][1] == several["turns"]
-    talking.close()
-    with pytest.raises(ValueError, match="segments is 'one' or 'last'"):
-        RolloutFunc("trl_tests/Talking-v0", tasks=[row("Go.")], segments="all")
-
-
-def test_weights_of_which_a_process_has_a_part_are_not_sampled_by_itself(make_trainer, monkeypatch):
-    arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
-    trainer = make_trainer(arithmetic.dataset(PROMPTS), rollout_func=arithmetic, reward_funcs=arithmetic.reward)
-    # What DeepSpeed's ZeRO-3 marks a parameter with.
-    monkeypatch.setattr(next(trainer.model.parameters()), "ds_id", 0, raising=False)
-    with pytest.raises(ValueError, match="only a part of the model's weights"):
-        trainer.train()
-    arithmetic.close()
-
-
 def test_an_engine_that_broke_down_is_replaced_when_somebody_tries_again(make_trainer, monkeypatch):
     arithmetic = RolloutFunc("gym_llm/Arithmetic-v0", engine_options={"threads": 1})
     trainer = make_trainer(arithmetic.dataset(PROMPTS), rollout_func=arithmetic, reward_funcs=arithmetic.reward)
