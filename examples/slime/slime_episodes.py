@@ -1,0 +1,5 @@
+"""What slime plays its samples with: `--custom-generate-function-path slime_episodes.generate`."""
+
+from gym_llm.trainers.slime import EpisodeGenerate
+
+generate = EpisodeGenerate("gym_llm/Arithmetic-v0")

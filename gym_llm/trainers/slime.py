@@ -1,0 +1,286 @@
+"""slime: its custom generate function, which plays an episode of any environment for each sample, and its rewards.
+
+slime is on no package index. What it hands over and takes is as at commit 624b824 of github.com/THUDM/slime: `Sample`
+in `slime/utils/types.py`, `generate_and_rm` in `slime/rollout/sglang_rollout.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from statistics import fmean
+from typing import Any, Literal
+
+from gym_llm.chat.prompt_tokens import History
+from gym_llm.engines import Engine
+from gym_llm.errors import EngineError
+from gym_llm.rollout.factory import Wrap
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.secrets import redacted_logger
+from gym_llm.trainers.advantages import group_advantages
+from gym_llm.trainers.budget import WithinBudget
+from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.trainers.rows import empty_row, token_rows
+from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.types import Rollout, Row
+
+logger = redacted_logger(__name__)
+
+_SGLANG_NAMES = {
+    **{"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens", "seed": "sampling_seed"},
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos")},
+    **{name: name for name in ("frequency_penalty", "presence_penalty", "repetition_penalty")},
+}
+"""vLLM's names of sampling parameters, and SGLang's."""
+_GROUP_ESTIMATORS = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
+"""`--advantage-estimator`s for which slime takes the group's mean off a reward, all but the last over its deviation."""
+
+
+class EpisodeGenerate:
+    """slime's custom generate function: plays the episode of the task that a sample's label names, on slime's SGLang.
+
+    ```python
+    generate = EpisodeGenerate("gym_llm/Weather-v0")  # in my_episodes.py
+    ```
+
+    With `--custom-generate-function-path my_episodes.generate`, `--custom-reward-post-process-path
+    gym_llm.trainers.slime.post_process_rewards`, and as `--prompt-data` the file of
+    `TrainedEnv("gym_llm/Weather-v0").dataset(2048).to_json("train.jsonl")`, with `--input-key prompt --label-key
+    task_index --apply-chat-template`. Prompts are made here, from ids.
+
+    The sampling is slime's; `stop` and the like come from the environment. With `history="append"` an episode is one
+    sample, and ends, truncated, when it has `--rollout-max-response-len` tokens. With `"template"` it is a list of
+    samples, one per segment and with the same `rollout_id`, of which slime's loss takes one mean;
+    `--rollout-max-response-len` is each turn's limit then, and `--rollout-max-context-len` that of prompt and answer.
+
+    A masked episode (and one that sampled nothing) is a sample with `remove_sample`, the status FAILED and the reason
+    as `metadata["masked"]`; slime trains on none of its tokens, and `post_process_rewards` leaves it out of its group.
+    Its reward is NaN, so that whoever averages rewards without looking notices: the mean of an evaluation with a masked
+    episode is NaN, and slime's own dynamic filters drop its group. An episode that slime aborts is given back as it
+    was, with the status ABORTED.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
+        tasks: See `VerifierEnv`; None for the environment's own.
+        env_kwargs: Further arguments of the environment.
+        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
+        history: See `PromptTokens`.
+        stop_token_ids: What ends a turn beside the tokenizer's own end token.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        tasks: str | list[Row] | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        env_wrappers: Sequence[Wrap] | None = None,
+        history: History = "append",
+        stop_token_ids: Collection[int] = (),
+    ) -> None:
+        self._env = TrainedEnv(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self._player = EpisodePlayer(self._env.factory, env_wrappers)
+        self._history: History = history
+        self._stop_token_ids = stop_token_ids
+        self._numbers = itertools.count()
+
+    async def __call__(self, args: Any, sample: Any, sampling_params: dict[str, Any], evaluation: bool = False) -> Any:
+        """Play the episode of a sample.
+
+        Returns:
+            A `Sample`, or with `history="template"` a list of them; in an evaluation the last segment's alone.
+
+        Raises:
+            ValueError: If the label is no task, or an option of slime's cannot be followed.
+        """
+        from slime.rollout.sglang_rollout import GenerateState
+
+        if type(sample.label) is not int:
+            raise ValueError(
+                f"The label is {sample.label!r:.80}, not a task's index: make --prompt-data with TrainedEnv.dataset, "
+                "and give --label-key task_index."
+            )
+        if not evaluation:
+            _check(args)
+        state = GenerateState(args)
+        turns = _Turns(args, sample, sampling_params, state)
+        engine = self._engine(args, sampling_params, state.tokenizer, turns, evaluation)
+        sampling: dict[str, Any] = {
+            name: sampling_params[name] for name in ("temperature", "top_p") if name in sampling_params
+        }
+        job = Job(sample.label, next(self._numbers))
+        record = await self._player.play(job, engine, RolloutSettings(sampling=sampling))
+        if turns.aborted:
+            return dataclasses.replace(sample, status=type(sample).Status.ABORTED)
+        if record["error"] is not None:
+            logger.warning("An episode of %s is masked: %s", record["env_id"], record["error"])
+        made = to_samples(record, sample, state.tokenizer, weight_versions=turns.weight_versions)
+        if self._history == "append" and len(made) > 1:
+            raise ValueError(
+                f"An episode of {record['env_id']} came back in {len(made)} segments: something changed what was said "
+                'before. Use EpisodeGenerate(..., history="template").'
+            )
+        return made[-1] if evaluation or self._history == "append" else made
+
+    def _engine(
+        self, args: Any, sampling_params: dict[str, Any], tokenizer: Any, turns: _Turns, evaluation: bool
+    ) -> Engine:
+        context = args.eval_max_context_len if evaluation else args.rollout_max_context_len
+        engine = TrainerEngine(
+            turns.generate, tokenizer, history=self._history, context=context, stop_token_ids=self._stop_token_ids
+        )
+        if self._history == "append":
+            return WithinBudget(engine, sampling_params["max_new_tokens"], tokenizer)
+        return engine
+
+
+class _Turns:
+    """The turns of one episode, sampled by slime's router, and what slime is to know of them."""
+
+    def __init__(self, args: Any, sample: Any, sampling_params: dict[str, Any], state: Any) -> None:
+        self._url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+        self._headers = None
+        if sample.session_id and getattr(args, "router_policy", None) == "consistent_hashing":
+            self._headers = {"X-SMG-Routing-Key": sample.session_id}
+        self._params = {name: value for name, value in sampling_params.items() if value is not None}
+        self._state = state
+        self.aborted = False
+        self.weight_versions: list[str] = []
+
+    async def generate(self, prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
+        from slime.utils.http_utils import post
+
+        if self._state.aborted:
+            self.aborted = True
+            raise EngineError("slime has aborted its rollout.", failure_kind="cancelled")
+        params = {**_sglang(arguments), **self._params}
+        if (limit := arguments["max_tokens"]) is not None:
+            params["max_new_tokens"] = min(limit, params["max_new_tokens"])
+        payload = {"input_ids": prompt, "sampling_params": params, "return_logprob": True}
+        meta = (await post(self._url, payload, headers=self._headers))["meta_info"]
+        if meta["finish_reason"]["type"] == "abort":
+            self.aborted = True
+            raise EngineError("slime has aborted its rollout.", failure_kind="cancelled")
+        if "weight_version" in meta:
+            self.weight_versions.append(meta["weight_version"])
+        entries = meta.get("output_token_logprobs", ())
+        return Sampled([entry[1] for entry in entries], [entry[0] for entry in entries])
+
+
+def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions: Sequence[str] = ()) -> list[Any]:
+    """An episode as slime's `Sample`s: one for each segment; one without trained tokens if nothing was sampled.
+
+    Args:
+        record: The episode's, with token ids.
+        sample: What slime gave: its prompt, index, group and so on are kept.
+        tokenizer: Decodes the response, which slime logs.
+        weight_versions: Those of the turns.
+
+    Returns:
+        `tokens`, `response_length`, `loss_mask` and `rollout_log_probs` (of the response), `reward` (the episode's),
+        `status`, `rollout_id`, `remove_sample` and `metadata` are the record's; see `EpisodeGenerate`.
+    """
+    status = type(sample).Status
+    rows = token_rows(record) or [empty_row(tokenizer.pad_token_id)]
+    made = []
+    for row in rows:
+        masked = row.reward is None
+        metadata = {
+            **(sample.metadata or {}),
+            "turns": record["info"].get("turn", 0),
+            "tool_errors": record["info"].get("tool_errors", 0),
+        }
+        if masked:
+            metadata["masked"] = record["error"] or "Nothing was sampled."
+        ended = status.TRUNCATED if record["truncated"] else status.COMPLETED
+        made.append(
+            dataclasses.replace(
+                sample,
+                tokens=list(row.input_ids),
+                response=tokenizer.decode(row.completion_ids, skip_special_tokens=False),
+                response_length=len(row.completion_ids),
+                loss_mask=row.trained_mask,
+                rollout_log_probs=row.completion_logprobs,
+                reward=float("nan") if masked else row.reward,
+                status=status.FAILED if masked else ended,
+                remove_sample=masked,
+                rollout_id=sample.index if sample.rollout_id is None else sample.rollout_id,
+                weight_versions=list(weight_versions),
+                metadata=metadata,
+            )
+        )
+    return made
+
+
+def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Slime's `--custom-reward-post-process-path`: what its own does, of episodes and without masked ones.
+
+    slime's own counts each segment as a member of its group, takes the whole batch for one group where there are
+    several, and has no way to leave a sample out.
+
+    Args:
+        args: slime's: `advantage_estimator`, `rewards_normalization`, `grpo_std_normalization`, `reward_key`.
+        samples: A batch, in any order.
+
+    Returns:
+        Raw rewards, for slime's log, in which a masked sample has the mean of its group's others (0.0 without any);
+        and the rewards that it makes advantages of, 0.0 for a masked one.
+    """
+    groups: dict[Any, dict[Any, float | None]] = defaultdict(dict)
+    for sample in samples:
+        reward = None if sample.remove_sample else float(sample.get_reward_value(args))
+        groups[sample.group_index][_episode(sample)] = reward
+    scored = {name: [each for each in group.values() if each is not None] for name, group in groups.items()}
+    means = {name: fmean(rewards) if rewards else 0.0 for name, rewards in scored.items()}
+    estimator = args.advantage_estimator
+    shaped: dict[tuple[Any, Any], float] = {}
+    for name, group in groups.items():
+        values: Sequence[float]
+        if estimator in _GROUP_ESTIMATORS and args.rewards_normalization:
+            by_deviation = estimator != _GROUP_ESTIMATORS[-1] and args.grpo_std_normalization
+            scale: Literal["group", "none"] = "group" if by_deviation else "none"
+            values = group_advantages(list(group.values()), len(group), scale=scale, epsilon=1e-6).tolist()
+        else:
+            values = [reward or 0.0 for reward in group.values()]
+        shaped.update(((name, episode), value) for episode, value in zip(group, values, strict=True))
+    raw = [
+        means[sample.group_index] if (reward := groups[sample.group_index][_episode(sample)]) is None else reward
+        for sample in samples
+    ]
+    return raw, [shaped[sample.group_index, _episode(sample)] for sample in samples]
+
+
+def _episode(sample: Any) -> Any:
+    return sample.index if sample.rollout_id is None else sample.rollout_id
+
+
+def _check(args: Any) -> None:
+    """Options of slime's with which an episode would be trained on wrongly."""
+    if args.custom_reward_post_process_path is None:
+        raise ValueError(
+            "slime's own rewards would count masked episodes: give --custom-reward-post-process-path "
+            "gym_llm.trainers.slime.post_process_rewards."
+        )
+    if args.rollout_top_p != 1.0:
+        raise ValueError("--rollout-top-p other than 1 needs the kept token ids of each step, which records lack.")
+    if getattr(args, "use_rollout_routing_replay", False):
+        raise ValueError("--use-rollout-routing-replay needs the experts of each token, which records lack.")
+    if getattr(args, "group_rm", False):
+        raise ValueError("--group-rm is not for environments, which give the rewards: leave it out.")
+
+
+def _sglang(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `gym_llm.engines.sampling.sampling_arguments` as SGLang's `sampling_params`."""
+    asked = {name: value for name, value in arguments.items() if value is not None and name != "logprobs"}
+    constraint = asked.pop("structured_outputs", None)
+    if unknown := [name for name in asked if name not in _SGLANG_NAMES]:
+        raise EngineError(f"SGLang has no {', '.join(unknown)}: a task's request cannot be followed.")
+    params = {_SGLANG_NAMES[name]: value for name, value in asked.items()}
+    if constraint:
+        params["json_schema"] = json.dumps(constraint.get("json", {"type": "object"}))
+    return params
