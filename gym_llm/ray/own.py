@@ -23,6 +23,7 @@ from gym_llm.ray.watch import Watch, is_connected
 _ANSWERS = "gcs_server"
 """The last to be ended: who asks a GCS that is gone waits for a minute, in C, and then Ray ends it, with status 1."""
 _VITAL = ("raylet", _ANSWERS)
+_NICENESS = "RAY_worker_niceness"
 _PERIOD = 0.25
 _GRACE = 2.0  # until nobody waits any more for a Ray that is gone
 _ENDING_SECONDS = 20.0
@@ -134,6 +135,8 @@ def _only_for_us() -> Iterator[None]:
     from ray._private import ray_constants
 
     settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": os.environ.get("RAY_AUTH_MODE", "token")}
+    # Ray has its workers give way to all other processes (15), and with them the model that an actor of ours runs.
+    settings[_NICENESS] = os.environ.get(_NICENESS, "0")
     if not os.environ.get("RAY_AUTH_TOKEN") and not os.environ.get("RAY_AUTH_TOKEN_PATH"):
         settings["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     before = {name: os.environ.get(name) for name in settings}

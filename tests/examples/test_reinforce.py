@@ -27,6 +27,32 @@ def test_the_loss_is_that_of_what_was_sampled():
 
 
 def test_it_plays_and_learns(capsys):
-    asyncio.run(reinforce.train(steps=2, sums=4, learning_rate=1e-5))
+    means, before, after = asyncio.run(reinforce.train(steps=2, learning_rate=1e-5, held_out=64, seed=0))
     said = capsys.readouterr().out.splitlines()
     assert [line.partition("  ")[0] for line in said if line.startswith("step")] == ["step 1/2", "step 2/2"]
+    assert len(means) == 2
+    # What the pocket model can do, give or take three standard deviations of 64 episodes.
+    assert 0.6 < before < 0.95 and 0.6 < after < 0.95
+
+
+def test_it_does_not_learn_from_held_out_sums(capsys, monkeypatch):
+    monkeypatch.setattr(reinforce, "problem", lambda record: "the same")
+    asyncio.run(reinforce.train(steps=1, learning_rate=1e-5, held_out=1, seed=0))
+    assert "step 1/1  mean reward nan  learned from 0 episodes" in capsys.readouterr().out
+
+
+def test_a_sum_is_the_same_in_other_words():
+    def asked(words):
+        return {"responses_create_params": {"input": [{"role": "user", "content": words}]}}
+
+    sums = ["What is 85 - 51? Put the answer in \\boxed{}.", "Compute 85 - 51. Put the answer in \\boxed{}."]
+    assert [reinforce.problem(asked(words)) for words in sums] == ["85 - 51", "85 - 51"]
+
+
+def test_a_picture_is_drawn(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sys.argv", ["reinforce.py", "--steps=1", "--held-out=8", f"--picture={tmp_path / 'curve.png'}"]
+    )
+    reinforce.main()
+    assert "8 held-out sums: mean reward" in capsys.readouterr().out
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

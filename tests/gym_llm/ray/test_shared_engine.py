@@ -48,6 +48,16 @@ def test_shards_share_it():
     assert len(records) == 40 and not [record["error"] for record in records if record["error"]]
 
 
+def test_its_process_has_the_priority_of_the_one_that_started_it():
+    async def main():
+        ray = connect()
+        async with shared_engine("constant:4") as spec:
+            pid = await ray.get_actor(spec.partition(":")[2]).pid.remote()
+            return os.getpriority(os.PRIO_PROCESS, pid)
+
+    assert asyncio.run(main()) == os.getpriority(os.PRIO_PROCESS, 0)
+
+
 def test_a_request_that_fails_fails_alone_and_a_cancelled_one_is_dropped():
     async def main():
         async with shared_engine("pocket") as spec, make_engine(spec) as client:
