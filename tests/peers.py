@@ -33,6 +33,10 @@ PEERS: dict[str, tuple[str, ...]] = {
     "tinker": ("tinker==0.38.0", "tinker-cookbook==0.6.1", "blobfile==3.3.0", "chz==0.4.0", "termcolor==3.3.0"),
     "skyrl": ("skyrl==0.3.0", "skyrl-gym==0.4.0", "loguru==0.7.3", "jaxtyping==0.3.11", "torchdata==0.11.0"),
     "openrlhf": ("openrlhf==0.11.2",),
+    "areal": (
+        *("areal==1.0.4", "aiofiles==25.1.0", "colorlog==6.12.0", "einops==0.8.2", "hydra-core==1.4.0.dev1"),
+        *("lark==1.3.1", "llvmlite==0.50.0", "numba==0.68.1", "tenacity==9.2.1", "torchdata==0.11.0", "uvloop==0.23.0"),
+    ),
     "verl": (
         *("verl==0.9.1", "antlr4-python3-runtime==4.9.3", "codetiming==1.4.0", "hydra-core==1.3.8", "msgspec==0.22.0"),
         *("omegaconf==2.3.0", "orjson==3.13.0", "pyvers==0.2.3", "tensordict==0.10.0", "torchdata==0.11.0"),

@@ -1,0 +1,149 @@
+"""AReaL (1.0): a workflow that plays an episode of any environment for each row of its data."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import torch
+from areal.api.io_struct import ModelRequest, ModelResponse
+from areal.api.workflow_api import RolloutWorkflow
+from areal.infra import workflow_context
+from areal.utils import stats_tracker
+from areal.utils.data import concat_padded_tensors
+
+from gym_llm.chat.prompt_tokens import History
+from gym_llm.rollout.plan import Job
+from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.secrets import redacted_logger
+from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.trainers.rows import TokenRow, token_rows
+from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv
+from gym_llm.types import Row
+
+if TYPE_CHECKING:
+    from areal.api.cli_args import GenerationHyperparameters
+    from areal.api.engine_api import InferenceEngine
+
+logger = redacted_logger(__name__)
+
+_Turns = list[tuple[list[int], ModelResponse]]
+
+
+class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
+    """AReaL's `RolloutWorkflow`: plays the episode of a row of `dataset` on AReaL's engine.
+
+    ```python
+    workflow = "gym_llm.trainers.areal.EpisodeWorkflow"
+    arguments = {"env_id": "gym_llm/Arithmetic-v0", "gconfig": config.gconfig, "tokenizer": config.tokenizer_path}
+    trainer.train(workflow=workflow, workflow_kwargs=arguments)
+    ```
+
+    An episode is `input_ids`, `loss_mask`, `logprobs`, `versions` (of the weights, for each sampled id; -1 for others),
+    `attention_mask` and `rewards`, a row per segment, each with the whole reward: AReaL has one number per row, and no
+    place for those of turns. An episode that is masked, or sampled nothing, is None, which AReaL rejects.
+
+    AReaL's norms of groups count off `n_samples` rows each, wherever a group ends: use `history="append"` with them,
+    and have incomplete groups rejected, by `dynamic_filter_fn=`, the importable name of a function of yours for which
+    `len(group["input_ids"]) == n_samples` is what counts (`examples/areal` has one).
+
+    Args:
+        env_id: A registered id.
+        gconfig: How to sample; `max_new_tokens` limits a turn, `max_tokens` the prompt and answer of one.
+        tokenizer: The model's, or its name or folder.
+        tasks: See `VerifierEnv`; None for the environment's own.
+        env_kwargs: Further arguments of the environment.
+        history: See `PromptTokens`; `"template"` may make several segments.
+
+    Raises:
+        ValueError: When an episode is asked for, if the row is not from `dataset`.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        gconfig: GenerationHyperparameters,
+        tokenizer: Any,
+        *,
+        tasks: str | list[Row] | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        history: History = "append",
+    ) -> None:
+        super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        if isinstance(tokenizer, str):
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+        self._gconfig = gconfig.new_with_stop_and_pad_token_ids(tokenizer)
+        self._tokenizer = tokenizer
+        self._history: History = history
+        self._player = EpisodePlayer(self.factory)
+        self._numbers = itertools.count()
+
+    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> dict[str, torch.Tensor] | None:
+        """Play the episode of a row; see `RolloutWorkflow.arun_episode`.
+
+        Returns:
+            Tensors of shape `(segments, T)`, `rewards` of shape `(segments,)`; None if it is masked.
+        """
+        if TASK_INDEX not in data:
+            raise ValueError("This row does not say which task it is: train on EpisodeWorkflow(...).dataset().")
+        turns: _Turns = []
+        job = Job(int(data[TASK_INDEX]), next(self._numbers))
+        sampling = {"temperature": self._gconfig.temperature, "top_p": self._gconfig.top_p}
+        record = await self._player.play(job, self._engine(engine, turns), RolloutSettings(sampling=sampling))
+        if record["reward"] is None:
+            logger.warning("An episode of %s is masked: %s", self.env_id, record["error"])
+            return None
+        numbers = {"reward": record["reward"], "num_turns": record["info"].get("turn", 0)}
+        stats_tracker.get(workflow_context.stat_scope()).scalar(**numbers)
+        rows = [_tensors(row, record["reward"], turns) for row in token_rows(record)]
+        return concat_padded_tensors(rows) or None
+
+    def _engine(self, engine: InferenceEngine, turns: _Turns) -> TrainerEngine:
+        """AReaL's engine as that of one episode; notes its turns."""
+        request_id = uuid4().hex
+
+        async def generate(prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
+            gconfig, stop = self._gconfig, arguments.get("stop")
+            longest = min(arguments["max_tokens"], gconfig.max_new_tokens)
+            asked = {} if stop is None else {"stop": [stop] if isinstance(stop, str) else stop}
+            gconfig = gconfig.new(n_samples=1, max_new_tokens=longest, **asked)
+            request = ModelRequest(rid=request_id, input_ids=prompt, gconfig=gconfig, tokenizer=self._tokenizer)
+            response = await engine.agenerate(request)
+            turns.append((prompt, response))
+            aborted = response.stop_reason == "abort"
+            return Sampled(response.output_tokens, response.output_logprobs, aborted)
+
+        return TrainerEngine(
+            generate,
+            self._tokenizer,
+            history=self._history,
+            context=self._gconfig.max_tokens,
+            stop_token_ids=self._gconfig.stop_token_ids,
+        )
+
+
+def _tensors(row: TokenRow, reward: float, turns: _Turns) -> dict[str, torch.Tensor]:
+    """A row as AReaL has it, shape `(1, T)`."""
+    tensors = {
+        "input_ids": torch.tensor(row.input_ids, dtype=torch.int32),
+        "loss_mask": torch.tensor(row.loss_mask, dtype=torch.int32),
+        "logprobs": torch.tensor(row.logprobs, dtype=torch.float32),
+        "versions": torch.tensor(_versions(row, turns), dtype=torch.int32),
+        "attention_mask": torch.ones(len(row.input_ids), dtype=torch.bool),
+        "rewards": torch.tensor(reward, dtype=torch.float32),
+    }
+    return {name: tensor.unsqueeze(0) for name, tensor in tensors.items()}
+
+
+def _versions(row: TokenRow, turns: _Turns) -> list[int]:
+    """The version of the weights that sampled each id, -1 where none did."""
+    versions = [-1] * len(row.input_ids)
+    for prompt, response in turns:
+        turn = [*prompt, *response.output_tokens]
+        if len(prompt) < len(turn) <= len(versions) and row.input_ids[: len(turn)] == turn:
+            versions[len(prompt) : len(turn)] = response.output_versions
+    return versions
