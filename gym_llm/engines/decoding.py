@@ -187,8 +187,8 @@ class Decoder:
     @torch.inference_mode()
     def add(self, sequences: list[TokenSequence]) -> None:
         """Read prompts; their sequences take part in the next step."""
-        if not self.sequences:
-            self._cache = SlotCache()  # gives back the memory that a long sequence took
+        if not sequences:
+            return
         read = PrefixIndex(self.sequences)
         while sequences:
             before: PrefixIndex[TokenSequence] = PrefixIndex()
@@ -232,6 +232,8 @@ class Decoder:
                 if slot < len(self.sequences):
                     self.sequences[slot] = last
                     self._cache.move(len(self.sequences), slot)
+        if not self.sequences:
+            self._cache = SlotCache()  # its memory is for whoever uses the device between two batches: a trainer
 
     def _read(self, batch: list[_Reading]) -> None:
         """Read prompts of which the same number of tokens is shared."""

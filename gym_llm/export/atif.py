@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.data.files.atomic import replacing, write_atomically
@@ -23,7 +24,7 @@ _ROOT = ("env_id", "rollout_id", "outcome", "reward", "turn_rewards", "failure_k
 
 
 def write(records: Iterable[Rollout], output: Path) -> None:
-    """Write trajectories: one a line of a file named `*.jsonl`, otherwise `TASK-REPEAT.json` in a folder."""
+    """Write trajectories: one a line of a file named `*.jsonl`, otherwise `[DATASET-]TASK-REPEAT.json` in a folder."""
     if output.suffix == ".jsonl":
         with replacing(output) as file:
             for record in records:
@@ -49,6 +50,8 @@ def trajectory(record: Rollout) -> dict[str, Any]:
     steps += _steps(given, copied=True) + _steps(said, copied=False)
     identity = record["rollout_id"]
     name = f"{identity['task_index']}-{identity['repeat_index']}"
+    if dataset := record.get("dataset"):  # tasks are numbered within one
+        name = f"{quote(dataset, safe='')}-{name}"
     agent: dict[str, Any] = {"name": "gym_llm", "version": __version__}
     response: dict[str, Any] = record.get("response", {})  # type: ignore[assignment]
     if response.get("model"):
@@ -62,7 +65,7 @@ def trajectory(record: Rollout) -> dict[str, Any]:
             totals[theirs] = usage[ours]
     return {
         "schema_version": "ATIF-v1.8",
-        "session_id": f"{record.get('dataset') or record.get('env_id', '')}/{name}",
+        "session_id": f"{record.get('env_id', '')}/{name}",
         "trajectory_id": name,
         "agent": agent,
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)]

@@ -56,7 +56,7 @@ def eval_log(records: Iterable[Rollout]) -> Any:
         eval=inspect_log.EvalSpec(
             created=datetime.now(UTC).isoformat(),
             task=name,
-            dataset=inspect_log.EvalDataset(name=name, samples=len(ids), sample_ids=sorted(ids)),
+            dataset=inspect_log.EvalDataset(name=name, samples=len(ids), sample_ids=sorted(ids, key=str)),
             model=", ".join(models) or "unknown",
             config=inspect_log.EvalConfig(epochs=max((sample.epoch for sample in samples), default=1)),
         ),
@@ -69,6 +69,7 @@ def _sample(record: Rollout, model: str) -> Any:
     messages = [_message(message) for message in conversation(record)["messages"]]
     given = next((n for n, message in enumerate(messages) if message.role == "assistant"), len(messages))
     info = record.get("info") or {}
+    task_index = record["rollout_id"]["task_index"]
     row = {name: value for name, value in record.items() if name not in OWN_NAMES}
     target = row.get("expected_answer")
     usage = record.get("response", {}).get("usage")  # type: ignore[typeddict-item]
@@ -83,7 +84,7 @@ def _sample(record: Rollout, model: str) -> Any:
     error = record.get("error")
     trace = record.get("traceback") or ""
     return inspect_log.EvalSample(
-        id=record["rollout_id"]["task_index"],
+        id=f"{dataset}/{task_index}" if (dataset := record.get("dataset")) else task_index,
         epoch=record["rollout_id"]["repeat_index"] + 1,
         input=messages[:given],
         target=target if isinstance(target, str) else "",

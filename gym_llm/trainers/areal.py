@@ -114,8 +114,8 @@ class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
             request = ModelRequest(rid=request_id, input_ids=prompt, gconfig=gconfig, tokenizer=self._tokenizer)
             response = await engine.agenerate(request)
             turns.append((prompt, response))
-            aborted = response.stop_reason == "abort"
-            return Sampled(response.output_tokens, response.output_logprobs, aborted)
+            reason = response.stop_reason
+            return Sampled(response.output_tokens, response.output_logprobs, reason == "abort", reason == "stop")
 
         return TrainerEngine(
             generate,

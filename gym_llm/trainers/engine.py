@@ -22,11 +22,14 @@ class Sampled(NamedTuple):
         log_probs: The natural log of each one's probability; None where the trainer asks its model for none, in which
             case the record has 0.0, and the adapter hands none over.
         aborted: Whether the trainer cut it off (to change its weights, say); the turn counts as incomplete.
+        stopped: Whether the trainer says that it is complete: what ended it was no limit. Need not be said of turns
+            that end with a stop token, or at a text of the request's `stop`.
     """
 
     token_ids: list[int]
     log_probs: list[float] | None
     aborted: bool = False
+    stopped: bool = False
 
 
 Generate: TypeAlias = Callable[[list[int], dict[str, Any], str], Awaitable[Sampled]]
@@ -80,7 +83,7 @@ class TrainerEngine(Engine):
             if left < 1:
                 return overflow_response(self.model, len(prompt))
             arguments["max_tokens"] = min(left, arguments["max_tokens"] or left)
-        token_ids, log_probs, aborted = await self._generate(prompt, arguments, episode_id)
+        token_ids, log_probs, aborted, stopped = await self._generate(prompt, arguments, episode_id)
         token_ids = [int(token) for token in token_ids]
         log_probs = [0.0] * len(token_ids) if log_probs is None else [float(each) for each in log_probs]
         if len(log_probs) != len(token_ids):
@@ -89,11 +92,20 @@ class TrainerEngine(Engine):
                 failure_kind="agent_run_error",
             )
         ended = bool(token_ids) and token_ids[-1] in self._prompts.stop_token_ids
+        text = self._prompts.decode(token_ids[:-1] if ended else token_ids)
+        if not ended and (place := _stop_place(text, arguments.get("stop"))) is not None:
+            text, stopped = text[:place], True
         return token_response(
             self.model,
-            self._prompts.decode(token_ids[:-1] if ended else token_ids),
+            text,
             prompt=prompt,
             sampled=token_ids,
             log_probs=log_probs,
-            incomplete=None if ended and not aborted else "max_output_tokens",
+            incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
         )
+
+
+def _stop_place(text: str, stop: Any) -> int | None:
+    """Where the first of a request's `stop` texts begins in what was sampled; None if none does."""
+    stops = [stop] if isinstance(stop, str) else stop or ()
+    return min((place for each in stops if (place := text.find(each)) >= 0), default=None)

@@ -157,7 +157,8 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
             token_ids, log_probs = list(output.token_ids), None
             if sampling_params.logprobs is not None:
                 log_probs = [entry[token].logprob for token, entry in zip(token_ids, output.logprobs, strict=True)]
-            return Sampled(token_ids, log_probs, aborted=output.finish_reason == "abort")
+            reason = output.finish_reason
+            return Sampled(token_ids, log_probs, aborted=reason == "abort", stopped=reason == "stop")
 
         return TrainerEngine(generate, tokenizer, context=max_length, stop_token_ids=self._stop_token_ids)
 

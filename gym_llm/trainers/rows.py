@@ -7,9 +7,12 @@ token, and a completion of everything after it, in which tools' and users' token
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 from gym_llm.types import Rollout
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +23,8 @@ class TokenRow:
         input_ids: All token ids, those that were read and those that were sampled.
         loss_mask: 1 for a sampled id, 0 for any other; as long as `input_ids`.
         logprobs: The natural log of a sampled id's probability, as the engine reported it; 0.0 for any other.
-        rewards: What each turn earned, at its last sampled id, else 0.0: their sum over an episode's rows is its
-            reward, where the environment gives rewards by turn; otherwise all of it is at the very last sampled id.
+        rewards: What each turn earned, at its last sampled id, else 0.0. Their sum over an episode's rows is its
+            reward: what is no turn's with sampled ids is at the very last one; all of it, where turns earn nothing.
         reward: The whole episode's; None if it is masked, and nothing is to be learned from this row.
         start: Where the completion begins: the index of the first sampled id.
     """
@@ -87,14 +90,15 @@ def token_rows(record: Rollout) -> list[TokenRow]:
     """
     segments = [segment for segment in record.get("trajectory") or () if 1 in segment["loss_mask"]]
     reward = record["reward"]
+    columns = [list(segment.get("rewards") or [0.0] * len(segment["input_ids"])) for segment in segments]
+    if segments and reward is not None:
+        # All of it, where turns earn nothing; else what a turn without sampled ids, or a wrapper outside, has added.
+        rest = reward - math.fsum(value for column in columns for value in column)
+        if abs(rest) > _ROUNDING * sum(abs(value) for column in columns for value in column):
+            columns[-1][_last_sampled(segments[-1]["loss_mask"])] += rest
     rows = []
-    for number, segment in enumerate(segments, 1):
+    for segment, rewards in zip(segments, columns, strict=True):
         mask = segment["loss_mask"]
-        rewards = segment.get("rewards")
-        if rewards is None:
-            rewards = [0.0] * len(mask)
-            if number == len(segments):
-                rewards[_last_sampled(mask)] = reward or 0.0
         rows.append(TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1)))
     return rows
 

@@ -177,9 +177,8 @@ class EpisodeGenerator(GeneratorInterface):
                 "SkyRL's inference engine reports no log probabilities: set generator.sampling_params.logprobs=null.",
                 failure_kind="agent_run_error",
             )
-        return Sampled(
-            answer["response_ids"][0], log_probs and log_probs[0], aborted=answer["stop_reasons"][0] == "abort"
-        )
+        reason = answer["stop_reasons"][0]
+        return Sampled(answer["response_ids"][0], log_probs and log_probs[0], reason == "abort", reason == "stop")
 
     def _cache_salt(self) -> str | None:
         """As SkyRL's own generator salts the engines' prefix cache: with the version of the weights, per batch."""

@@ -169,7 +169,8 @@ class _Turns:
         if "weight_version" in meta:
             self.weight_versions.append(meta["weight_version"])
         entries = meta.get("output_token_logprobs", ())
-        return Sampled([entry[1] for entry in entries], [entry[0] for entry in entries])
+        stopped = meta["finish_reason"]["type"] == "stop"
+        return Sampled([entry[1] for entry in entries], [entry[0] for entry in entries], stopped=stopped)
 
 
 def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions: Sequence[str] = ()) -> list[Any]:

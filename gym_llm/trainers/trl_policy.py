@@ -73,7 +73,8 @@ class OwnModel:
         return self._engine
 
     def distrust(self) -> None:
-        """Nothing to do: it has no weights of its own."""
+        """Stop the engine, which may be to blame; the next batch starts another."""
+        self.stop()
 
     def stop(self) -> None:
         """Stop the engine; the next batch starts another."""

@@ -125,6 +125,16 @@ def test_arguments_that_are_no_object_are_kept_as_they_were_written(arguments):
     assert step["tool_calls"][0]["arguments"] == {} and step["tool_calls"][0]["extra"] == {"arguments": arguments}
 
 
+def test_tasks_of_two_datasets_are_two_files_inside_the_folder(write, tmp_path):
+    path = write(*(record(message_item("a"), dataset=name) for name in ("a/b", "../x", "a_b")))
+    export(path, "atif", tmp_path / "all")
+    assert sorted(file.name for file in (tmp_path / "all").iterdir()) == [
+        "..%2Fx-0-0.json",
+        "a%2Fb-0-0.json",
+        "a_b-0-0.json",
+    ]
+
+
 def test_a_folder_has_a_file_for_each_episode(talk, tmp_path):
     path, records = talk
     export(path, "atif", tmp_path / "all")

@@ -16,11 +16,13 @@ from gym_llm.trainers.player import EpisodePlayer
 pytestmark = pytest.mark.slow
 
 
-def played(generate, count=1, sampling=None, **options):
+def played(generate, count=1, sampling=None, env_kwargs=None, **options):
     loaded = tokenizer()
     engine = TrainerEngine(generate, loaded, **options)
     rows = tasks(count)
-    return gym_llm.collect(ENV_ID, engine, tasks=rows, retries=0, sampling=sampling, progress=False)
+    return gym_llm.collect(
+        ENV_ID, engine, tasks=rows, env_kwargs=env_kwargs, retries=0, sampling=sampling, progress=False
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*masked")
@@ -56,6 +58,25 @@ def test_it_is_given_the_sampling_and_what_is_left_of_the_context():
     assert asked[1][1]["max_tokens"] == 3
     (full,) = played(generate, context=asked[0][0])
     assert len(asked) == 2 and full["outcome"] == "truncated" and not full["trajectory"]
+
+
+def test_a_turn_that_ends_at_a_stop_text_is_complete_and_without_it():
+    answer = tokenizer().encode("x 42</answer>")
+
+    async def generate(prompt, arguments, episode_id):
+        return Sampled(answer, [-0.5] * len(answer))
+
+    async def says_so(prompt, arguments, episode_id):
+        return Sampled(answer, [-0.5] * len(answer), stopped=True)
+
+    def last(record):
+        return record["response"]["output"][-1]["content"][0]["text"], record["outcome"]
+
+    (record,) = played(generate, sampling={"stop": ["never", "</answer>"]}, env_kwargs={"max_turns": 1})
+    assert record["response"]["status"] == "completed" and last(record)[0] == "x 42"
+    assert record["trajectory"][0]["input_ids"][-len(answer) :] == answer
+    assert played(says_so, env_kwargs={"max_turns": 1})[0]["response"]["status"] == "completed"
+    assert played(generate, env_kwargs={"max_turns": 1})[0]["response"]["status"] == "incomplete"
 
 
 def test_no_log_probabilities_are_zeros_and_too_few_are_a_fault():

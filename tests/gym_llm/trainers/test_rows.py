@@ -27,6 +27,14 @@ def test_the_reward_is_at_the_episodes_last_token_unless_turns_have_their_own():
     assert token_rows(record(by_turn, reward=1.25))[0].rewards == [0.0, 0.25, 0.0, 1.0]
 
 
+def test_what_no_turn_with_sampled_ids_earned_is_at_the_last_one():
+    by_turn = {**SEGMENT, "rewards": [0.0, 0.25, 0.0, 0.0]}
+    assert token_rows(record(by_turn, SEGMENT, reward=1.25))[1].rewards == [0.0, 0.0, 0.0, 1.0]
+    assert by_turn["rewards"] == [0.0, 0.25, 0.0, 0.0]
+    tenths = {**SEGMENT, "rewards": [0.0, 0.1, 0.0, 0.2]}
+    assert token_rows(record(tenths, reward=0.1 + 0.2))[0].rewards == [0.0, 0.1, 0.0, 0.2]
+
+
 def test_a_masked_episode_trains_nothing():
     (row,) = token_rows(record(SEGMENT, reward=None))
     assert row.is_masked and row.loss_mask == [0, 1, 0, 1] and row.trained_mask == [0, 0, 0]
