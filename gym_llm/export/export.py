@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from gym_llm.data.files.records import read_records
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import EngineError, UsageError
+from gym_llm.extras import install
 from gym_llm.types import Rollout
 
 
@@ -89,7 +90,10 @@ def export(
     if exported.output.exists() and exported.output.samefile(path):
         raise UsageError(f"{output} is the file that is read: name another one.")
     module, _, function = form.write.partition(":")
-    write: Callable[[Iterable[Rollout], Path], Any] = getattr(import_module(module), function)
+    try:
+        write: Callable[[Iterable[Rollout], Path], Any] = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"The format {to} needs {error.name}: {install(to)}.") from None
     keep_masked = form.takes_masked and not drop_masked and min_reward is None
 
     def chosen() -> Iterator[Rollout]:

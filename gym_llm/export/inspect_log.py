@@ -7,20 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from inspect_ai import log as inspect_log
+from inspect_ai import model as inspect_model
+from inspect_ai.scorer import Score
+from inspect_ai.tool import ToolCall
+
 from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
 from gym_llm.export.conversation import conversation
-from gym_llm.extras import install
 from gym_llm.record import OWN_NAMES
 from gym_llm.types import Rollout
-
-try:
-    from inspect_ai import log as inspect_log
-    from inspect_ai import model as inspect_model
-    from inspect_ai.scorer import Score
-    from inspect_ai.tool import ToolCall
-except ImportError as error:
-    raise UsageError(f"Inspect's logs are written by Inspect ({error}): {install('inspect')}.") from None
 
 
 def write(records: Iterable[Rollout], output: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import logging
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,10 +16,11 @@ from gym_llm.chat.requests import request_to_chat
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.http_failures import server_message
 from gym_llm.engines.http_reading import read_body
+from gym_llm.secrets import redacted_logger
 from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
 from gym_llm.types import Rollout
 
-_log = logging.getLogger(__name__)
+_log = redacted_logger(__name__)
 
 IGNORED = -100
 """In `masks`, where nothing is learned; elsewhere there is the token's id."""

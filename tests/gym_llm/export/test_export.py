@@ -1,5 +1,6 @@
 """Rollout files in other tools' formats, read back."""
 
+import importlib.util
 import json
 
 import pytest
@@ -212,6 +213,13 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(write):
 def test_every_format_is_named_in_the_commands_help():
     result = CliRunner().invoke(gym_llm.cli.app, ["export", "--help"])
     assert [form for form in FORMATS if form not in result.output] == []
+
+
+def test_a_format_whose_package_is_missing_says_how_to_install_it(write):
+    if importlib.util.find_spec("inspect_ai"):
+        pytest.skip("Inspect is installed here")
+    with pytest.raises(UsageError, match=r"The format inspect needs inspect_ai: pip install .*\[inspect\]"):
+        export(write(record()), "inspect")
 
 
 def test_what_a_user_gives_wrong_is_said_at_once(write, tmp_path):
