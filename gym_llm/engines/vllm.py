@@ -69,6 +69,7 @@ class VLLMEngine(Engine):
             CPU half of the free memory, unless set), ….
 
     Attributes:
+        engine_args: The engine arguments, as they were given; `model` among them.
         llm: The `AsyncLLM`, while the engine is started; for whatever of vLLM has no name here.
 
     Raises:
@@ -106,10 +107,10 @@ class VLLMEngine(Engine):
         self.max_new_tokens = max_new_tokens
         self.seed = seed
         self.llm: AsyncLLM | None = None
-        self._engine_args = {"model": model, **engine_args}
+        self.engine_args = {"model": model, **engine_args}
         if model == "pocket":
             folder = str(resources.files("gym_llm.engines.pocket") / "model")
-            self._engine_args = {**POCKET, **engine_args, "model": folder}
+            self.engine_args = {**POCKET, **engine_args, "model": folder}
             self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()
         self._prompts: PromptTokens
@@ -267,7 +268,7 @@ class VLLMEngine(Engine):
                 raise EngineUnavailable(f"vLLM is installed but cannot be imported ({error}): {INSTALL}.") from error
             check_folder(self.model)
             names = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
-            for name in self._engine_args:
+            for name in self.engine_args:
                 if name not in names:
                     similar = nearest(name, names)
                     hint = f"did you mean {similar}?" if similar else "`vllm serve --help` names all."
@@ -277,11 +278,11 @@ class VLLMEngine(Engine):
                 # A prompt read in pieces, by a request with a seed, ends vLLM on a CPU (seen in 0.32).
                 defaults["enable_chunked_prefill"] = False
                 defaults["gpu_memory_utilization"] = _free_memory()
-                if "worker_extension_cls" not in self._engine_args:
+                if "worker_extension_cls" not in self.engine_args:
                     defaults["worker_extension_cls"] = "gym_llm.engines.vllm_worker.CPUReload"
                     self._reload = "reload_weights_and_head"
             try:
-                self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**defaults, **self._engine_args}))
+                self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**defaults, **self.engine_args}))
                 _engines.add(self)
                 # Registered last, this runs first: before multiprocessing ends vLLM's processes.
                 atexit.unregister(_shut_down_forgotten)

@@ -51,9 +51,10 @@ def full_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
         raise ValueError(
             "An engine can be given the weights of adapters from peft.get_peft_model or peft_config=, not others."
         )
+    is_fsdp1 = bool(_fsdp_units(model))
     with _all_whole(model):
         for name, tensor in merged_weights(model).items():
-            yield _bare(name), _whole(tensor)
+            yield _bare(name), _kept(tensor) if is_fsdp1 else _whole(tensor)
 
 
 def _plain_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -71,7 +72,7 @@ def _plain_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     for prefix, unit in units:
         with FullyShardedDataParallel.summon_full_params(unit, recurse=False, writeback=False):
             for name, tensor in _own_weights(unit, FullyShardedDataParallel, prefix, set()):
-                yield _bare(name), tensor.data
+                yield _bare(name), _kept(tensor)
 
 
 def _own_weights(module: Any, apart: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -121,6 +122,11 @@ def _gathered(parameters: list[Any]) -> Iterator[None]:
 
     with deepspeed.zero.GatheredParameters(parameters):
         yield
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor:
+    """What FSDP 1 has gathered; a copy in the CPU's memory, which others take as it is, but FSDP frees afterwards."""
+    return tensor.data.clone() if tensor.device.type == "cpu" else tensor.data
 
 
 def _whole(tensor: Any) -> torch.Tensor:

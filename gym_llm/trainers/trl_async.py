@@ -16,6 +16,8 @@ from gym_llm.chat.messages import messages_of
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.engines import Engine, WeightSync, make_engine
 from gym_llm.engines.http import HTTPEngine
+from gym_llm.engines.transformers import TransformersEngine
+from gym_llm.engines.vllm import VLLMEngine
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job, open_plan
 from gym_llm.rollout.settings import DEFAULT_WRAPPERS, RolloutSettings
@@ -26,11 +28,11 @@ from gym_llm.trainers.player import EpisodePlayer
 from gym_llm.trainers.rows import token_rows
 from gym_llm.trainers.tasks import TrainedEnv
 from gym_llm.trainers.trl_sampling import episode_numbers, sampling_of
+from gym_llm.trainers.trl_weight_transfer import WeightTransfer
 from gym_llm.types import Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
 
 if TYPE_CHECKING:
-    import torch
     from trl.experimental.async_grpo import AsyncGRPOConfig
 
 Advantages: TypeAlias = Callable[[Rewards, int], NDArray[np.float64]]
@@ -138,9 +140,8 @@ class RolloutWorker:
         self._args = args
         self._engine = _made(engine, args, engine_options or {})
         is_server = isinstance(self._engine, HTTPEngine)
-        _check(args, self._engine, engine_options or {})
-        in_process = isinstance(engine, str) and engine.startswith("transformers")
-        sampling = sampling_of(args, name="AsyncGRPOConfig", with_vllm=not in_process)
+        _check(args, self._engine)
+        sampling = sampling_of(args, name="AsyncGRPOConfig", with_vllm=not isinstance(self._engine, TransformersEngine))
         self._settings = RolloutSettings(
             seed=args.seed, sampling={**sampling, "max_output_tokens": args.max_completion_length}
         )
@@ -214,10 +215,14 @@ class RolloutWorker:
             self._thread.run(self._engine.start())
             self._has_engine = True
 
-    def update_weights(self, weights: list[tuple[str, torch.Tensor]]) -> None:
-        """Give the engine other weights, if it takes any; what is being sampled is finished with the old ones."""
-        if self._engine.capabilities.weights:
-            self._thread.run(cast(WeightSync, self._engine).update_weights(weights))
+    @property
+    def takes_weights(self) -> bool:
+        """Whether the engine's weights can be replaced."""
+        return self._engine.capabilities.weights
+
+    def update_weights(self, folder: str) -> None:
+        """Give the engine the weights of a folder; what is being sampled is finished with the old ones."""
+        self._thread.run(cast(WeightSync, self._engine).update_weights(folder))
 
     # -- playing -------------------------------------------------------------------------------------------------------
 
@@ -322,35 +327,6 @@ class RolloutWorker:
             pass
 
 
-class WeightTransfer:
-    """TRL's `WeightTransferProtocol`, for an engine in this process.
-
-    Args:
-        worker: Whose engine it is.
-    """
-
-    def __init__(self, worker: RolloutWorker) -> None:
-        self._worker = worker
-
-    def init_weight_transfer(self) -> None:
-        """Start the engine."""
-        self._worker.start_engine()
-
-    def pause(self) -> None:
-        """Nothing: the engine waits for what it is answering when it gets its weights."""
-
-    def send_weights(self, iterator: Iterator[tuple[str, torch.Tensor]]) -> None:
-        """Give the engine these weights, those of the whole model."""
-        # All of them here: sharded ones are gathered as the iterator goes on, in the trainer's own thread.
-        self._worker.update_weights(list(iterator))
-
-    def resume(self) -> None:
-        """Nothing: see `pause`."""
-
-    def destroy(self) -> None:
-        """Nothing: the worker closes its engine."""
-
-
 def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str, Any]) -> Engine:
     """The engine, not started."""
     if isinstance(engine, Engine):
@@ -369,7 +345,7 @@ def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str,
     return made
 
 
-def _check(args: AsyncGRPOConfig, engine: Engine, options: dict[str, Any]) -> None:
+def _check(args: AsyncGRPOConfig, engine: Engine) -> None:
     """Refuse what cannot be followed."""
     if args.max_tool_calling_iterations is not None:
         raise ValueError(
@@ -383,7 +359,8 @@ def _check(args: AsyncGRPOConfig, engine: Engine, options: dict[str, Any]) -> No
             "AsyncGRPOConfig has token_budget=None, for which TRL asks its vLLM server: without one give a number of "
             "tokens, or 0 for as many samples as per_device_train_batch_size says."
         )
-    if args.temperature != 1 and options.get("logprobs_mode") != "processed_logprobs":
+    mode = engine.engine_args.get("logprobs_mode") if isinstance(engine, VLLMEngine) else None
+    if args.temperature != 1 and mode != "processed_logprobs":
         raise ValueError(
             f"AsyncGRPOConfig has temperature={args.temperature}, at which TRL compares log probabilities, but engines "
             "report those at temperature 1: leave it at 1, or use 'vllm:MODEL' with the engine option "

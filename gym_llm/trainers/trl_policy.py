@@ -117,7 +117,7 @@ class OneEngine:
         """
         accelerator, model = trainer.accelerator, trained_model(trainer)
         weights = _state(model, trainer.state.global_step)
-        said = _of_all(accelerator, (weights != self._weights, socket.gethostname()))
+        said = of_all(accelerator, (weights != self._weights, socket.gethostname()))
         failure: Exception | None = None
         if any(changed for changed, _ in said):
             try:
@@ -128,7 +128,10 @@ class OneEngine:
         if accelerator.num_processes > 1:
             failure = self._agree(accelerator, failure, {host for _, host in said})
         if failure is not None:
-            self.stop()
+            try:
+                self.stop()
+            except Exception as error:  # often for the same reason, which must not hide the first
+                failure.add_note(f"Nor could the engine be stopped: {reason(error)}")
             raise failure
         assert self._playing is not None
         return self._playing
@@ -163,7 +166,8 @@ class OneEngine:
         if self._over_ray:
             from gym_llm.ray.shared_engine import shared_engine
 
-            shared = shared_engine(self._spec, options, ray_address=self._ray_address)
+            # The weights come in a folder of this machine's memory.
+            shared = shared_engine(self._spec, options, ray_address=self._ray_address, on_this_machine=True)
             spec = await self._stack.enter_async_context(shared)
             self._engine = await self._stack.enter_async_context(make_engine(spec))
             self._playing = make_engine(spec)
@@ -203,8 +207,14 @@ class OneEngine:
 
     async def _serve(self, hosts: set[str]) -> EngineServer:
         assert self._engine is not None
-        # Under torchrun and accelerate the main process is where the processes have met.
-        host = "127.0.0.1" if len(hosts) == 1 else os.environ.get("MASTER_ADDR", socket.gethostname())
+        if self._over_ray and self._ray_address is not None:  # whose workers may be on any of the cluster's machines
+            import ray
+
+            host = ray.util.get_node_ip_address()
+        elif len(hosts) == 1:
+            host = "127.0.0.1"
+        else:  # under torchrun and accelerate the main process is where the processes have met
+            host = os.environ.get("MASTER_ADDR", socket.gethostname())
         return await self._stack.enter_async_context(EngineServer(self._engine, host=host))
 
 
@@ -266,8 +276,8 @@ def _state(model: Any, step: int) -> Any:
     return model, step, adapters, [(part.data_ptr(), part._version) for part in parts]
 
 
-def _of_all(accelerator: Any, said: Any) -> list[Any]:
-    """What each process says."""
+def of_all(accelerator: Any, said: Any) -> list[Any]:
+    """What each process says; all of them have to ask."""
     if accelerator.num_processes == 1:
         return [said]
     from accelerate.utils import gather_object

@@ -17,7 +17,7 @@ from gym_llm.trainers.ray_batches import RayBatchPlayer
 from gym_llm.trainers.rows import empty_row, token_rows
 from gym_llm.trainers.tasks import TrainedEnv, task_indices
 from gym_llm.trainers.trl_masks import REWARD, mask_others
-from gym_llm.trainers.trl_policy import OneEngine, OwnModel, evaluating, process_seed, tokenizer_of
+from gym_llm.trainers.trl_policy import OneEngine, OwnModel, evaluating, of_all, process_seed, tokenizer_of
 from gym_llm.trainers.trl_sampling import episode_numbers, sampling_of
 from gym_llm.types import Rollout, Row
 from gym_llm.wrappers import TokenIdTracking
@@ -151,7 +151,8 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
                 engine = self._within_budget(self._policy.current(trainer), trainer)
                 records = self._player.play(jobs, engine, settings)
             failures = [_failure(record, self._segments) for record in records]
-            self._failures.check(failures)
+            everyones = of_all(trainer.accelerator, failures)  # so that all processes go on, or none does
+            self._failures.check([error for part in everyones for error in part])
         except RuntimeError:
             self._policy.stop()  # it may be to blame: whoever tries again gets another one
             raise
@@ -166,8 +167,10 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
 
     def close(self) -> None:
         """Stop the engine and close the environments. Safe to call twice."""
-        self._policy.stop()
-        self._player.close()
+        try:
+            self._policy.stop()
+        finally:
+            self._player.close()
 
     def __exit__(self, *_: object) -> None:
         """Close it."""

@@ -16,6 +16,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 from trl import GRPOConfig, GRPOTrainer
 
+from gym_llm.errors import EngineError
 from gym_llm.ray.session import connect
 from gym_llm.trainers.trl import RolloutFunc
 
@@ -148,14 +149,19 @@ def test_workers_need_an_engine_that_they_can_ask():
         RolloutFunc("gym_llm/Weather-v0", workers=2)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_processes_play_their_parts_of_a_group_with_the_main_ones_engine(tmp_path, workers):
+def train_in_two(folder, *arguments):
+    """What each of two processes played; see `trl_process`."""
     script = ROOT / "tests" / "importable" / "trl_process.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    command += [str(tmp_path), POCKET, ENGINE, json.dumps(OPTIONS), str(workers)]
+    command += [str(folder), POCKET, ENGINE, json.dumps(OPTIONS), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
-    first, second = (json.loads((tmp_path / rank).read_text()) for rank in "01")
+    return [json.loads((folder / rank).read_text()) for rank in "01"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_processes_play_their_parts_of_a_group_with_the_main_ones_engine(tmp_path, workers):
+    first, second = train_in_two(tmp_path, str(workers))
     assert len(first["calls"]) == len(second["calls"]) == 3
     for calls in zip(first["calls"], second["calls"], strict=True):
         tasks, _, failed, difference = zip(*calls, strict=True)
@@ -165,3 +171,29 @@ def test_processes_play_their_parts_of_a_group_with_the_main_ones_engine(tmp_pat
     said, said_by_the_other = ([call[1] for call in process["calls"]] for process in (first, second))
     assert said != said_by_the_other
     assert first["weights"] == second["weights"]
+
+
+def test_a_process_whose_episodes_all_fail_does_not_end_the_training_of_the_others(tmp_path):
+    first, second = train_in_two(tmp_path, "0", "one process without sandbox")
+    assert [call[2] for call in first["calls"]] == [0] * 3
+    assert [call[2] for call in second["calls"]] == [4] * 3
+
+
+def test_what_cannot_be_stopped_hides_no_other_failure_and_leaves_nothing_behind(make_trainer, monkeypatch):
+    weather = RolloutFunc("gym_llm/Weather-v0", engine=ENGINE, engine_options=OPTIONS)
+    trainer = make_trainer(weather)
+    prompts = weather.dataset(1)["prompt"][:]
+    weather(prompts, trainer)
+
+    async def fail():
+        raise OSError("it does not stop")
+
+    weather._policy._stack.push_async_callback(fail)
+    trainer.model.register_parameter("unknown", torch.nn.Parameter(torch.zeros(1)))
+    with pytest.raises(EngineError, match="unknown") as raised:
+        weather(prompts, trainer)
+    assert "it does not stop" in raised.value.__notes__[0]
+    weather._policy._stack.push_async_callback(fail)
+    with pytest.raises(OSError, match="does not stop"):
+        weather.close()
+    assert not weather._player._thread.is_running

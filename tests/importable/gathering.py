@@ -6,13 +6,17 @@ Run by torchrun with how the model is sharded (fsdp1, fsdp1-flat, fsdp2, zero3) 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from gym_llm.engines.weights import weights_folder
 from gym_llm.trainers.full_weights import full_weights, is_sharded
 
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
@@ -64,6 +68,15 @@ def shard(model: Any, way: str) -> Any:
     )
 
 
+def each_once(weights: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The same, if no name comes twice."""
+    seen = set()
+    for name, tensor in weights:
+        assert name not in seen, name
+        seen.add(name)
+        yield name, tensor
+
+
 def main(way: str, adapters: bool) -> None:
     """Gather twice: the first time must have changed nothing."""
     whole = make(adapters)
@@ -73,10 +86,8 @@ def main(way: str, adapters: bool) -> None:
         name: tensor.clone() for name, tensor in (whole.merge_and_unload() if adapters else whole).state_dict().items()
     }
     for _ in range(2):
-        gathered: dict[str, torch.Tensor] = {}
-        for name, tensor in full_weights(model):
-            assert name not in gathered, name
-            gathered[name] = tensor.clone()
+        with weights_folder(each_once(full_weights(model))) as folder:
+            gathered = load_file(Path(folder) / "model.safetensors")
         assert gathered.keys() <= expected.keys(), gathered.keys() - expected.keys()
         # One of two names of the same tensor is left out.
         assert expected.keys() - gathered.keys() <= {"lm_head.weight"}, expected.keys() - gathered.keys()

@@ -8,7 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import torch
+
+
+class WithoutSandbox(gym.Wrapper):
+    """Every episode of the second process fails."""
+
+    def reset(self, **arguments: Any) -> Any:
+        """Begin an episode, if it can."""
+        if os.environ["RANK"] == "1":
+            raise OSError("no sandbox")
+        return super().reset(**arguments)
 
 
 @torch.no_grad()
@@ -23,16 +34,18 @@ def off(model: Any, output: dict[str, Any]) -> float:
     return most
 
 
-def main(folder: str, model: str, engine: str, options: str, workers: str) -> None:
+def main(folder: str, model: str, engine: str, options: str, workers: str, wrapper: str = "") -> None:
     """Train for three steps."""
     from trl import GRPOConfig, GRPOTrainer
 
+    from gym_llm.rollout.settings import DEFAULT_WRAPPERS
     from gym_llm.trainers.trl import RolloutFunc
 
     calls = []
     arithmetic = RolloutFunc(
         "gym_llm/Arithmetic-v0",
         env_kwargs={"digits": 3},
+        env_wrappers=(*DEFAULT_WRAPPERS, *([WithoutSandbox] if wrapper else ())),
         engine=engine,
         engine_options=json.loads(options),
         workers=int(workers),

@@ -14,6 +14,15 @@ EPISODES = 600
 SECONDS = 170.0
 
 
+def run_alone(script, *arguments):
+    """What a script prints, in a process of its own."""
+    command = [sys.executable, "-P", str(HERE / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=dict(os.environ), check=False)
+    if done.returncode:
+        pytest.fail(done.stdout[-2000:] + done.stderr[-3000:])
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+
+
 @pytest.mark.slow
 def test_shards_are_on_both_nodes_and_a_node_that_dies_costs_nothing(ray, tmp_path):
     recording = tmp_path / "recorded.jsonl"
@@ -25,13 +34,16 @@ def test_shards_are_on_both_nodes_and_a_node_that_dies_costs_nothing(ray, tmp_pa
                 "response": {"output": [message_item("done")], "status": "completed"},
             }
             file.write(json.dumps(episode) + "\n")
-    command = [sys.executable, "-P", str(HERE / "two_nodes.py"), str(recording)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=dict(os.environ), check=False)
-    if done.returncode:
-        pytest.fail(done.stdout[-2000:] + done.stderr[-3000:])
-    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    found = run_alone("two_nodes.py", str(recording))
     assert len(set(found["nodes_before"])) == 2
     assert found["nodes_before"].count(found["nodes_before"][0]) == 8
     assert found["lockstep"] == [float(n) for n in range(16)]
     assert len(set(found["nodes_after"])) == 1 and set(found["nodes_after"]) < set(found["nodes_before"])
     assert sorted(found["records"]) == [[n, float(n), None] for n in range(EPISODES)]
+
+
+@pytest.mark.slow
+def test_a_trainers_engine_is_on_its_machine_and_the_other_machines_are_told_an_address_that_they_reach(ray):
+    found = run_alone("beside_driver.py")
+    assert set(found["engines"]) == {found["driver"]}
+    assert found["served"].startswith(f"http://{found['address']}:")
