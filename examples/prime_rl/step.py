@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from gym_llm.data.files.records import read_records
 from gym_llm.trainers.prime_rl import training_samples
+from gym_llm.trainers.tasks import task_of
+
+
+def whole_groups(records: list[Any], group_size: int) -> list[Any]:
+    """The records, group by group; a ValueError if a task has more or fewer than a group."""
+    groups = defaultdict(list)
+    for record in records:
+        groups[task_of(record)].append(record)
+    for (_, env_id, task), group in groups.items():
+        if len(group) != group_size:
+            raise ValueError(f"Task {task} of {env_id} has {len(group)} episodes, and --group-size is {group_size}.")
+    return [record for group in groups.values() for record in group]
 
 
 def main() -> None:
@@ -22,8 +36,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=1.0, help="what was sampled at (default: 1)")
     arguments = parser.parse_args()
     records = [record for _, record in read_records(arguments.rollouts)]
-    records.sort(key=lambda record: record["rollout_id"]["task_index"])
-    samples = training_samples(records, arguments.group_size, temperature=arguments.temperature)
+    samples = training_samples(whole_groups(records, arguments.group_size), arguments.group_size, temperature=arguments.temperature)
 
     from prime_rl.trainer.batch import build_bin_cost, prepare_batch
     from prime_rl.transports.rollouts.filesystem import FileSystemMicroBatchSender

@@ -132,6 +132,7 @@ class AtroposServer:
 
     async def __aenter__(self) -> AtroposServer:
         """Register, as soon as the trainer has asked for its first batch."""
+        self._env_id = None
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_SECONDS))
         try:
             async with self._waiting("asks for its first batch"):
@@ -143,7 +144,7 @@ class AtroposServer:
             if self._batch_size % self._group_size:
                 raise ValueError(f"The trainer's batch_size is {self._batch_size}: no multiple of {self._group_size}.")
         except BaseException:
-            await self._session.close()
+            await self.__aexit__()
             raise
         return self
 
@@ -151,7 +152,8 @@ class AtroposServer:
         """Tell the server that nothing more comes."""
         assert self._session is not None
         try:
-            await self._ask("POST", "/disconnect-env", {"env_id": self._env_id})
+            if self._env_id is not None:
+                await self._ask("POST", "/disconnect-env", {"env_id": self._env_id})
         except ConnectionError as error:
             _log.warning("%s was not told that nothing more comes: %s", self._url, error)
         finally:

@@ -11,7 +11,8 @@ def with_masked_rewards(rewards: Sequence[float | None], groups: Sequence[Hashab
     """The rewards, with the mean of its group's others for each that is None.
 
     So the group's mean is that of the others, and the masked member is in its standard deviation and its size alone.
-    Where none of a group is left it is the mean of all; 0.0 where there is none at all.
+    Where none of a group is left it is the mean of all; 0.0 where there is none at all. A record's group is its
+    `gym_llm.trainers.tasks.task_of`.
 
     >>> with_masked_rewards([1.0, None, 0.5, None], ["a", "a", "a", "b"])
     [1.0, 0.75, 0.5, 0.75]

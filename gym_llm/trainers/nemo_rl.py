@@ -21,7 +21,7 @@ from gym_llm.concurrency import drive
 from gym_llm.rollout.plan import Job
 from gym_llm.trainers.loop_thread import LoopThread
 from gym_llm.trainers.masked_rewards import with_masked_rewards
-from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv
+from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_of
 from gym_llm.trainers.text_messages import next_messages
 from gym_llm.types import Item, Rollout, Row
 from gym_llm.wrappers import ReasoningParser, TextAction, ToolCallParser
@@ -52,7 +52,7 @@ def nemo_gym_results(records: Sequence[Rollout], *, padding: int) -> list[dict[s
             refuses results without.
     """
     rewards = [None if _failure(record) else record["reward"] for record in records]
-    filled = with_masked_rewards(rewards, [record["rollout_id"]["task_index"] for record in records])
+    filled = with_masked_rewards(rewards, [task_of(record) for record in records])
     return [
         nemo_gym_result(record, padding=padding, masked_reward=reward)
         for record, reward in zip(records, filled, strict=True)
@@ -72,10 +72,11 @@ def nemo_gym_result(record: Rollout, *, padding: int, masked_reward: float = 0.0
         `instance_config` and perhaps `reward_components`. NeMo RL takes tokens out of the items: they are copies.
     """
     failure = _failure(record)
+    response = record.get("response") or {}  # there is none of an episode that was lost, or never began
     reward = record["reward"] if failure is None and record["reward"] is not None else masked_reward
     result: dict[str, Any] = {
-        "responses_create_params": record["responses_create_params"],
-        "response": {**record["response"], "output": _one_segment(record["response"]["output"], padding)},
+        "responses_create_params": record.get("responses_create_params") or {"input": []},
+        "response": {**response, "output": _one_segment(response.get("output", []), padding)},
         "reward": reward,
         "mask_sample": failure is not None,
         "failure_kind": record["failure_kind"],

@@ -11,6 +11,7 @@ from typing import Any
 
 from gym_llm.trainers.advantages import group_advantages
 from gym_llm.trainers.rows import token_rows
+from gym_llm.trainers.tasks import task_of
 from gym_llm.types import Rollout
 
 
@@ -37,13 +38,19 @@ def sample_fields(
         `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`.
 
     Raises:
-        ValueError: If the records are no whole groups, or the advantages not as many.
+        ValueError: If the records are no whole groups, each of one task, or the advantages not as many.
     """
     if advantages is None:
         rewards = [record["reward"] for record in records]
         advantages = group_advantages(rewards, group_size, scale="none").tolist()
     if len(advantages) != len(records):
         raise ValueError(f"There are {len(advantages)} advantages for {len(records)} records.")
+    for start in range(0, len(records), group_size):
+        if len(tasks := {task_of(record) for record in records[start : start + group_size]}) > 1:
+            raise ValueError(
+                f"Records {start} to {start + group_size - 1} are a group, but of {len(tasks)} tasks: sort the records "
+                "by task, and leave incomplete groups out."
+            )
     return [
         {
             "token_ids": row.input_ids,

@@ -9,7 +9,7 @@ from gym_llm.chat.requests import request_to_chat
 from gym_llm.env import VerifierEnv
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import open_plan
-from gym_llm.types import Row
+from gym_llm.types import Rollout, Row
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -89,6 +89,11 @@ def task_indices(prompts: Sequence[Any]) -> list[int]:
             "These prompts do not say which tasks they are: make train_dataset and eval_dataset with the `dataset` "
             "method of the hook that the trainer uses."
         ) from None
+
+
+def task_of(record: Rollout) -> tuple[str, str, int]:
+    """Which task a record is of: its dataset (empty if it has none), environment and task index."""
+    return record.get("dataset", ""), record["env_id"], record["rollout_id"]["task_index"]
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:

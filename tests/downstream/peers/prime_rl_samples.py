@@ -96,6 +96,8 @@ def main(source=None):
     cls = load_prime_rl(source)
     records = play(1000)
     random.Random(0).shuffle(records)
+    for number, record in enumerate(records):
+        record["rollout_id"] = {"task_index": number // GROUP, "repeat_index": number % GROUP}
     samples = training_samples(records, GROUP, temperature=TEMPERATURE)
     assert all(type(sample) is cls for sample in samples)
     wire = msgspec.msgpack.encode(samples)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 import numpy as np
 import pytest
+from aiohttp import web
 
-from gym_llm.trainers.atropos import scored_data
+from gym_llm.trainers.atropos import AtroposServer, scored_data
 
 
 def episode(reward: float | None, segments: int = 1) -> Any:
@@ -58,3 +60,40 @@ def test_mean_and_deviation_are_those_of_the_scored_episodes() -> None:
         assert overrides == [{}] * rows + [{"set_advantage_to_zero": True}] * (size - rows)
         sizes.add(size)
     assert sizes <= {8, 16, 32, 64, 128} and len(sizes) > 2
+
+
+@pytest.mark.parametrize(("batch_size", "error"), [(12, ValueError), (None, ConnectionError)])
+def test_an_environment_that_cannot_begin_is_taken_off_the_server_again(
+    batch_size: int | None, error: type[Exception]
+) -> None:
+    gone: list[Any] = []
+
+    async def register(request: web.Request) -> web.Response:
+        return web.json_response({"status": "success", "env_id": 3})
+
+    async def info(request: web.Request) -> web.Response:
+        if batch_size is None:
+            raise web.HTTPInternalServerError
+        return web.json_response({"batch_size": batch_size, "max_token_len": 100})
+
+    async def disconnect(request: web.Request) -> web.Response:
+        gone.append(await request.json())
+        return web.json_response({"status": "success"})
+
+    async def enter() -> None:
+        app = web.Application()
+        app.router.add_post("/register-env", register)
+        app.router.add_get("/info", info)
+        app.router.add_post("/disconnect-env", disconnect)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            with pytest.raises(error):
+                async with AtroposServer(f"http://127.0.0.1:{runner.addresses[0][1]}", "quiz", group_size=8):
+                    pass
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(enter())
+    assert gone == [{"env_id": 3}]
