@@ -36,7 +36,8 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=1.0, help="what was sampled at (default: 1)")
     arguments = parser.parse_args()
     records = [record for _, record in read_records(arguments.rollouts)]
-    samples = training_samples(whole_groups(records, arguments.group_size), arguments.group_size, temperature=arguments.temperature)
+    records = whole_groups(records, arguments.group_size)
+    samples = training_samples(records, arguments.group_size, temperature=arguments.temperature)
 
     from prime_rl.trainer.batch import build_bin_cost, prepare_batch
     from prime_rl.transports.rollouts.filesystem import FileSystemMicroBatchSender

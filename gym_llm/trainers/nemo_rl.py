@@ -72,10 +72,10 @@ def nemo_gym_result(record: Rollout, *, padding: int, masked_reward: float = 0.0
         `instance_config` and perhaps `reward_components`. NeMo RL takes tokens out of the items: they are copies.
     """
     failure = _failure(record)
-    response = record.get("response") or {}  # there is none of an episode that was lost, or never began
+    response: Any = record.get("response", {})  # an episode that was lost, or never began, has none
     reward = record["reward"] if failure is None and record["reward"] is not None else masked_reward
     result: dict[str, Any] = {
-        "responses_create_params": record.get("responses_create_params") or {"input": []},
+        "responses_create_params": record.get("responses_create_params", {"input": []}),
         "response": {**response, "output": _one_segment(response.get("output", []), padding)},
         "reward": reward,
         "mask_sample": failure is not None,

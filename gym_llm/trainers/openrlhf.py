@@ -16,6 +16,7 @@ from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.secrets import redacted_logger
 from gym_llm.trainers.batches import Failures
+from gym_llm.trainers.constraint import for_vllm
 from gym_llm.trainers.engine import Sampled, TrainerEngine
 from gym_llm.trainers.player import EpisodePlayer
 from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
@@ -51,7 +52,8 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
     OpenRLHF has no mask for a sample. A masked episode (and one that sampled nothing) is a row without actions, which
     has no part in the loss, with the mean reward of the others of its group: the group's mean is then that of the
     others, and only a scale (`group_norm`'s deviation, the n of `rloo`) counts it. Of such rows OpenRLHF's metric `kl`
-    is NaN; `--algo.advantage.is_correction_level seq` in the mode `clip` divides by their actions, too: use another.
+    is NaN: leave `--algo.kl.target` out, whose coefficient would be NaN for good from the first such row on.
+    `--algo.advantage.is_correction_level seq` in the mode `clip` divides by their actions, too: use another.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -145,10 +147,7 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
         """OpenRLHF's actor as the engine of one episode."""
 
         async def generate(prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
-            if constraint := arguments.pop("structured_outputs", None):
-                from vllm.sampling_params import StructuredOutputsParams
-
-                arguments["structured_outputs"] = StructuredOutputsParams(**constraint)
+            arguments = for_vllm(arguments)
             if (limit := sampling_params.max_tokens) is not None:
                 arguments["max_tokens"] = min(limit, arguments["max_tokens"])
             arguments.update((name, getattr(sampling_params, name)) for name in _TRAINERS)

@@ -24,11 +24,12 @@ from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.trainers.batches import Failures
+from gym_llm.trainers.constraint import refuse_constraint
 from gym_llm.trainers.engine import Sampled, TrainerEngine
 from gym_llm.trainers.masked_rewards import with_masked_rewards
 from gym_llm.trainers.player import EpisodePlayer
 from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
-from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_indices
+from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_indices, task_of
 from gym_llm.trainers.text_messages import first_messages, next_messages
 from gym_llm.trainers.trl_sampling import episode_numbers
 from gym_llm.types import Rollout
@@ -146,7 +147,7 @@ class EpisodeGenerator(GeneratorInterface):
                 output["response_ids"],
                 output["rewards"],
                 loss_masks=output["loss_masks"],
-                trajectory_completion_times=[record["timing"]["total"] for record in records],
+                trajectory_completion_times=[record["timing"].get("total", 0.0) for record in records],
             ),
             **_means([_numbers(record, cfg.step_wise_trajectories) for record in records]),
         }
@@ -159,6 +160,7 @@ class EpisodeGenerator(GeneratorInterface):
     async def _sample(
         self, sampling: dict[str, Any], salt: str | None, prompt: list[int], arguments: dict[str, Any], episode_id: str
     ) -> Sampled:
+        refuse_constraint(arguments)
         limit = arguments.pop("max_tokens")
         asked = {name: value for name, value in arguments.items() if value is not None}
         given = {name: value for name, value in sampling.items() if value is not None}
@@ -216,7 +218,7 @@ def generator_output(
         scores = [
             score if score is None or reason == "stop" else 0.0 for score, reason in zip(scores, reasons, strict=True)
         ]
-    filled = with_masked_rewards(scores, [record["rollout_id"]["task_index"] for record in records])
+    filled = with_masked_rewards(scores, [task_of(record) for record in records])
     output: dict[str, Any] = defaultdict(list)
     for index, (record, rows) in enumerate(zip(records, episodes, strict=True)):
         as_it_is = not step_wise and scores[index] is not None and scores[index] == rows[0].reward
@@ -228,7 +230,7 @@ def generator_output(
             output["rollout_logprobs"].append(row.completion_logprobs)
             output["stop_reasons"].append(reasons[index])
             output["is_last_step"].append(is_last)
-            output["trajectory_generation_times"].append(record["timing"]["total"])
+            output["trajectory_generation_times"].append(record["timing"].get("total", 0.0))
             output["env_metrics"].append(_numbers(record, step_wise) if is_last else {})
             if step_wise:
                 output["trajectory_ids"].append(trajectory_ids[index])  # type: ignore[index]

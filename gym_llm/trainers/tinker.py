@@ -9,6 +9,7 @@ whatever parses answers and runs tools is what it is in any other rollout.
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Sequence
 from functools import lru_cache
@@ -39,6 +40,7 @@ from gym_llm.errors import EngineError
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.plan import Job, open_plan
 from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.trainers.constraint import refuse_constraint
 from gym_llm.trainers.engine import Sampled, TrainerEngine
 from gym_llm.trainers.masked import masking_error
 from gym_llm.trainers.player import EpisodePlayer
@@ -110,6 +112,7 @@ class TinkerEnv(Env):
 
     async def _generate(self, prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
         """The engine's side: hand over the prompt and wait for what is sampled."""
+        refuse_constraint(arguments)
         if arguments.get("stop"):
             raise EngineError("Tinker's policy stops at token ids: it cannot be given a request's own `stop`, too.")
         self._said = asyncio.get_running_loop().create_future()
@@ -197,7 +200,7 @@ class TinkerGroup(EnvGroupBuilder):
         return [self.env_id.rpartition("/")[2]]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_envs": [], "_player": None}
+        return {**self.__dict__, "_envs": [], "_player": None}  # what is being played stays where it is
 
 
 class TinkerDataset(RLDataset):
@@ -208,8 +211,12 @@ class TinkerDataset(RLDataset):
         self._epochs = epochs
 
     def get_batch(self, index: int) -> Sequence[TinkerGroup]:
-        """The groups of one batch."""
-        return self._batches[index % len(self._batches)]
+        """The groups of one batch: others in each epoch, for batches that are played at once are cleaned up apart."""
+        epoch, batch = divmod(index, len(self._batches))
+        groups = [copy.copy(group) for group in self._batches[batch]]
+        for group in groups:
+            group._made = epoch * group.group_size  # seeds of an epoch's own
+        return groups
 
     def __len__(self) -> int:
         """Number of batches, of all epochs."""

@@ -21,6 +21,7 @@ from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.secrets import redacted_logger
 from gym_llm.trainers.budget import WithinBudget
+from gym_llm.trainers.constraint import for_vllm
 from gym_llm.trainers.engine import Sampled, TrainerEngine
 from gym_llm.trainers.player import EpisodePlayer
 from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
@@ -179,7 +180,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         config, request_id = self.rollout_config, uuid4().hex
 
         async def generate(prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
-            asked = {name: value for name, value in arguments.items() if value is not None}
+            asked = {name: value for name, value in for_vllm(arguments).items() if value is not None}
             output = await self.server_manager.generate(
                 request_id, prompt_ids=prompt, sampling_params={**asked, **sampling_params}
             )

@@ -33,6 +33,7 @@ from skyrl.train.utils import validate_cfg  # noqa: E402
 from skyrl.train.utils.trainer_utils import validate_generator_output  # noqa: E402
 
 import gym_llm.trainers.skyrl as adapter  # noqa: E402
+from gym_llm.record import lost_record  # noqa: E402
 from gym_llm.trainers.tasks import TrainedEnv  # noqa: E402
 
 SAMPLES = 4
@@ -254,9 +255,35 @@ def check_example(folder: Path) -> dict[str, int]:
     return {"episodes": sum(output["is_last_step"])}
 
 
+def check_lost() -> None:
+    """A record of which nothing is left but why."""
+    lost = lost_record(random_talk.ENV_ID, (0, 0), "The worker was killed.")
+    output = adapter.generator_output([lost], None, step_wise=False, padding=0)
+    assert output["loss_masks"] == [[0]] and output["stop_reasons"] == ["abort"] and output["rewards"] == [[0.0]]
+
+
+def check_constrained(folder: Path) -> None:
+    """A task's text.format, which SkyRL cannot follow: its episodes are masked."""
+    tokenizer, rows = random_talk.tokenizer(), random_talk.tasks(4)
+    for row in rows:
+        row["responses_create_params"]["text"] = {"format": {"type": "json_object"}}
+    env = TrainedEnv(random_talk.ENV_ID, tasks=rows)
+    env.dataset().to_json(str(folder / "train.jsonl"))
+    cfg, client = config(folder, True, 4), Client(tokenizer)
+    batch, _ = batch_of(cfg, tokenizer, "none")
+    try:
+        asyncio.run(adapter.EpisodeGenerator(env, cfg.generator, client, tokenizer).generate(batch))
+    except RuntimeError as error:
+        assert "cannot be constrained" in str(error) and not client.model.turns
+    else:
+        raise AssertionError("The constraint was left out.")
+
+
 def main() -> None:
+    check_lost()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        check_constrained(folder)
         counts = {
             "rows": check(folder, step_wise=True, token_rewards=True, prompts=250),
             "filtered": check(folder, step_wise=True, token_rewards=False, prompts=50),

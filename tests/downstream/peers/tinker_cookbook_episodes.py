@@ -18,7 +18,7 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from tinker_cookbook.rl.rollout_strategy import MinViableGroup, RetryOnFailure
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from gym_llm.errors import JudgeError
+from gym_llm.errors import EpisodeMasked, JudgeError
 from gym_llm.trainers.rows import token_rows
 from gym_llm.trainers.tinker import TinkerDatasetBuilder, TinkerGroup, trajectory_group
 
@@ -189,6 +189,39 @@ async def left_alone(file):
     assert asyncio.all_tasks() == before
 
 
+async def two_epochs_at_once():
+    """The cookbook plays the batch of one epoch while it cleans up after that of another."""
+    builder = TinkerDatasetBuilder(
+        env_id="gym_llm/Arithmetic-v0", model_name="random/pocket", group_size=2, groups_per_batch=1, epochs=2, limit=1
+    )
+    train, _ = await builder()
+    (first,), (second,) = train.get_batch(0), train.get_batch(1)
+    (env, _), (other, _) = await first.make_envs(), await second.make_envs()
+    assert env._job != other._job
+    await env.initial_observation()
+    await other.initial_observation()
+    await first.cleanup()
+    outcome = await other.step([LOADED.eos_token_id])
+    assert outcome.episode_done and other.record["error"] is None
+    await second.cleanup()
+
+
+async def constrained():
+    """A task's text.format, which the cookbook cannot follow, masks the episode."""
+    (task,) = tasks(1)
+    task["responses_create_params"]["text"] = {"format": {"type": "json_object"}}
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.write(json.dumps(task) + "\n")
+        file.flush()
+        (env,) = await TinkerGroup(ENV_ID, 0, 1, "random/pocket", tasks=file.name).make_envs()
+        try:
+            await env.initial_observation()
+        except EpisodeMasked as error:
+            assert "cannot be constrained" in str(error)
+        else:
+            raise AssertionError("The constraint was left out.")
+
+
 def from_records():
     """Records of ours, whoever sampled, in groups of which some members are masked."""
     records = play(TASKS * GROUP)
@@ -223,6 +256,8 @@ async def main():
         counts = await by_their_loop(file)
         await too_long(file)
         await left_alone(file)
+    await two_epochs_at_once()
+    await constrained()
     await example()
     return counts
 
