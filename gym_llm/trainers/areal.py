@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import torch
 from areal.api.io_struct import ModelRequest, ModelResponse
@@ -17,6 +21,7 @@ from gym_llm.chat.prompt_tokens import History
 from gym_llm.rollout.plan import Job
 from gym_llm.rollout.settings import RolloutSettings
 from gym_llm.secrets import redacted_logger
+from gym_llm.trainers.constraint import refuse_constraint
 from gym_llm.trainers.engine import Sampled, TrainerEngine
 from gym_llm.trainers.player import EpisodePlayer
 from gym_llm.trainers.rows import TokenRow, token_rows
@@ -26,13 +31,18 @@ from gym_llm.types import Row
 if TYPE_CHECKING:
     from areal.api.cli_args import GenerationHyperparameters
     from areal.api.engine_api import InferenceEngine
+    from datasets import Dataset
 
 logger = redacted_logger(__name__)
 
 _Turns = list[tuple[list[int], ModelResponse]]
 
+_ENVS: dict[str, TrainedEnv] = {}
+_PLAYERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, EpisodePlayer]] = WeakKeyDictionary()
+_EPISODES = itertools.count()
 
-class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
+
+class EpisodeWorkflow(RolloutWorkflow):  # type: ignore[misc]
     """AReaL's `RolloutWorkflow`: plays the episode of a row of `dataset` on AReaL's engine.
 
     ```python
@@ -44,6 +54,8 @@ class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
     An episode is `input_ids`, `loss_mask`, `logprobs`, `versions` (of the weights, for each sampled id; -1 for others),
     `attention_mask` and `rewards`, a row per segment, each with the whole reward: AReaL has one number per row, and no
     place for those of turns. An episode that is masked, or sampled nothing, is None, which AReaL rejects.
+
+    AReaL may make a workflow for each row: those of a process that were given the same share their environments.
 
     AReaL's norms of groups count off `n_samples` rows each, wherever a group ends: use `history="append"` with them,
     and have incomplete groups rejected, by `dynamic_filter_fn=`, the importable name of a function of yours for which
@@ -71,16 +83,19 @@ class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
         env_kwargs: dict[str, Any] | None = None,
         history: History = "append",
     ) -> None:
-        super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self._key = json.dumps([env_id, tasks, env_kwargs], default=id)  # what is no JSON is kept, with its id
+        if self._key not in _ENVS:
+            _ENVS[self._key] = TrainedEnv(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self._env = _ENVS[self._key]
         if isinstance(tokenizer, str):
-            from transformers import AutoTokenizer
-
-            tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+            tokenizer = _tokenizer(tokenizer)
         self._gconfig = gconfig.new_with_stop_and_pad_token_ids(tokenizer)
         self._tokenizer = tokenizer
         self._history: History = history
-        self._player = EpisodePlayer(self.factory)
-        self._numbers = itertools.count()
+
+    def dataset(self, limit: int | None = None, *, seed: int = 0) -> Dataset:
+        """The rows; see `TrainedEnv.dataset`."""
+        return self._env.dataset(limit, seed=seed)
 
     async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> dict[str, torch.Tensor] | None:
         """Play the episode of a row; see `RolloutWorkflow.arun_episode`.
@@ -91,11 +106,12 @@ class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
         if TASK_INDEX not in data:
             raise ValueError("This row does not say which task it is: train on EpisodeWorkflow(...).dataset().")
         turns: _Turns = []
-        job = Job(int(data[TASK_INDEX]), next(self._numbers))
+        job = Job(int(data[TASK_INDEX]), next(_EPISODES))
         sampling = {"temperature": self._gconfig.temperature, "top_p": self._gconfig.top_p}
-        record = await self._player.play(job, self._engine(engine, turns), RolloutSettings(sampling=sampling))
+        player = _player(self._key, self._env)
+        record = await player.play(job, self._engine(engine, turns), RolloutSettings(sampling=sampling))
         if record["reward"] is None:
-            logger.warning("An episode of %s is masked: %s", self.env_id, record["error"])
+            logger.warning("An episode of %s is masked: %s", self._env.env_id, record["error"])
             return None
         numbers = {"reward": record["reward"], "num_turns": record["info"].get("turn", 0)}
         stats_tracker.get(workflow_context.stat_scope()).scalar(**numbers)
@@ -107,6 +123,7 @@ class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
         request_id = uuid4().hex
 
         async def generate(prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
+            refuse_constraint(arguments)
             gconfig, stop = self._gconfig, arguments.get("stop")
             longest = min(arguments["max_tokens"], gconfig.max_new_tokens)
             asked = {} if stop is None else {"stop": [stop] if isinstance(stop, str) else stop}
@@ -124,6 +141,21 @@ class EpisodeWorkflow(TrainedEnv, RolloutWorkflow):  # type: ignore[misc]
             context=self._gconfig.max_tokens,
             stop_token_ids=self._gconfig.stop_token_ids,
         )
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name)
+
+
+def _player(key: str, env: TrainedEnv) -> EpisodePlayer:
+    """The environments of this process and event loop, which outlive the workflows."""
+    players = _PLAYERS.setdefault(asyncio.get_running_loop(), {})
+    if key not in players:
+        players[key] = EpisodePlayer(env.factory)
+    return players[key]
 
 
 def _tensors(row: TokenRow, reward: float, turns: _Turns) -> dict[str, torch.Tensor]:

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import gymnasium
 import random_talk
 from areal.api.cli_args import GRPOConfig, parse_cli_args, to_structured_cfg
 from areal.api.engine_api import InferenceEngine
@@ -39,13 +40,46 @@ class RandomServer(InferenceEngine):
         await asyncio.sleep(0)
         sampled, log_probs = self.model.sample(req.input_ids)
         versions = [(token + position) % 5 for position, token in enumerate(sampled)]
-        return ModelResponse(list(req.input_ids), sampled, log_probs, versions, "stop")
+        reason = "stop" if sampled[-1] == self.model.tokenizer.eos_token_id else "length"
+        return ModelResponse(list(req.input_ids), sampled, log_probs, versions, reason)
 
 
 def example_config() -> GRPOConfig:
     """The example's, read with AReaL's own classes."""
     config, _ = parse_cli_args(["--config", str(EXAMPLE)])
     return OmegaConf.to_object(to_structured_cfg(config, config_cls=GRPOConfig))
+
+
+class Talk(random_talk.RandomTalk):
+    """Counts what is made of it."""
+
+    made = 0
+
+    def __init__(self, **kwargs):
+        type(self).made += 1
+        super().__init__(**kwargs)
+
+
+async def a_workflow_for_each_row(engine, gconfig) -> int:
+    """As AReaL makes them of their name: how many environments there are."""
+    gymnasium.register(id="tests/CountedTalk-v0", entry_point=Talk, kwargs={"max_turns": 6})
+    arguments = {"tasks": random_talk.tasks(3), "env_kwargs": {}}
+    rows = [{"task_index": number % 3} for number in range(30)]
+    for row in rows:
+        arguments = json.loads(json.dumps(arguments))  # others of the same value, as by remote calls
+        workflow = EpisodeWorkflow("tests/CountedTalk-v0", gconfig, str(random_talk.POCKET), **arguments)
+        await workflow.arun_episode(engine, row)
+    return Talk.made
+
+
+async def constrained(engine, gconfig) -> None:
+    """A task's text.format, which AReaL cannot follow, masks the episode."""
+    (task,) = random_talk.tasks(1)
+    task["responses_create_params"]["text"] = {"format": {"type": "json_object"}}
+    workflow = EpisodeWorkflow(random_talk.ENV_ID, gconfig, random_talk.tokenizer(), tasks=[task])
+    before = len(engine.model.turns)
+    assert await workflow.arun_episode(engine, {"task_index": 0}) is None
+    assert len(engine.model.turns) == before
 
 
 async def play_groups(workflow, engine):
@@ -103,6 +137,9 @@ def _versions(row, versions) -> list[int]:
 
 if __name__ == "__main__":
     counts: Counter = Counter()
+    server, gconfig = RandomServer(random_talk.tokenizer()), example_config().gconfig.new(max_tokens=100_000)
+    assert asyncio.run(a_workflow_for_each_row(server, gconfig)) <= 4
+    asyncio.run(constrained(server, gconfig))
     check("template", "strips_thinking", counts)
     assert counts["segments"] > counts["episodes"]
     check("append", "pocket", counts)
