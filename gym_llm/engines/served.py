@@ -6,7 +6,6 @@ Requests and answers are JSON, whole and with their token ids. A model endpoint 
 
 from __future__ import annotations
 
-import hmac
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -19,13 +18,13 @@ from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.http_failures import failure_clause, kind_of
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
-from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.errors import EngineError, EngineUnavailable, UsageError
+from gym_llm.http_server import Door, Unwelcome, listening, url_of
 from gym_llm.outcomes import reason
 from gym_llm.secrets import add_secrets
 from gym_llm.types import Request, ResponseDict
 
 _BYTES = 1 << 30
-_CLOSING_SECONDS = 5.0
 
 
 class EngineServer:
@@ -45,7 +44,7 @@ class EngineServer:
     def __init__(self, engine: Engine, *, host: str = "127.0.0.1") -> None:
         self.url = ""
         self.token = secrets.token_hex(32)
-        add_secrets({self.token})
+        self._door = Door(host, self.token)
         self._engine = engine
         self._host = host
         self._stack = AsyncExitStack()
@@ -60,19 +59,11 @@ class EngineServer:
         application = web.Application(client_max_size=_BYTES)
         application.add_routes([web.get("/engine", self._describe), web.post("/respond", self._respond)])
         async with AsyncExitStack() as stack:
-            runner = web.AppRunner(
-                application, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSING_SECONDS
-            )
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
             try:
-                await web.TCPSite(runner, self._host, 0).start()
-            except OSError as error:
-                raise EngineUnavailable(
-                    f"Other processes cannot be answered on {self._host} ({error.strerror or error})."
-                ) from None
-            host = f"[{self._host}]" if ":" in self._host else self._host
-            self.url = f"http://{host}:{runner.addresses[0][1]}"
+                port = await stack.enter_async_context(listening(application, self._host, 0))
+            except UsageError as error:
+                raise EngineUnavailable(f"Other processes cannot be answered: {error}") from None
+            self.url = url_of(self._host, port)
             self._stack = stack.pop_all()
         return self
 
@@ -96,9 +87,10 @@ class EngineServer:
         return _answer({"response": response})
 
     def _check(self, http: web.Request) -> None:
-        credentials = http.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if not hmac.compare_digest(credentials, f"Bearer {self.token}".encode()):
-            raise web.HTTPUnauthorized(text="The token is wrong, or none was sent.")
+        try:
+            self._door.check_token(http)
+        except Unwelcome as unwelcome:
+            raise web.HTTPUnauthorized(text=str(unwelcome)) from None
 
 
 class ServedEngine(Engine):

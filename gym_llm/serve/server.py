@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Self
@@ -13,15 +12,14 @@ from aiohttp import web
 from gym_llm.chat.completions import response_to_chat
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines.base import Engine
-from gym_llm.errors import EngineError, UsageError
+from gym_llm.errors import EngineError
+from gym_llm.http_server import Door, Unwelcome, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
-from gym_llm.loopback import is_loopback
 from gym_llm.outcomes import reason
 from gym_llm.secrets import redacted_logger
 from gym_llm.serve.requests import Refusal, read_chat, read_responses
 from gym_llm.types import TOKEN_FIELDS, Request, ResponseDict
 
-_CLOSING_SECONDS = 5.0
 _JSON = "application/json"
 logger = redacted_logger(__name__)
 
@@ -54,22 +52,16 @@ class ModelServer:
     """
 
     def __init__(self, engine: Engine, *, host: str = "127.0.0.1", port: int = 8000, token: str | None = None) -> None:
-        if token is not None and not (token.isascii() and token.strip()):
-            raise UsageError("A token is a text of ASCII characters, not empty.")
-        if token is None and not is_loopback(host):
-            raise UsageError(
-                f"Listening on {host} lets other machines ask the model: give a token, or listen on 127.0.0.1."
-            )
         self.engine = engine
         self.host = host
         self.port = port
-        self._token = token
+        self._door = Door(host, token)
         self._stack = AsyncExitStack()
 
     @property
     def url(self) -> str:
         """See the class."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/v1"
+        return f"{url_of(self.host, self.port)}/v1"
 
     async def __aenter__(self) -> Self:
         """Start the engine and open the port."""
@@ -84,17 +76,7 @@ class ModelServer:
                     web.post("/v1/chat/completions", self._chat),
                 ]
             )
-            runner = web.AppRunner(
-                application, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSING_SECONDS
-            )
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            try:
-                await web.TCPSite(runner, self.host, self.port).start()
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise UsageError(f"Cannot listen on {self.host}, port {self.port} ({reason}): take another.") from None
-            self.port = runner.addresses[0][1]
+            self.port = await stack.enter_async_context(listening(application, self.host, self.port))
             self._stack = stack.pop_all()
         return self
 
@@ -145,14 +127,13 @@ class ModelServer:
     ) -> web.StreamResponse:
         """Let only those in who know the token, and give every error OpenAI's shape."""
         try:
-            if self._token is None and not is_loopback(http.url.host or ""):
-                # A page whose name was made to resolve to this machine (DNS rebinding); browsers tell the name.
-                raise Refusal("Only this machine is answered here, under a name of its own such as localhost.", 403)
-            if self._token is not None and http.path != "/health":
-                credentials = http.headers.get("Authorization", "").encode(errors="surrogateescape")
-                if not hmac.compare_digest(credentials, f"Bearer {self._token}".encode()):
-                    raise Refusal("The token is wrong, or none was sent.", 401, code="invalid_api_key")
+            self._door.check_origin(http)
+            if http.path != "/health":
+                self._door.check_token(http)
             return await handler(http)
+        except Unwelcome as unwelcome:
+            code = "invalid_api_key" if unwelcome.status == 401 else None
+            return _answer(Refusal(str(unwelcome), code=code).body(), unwelcome.status)
         except Refusal as refusal:
             return _answer(refusal.body(), refusal.status)
         except web.HTTPRequestEntityTooLarge:
