@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Self
 
 from aiohttp import web
 
-from gym_llm.chat.completions import response_to_chat
 from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.dialects import DIALECTS, Dialect, Refusal
 from gym_llm.engines.base import Engine
 from gym_llm.errors import EngineError
 from gym_llm.http_server import Door, Unwelcome, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
 from gym_llm.outcomes import reason
 from gym_llm.secrets import redacted_logger
-from gym_llm.serve.requests import Refusal, read_chat, read_responses
-from gym_llm.types import TOKEN_FIELDS, Request, ResponseDict
+from gym_llm.types import Request, ResponseDict
 
 _JSON = "application/json"
 logger = redacted_logger(__name__)
@@ -72,8 +72,7 @@ class ModelServer:
                 [
                     web.get("/health", self._health),
                     web.get("/v1/models", self._models),
-                    web.post("/v1/responses", self._responses),
-                    web.post("/v1/chat/completions", self._chat),
+                    *(web.post(dialect.path, partial(self._answer, dialect)) for dialect in DIALECTS.values()),
                 ]
             )
             self.port = await stack.enter_async_context(listening(application, self.host, self.port))
@@ -93,23 +92,17 @@ class ModelServer:
         model = {"id": self.engine.model, "object": "model", "created": 0, "owned_by": "gym_llm"}
         return _answer({"object": "list", "data": [model]})
 
-    async def _responses(self, http: web.Request) -> web.Response:
+    async def _answer(self, dialect: Dialect, http: web.Request) -> web.Response:
         body = await _json(http)
-        request = read_responses(body, self.engine.model)
-        response = await self._ask(request)
-        echoed: dict[str, Any] = {name: body.get(name) for name in ("instructions", "metadata", "temperature", "top_p")}
-        defaults = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-        echoed |= {name: default if body.get(name) is None else body[name] for name, default in defaults.items()}
-        return _answer({"error": None, "incomplete_details": None, **echoed, **response})
-
-    async def _chat(self, http: web.Request) -> web.Response:
-        body = await _json(http)
-        request = read_chat(body, self.engine.model)
-        response = await self._ask(request)
-        if not body.get("return_token_ids"):
-            output = [{key: item[key] for key in item if key not in TOKEN_FIELDS} for item in response["output"]]
-            response = {**response, "output": output}
-        return _answer(response_to_chat(response))
+        if body.get("stream"):
+            raise Refusal("Answers come whole here, not as a stream: leave `stream` out.", param="stream")
+        if body.get("model") not in (None, self.engine.model):
+            sentence = f"There is no model {body['model']!r:.80} here, only {self.engine.model!r}."
+            raise Refusal(sentence, 404, param="model", code="model_not_found")
+        if dialect.name == "responses":
+            body.setdefault("return_token_ids", True)
+        response = await self._ask(dialect.read(body))
+        return _answer(dialect.answer(response, body))
 
     async def _ask(self, request: Request) -> ResponseDict:
         try:
