@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 import os
 import shutil
@@ -164,6 +166,16 @@ def rollout_ids(path: str | Path) -> list[tuple[int, int]]:
     """Task index and repeat index of each record of a file, sorted."""
     ids = [json.loads(line)["rollout_id"] for line in Path(path).read_bytes().splitlines()]
     return sorted((number["task_index"], number["repeat_index"]) for number in ids)
+
+
+def in_loop(test: Callable[..., Any]) -> Callable[..., Any]:
+    """An async test, run in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(test(*args, **kwargs))
+
+    return run
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:

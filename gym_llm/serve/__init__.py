@@ -1,5 +1,6 @@
-"""Any engine as an OpenAI-compatible server."""
+"""Environments and engines as servers."""
 
+from gym_llm.serve.env_server import EnvServer
 from gym_llm.serve.server import ModelServer
 
-__all__ = ["ModelServer"]
+__all__ = ["EnvServer", "ModelServer"]

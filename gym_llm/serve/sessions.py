@@ -1,0 +1,218 @@
+"""The episodes that a server's clients play: one environment for each session, whatever wire they speak."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+import gymnasium as gym
+
+from gym_llm.concurrency import drive
+from gym_llm.errors import CallerError, InfrastructureError
+from gym_llm.limits import check_seconds
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.rollout.step_timeout import StepClock
+from gym_llm.secrets import redacted_logger
+from gym_llm.serve.episode import EpisodeSession
+
+CAPACITY = 16_384
+"""How many sessions there are at most, unless told otherwise."""
+IDLE_SECONDS = 1_800.0
+"""How long a session is kept that nobody asks, unless told otherwise."""
+_KEPT_IDLE = 256  # environments of each kind whose session has ended, for the next ones
+_LOOK_SECONDS = 1.0
+_LONGEST_ID = 256
+logger = redacted_logger(__name__)
+
+
+class AtCapacity(InfrastructureError):
+    """There is no room for another session: try again later."""
+
+    failure_kind = "provider_quota_exhausted"
+
+
+class UnknownSession(CallerError):
+    """No session has this id: it has expired, was closed, or never was."""
+
+
+class Sessions:
+    """Sessions of the environments that a server has. Used from one event loop.
+
+    Who knows a session's id may play it: ids are random (192 bits) unless a client has chosen its own. A session ends
+    when it is closed, or when nobody has asked it for a while; nothing is asked of a session while a step is under way.
+
+    Args:
+        factories: The environments, by id; the first is what clients get who name none.
+        capacity: How many sessions there are at most.
+        idle_seconds: How long one is kept that nobody asks.
+        step_timeout: Seconds that a reset or a step may wait; its episode fails when it takes longer. None: no limit.
+        prefix: What ids begin with, e.g. which worker has the session.
+
+    Raises:
+        ValueError: If a number makes no sense.
+
+    Attributes:
+        counts: `opened`, `closed`, `expired`, `refused`, `resets`, `steps`, and of episodes `scored`, `truncated`,
+            `masked`, `abandoned`.
+    """
+
+    def __init__(
+        self,
+        factories: Mapping[str, EnvFactory],
+        *,
+        capacity: int = CAPACITY,
+        idle_seconds: float = IDLE_SECONDS,
+        step_timeout: float | None = 600.0,
+        prefix: str = "",
+    ) -> None:
+        if capacity < 1:
+            raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
+        check_seconds("idle_seconds", idle_seconds)
+        if step_timeout is not None:
+            check_seconds("step_timeout", step_timeout)
+        self.factories = dict(factories)
+        self.capacity = capacity
+        self.idle_seconds = idle_seconds
+        self.counts: Counter[str] = Counter()
+        self._prefix = prefix
+        self._clock = None if step_timeout is None else StepClock(step_timeout)
+        self._sessions: OrderedDict[str, EpisodeSession] = OrderedDict()  # who was asked last is last
+        self._idle: dict[str, list[gym.Env[Any, Any]]] = {env_id: [] for env_id in self.factories}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._expiring: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """How many sessions there are."""
+        return len(self._sessions)
+
+    def open(
+        self, env_id: str | None = None, *, session_id: str | None = None, on_end: Callable[[], None] | None = None
+    ) -> EpisodeSession:
+        """A new session; its environment is made at its first reset, or taken over from a session that has ended.
+
+        Args:
+            env_id: Which environment; None for the first.
+            session_id: A client's own name for it; None for a random one. Another's session of that name is not given
+                away: there is an error.
+            on_end: Is called when it ends otherwise than by the one who opened it: it has expired, or the server ends.
+
+        Raises:
+            AtCapacity: If there is no room.
+            UnknownSession: If there is no such environment, or the id is taken or no id.
+        """
+        if env_id is None:
+            env_id = next(iter(self.factories))
+        elif env_id not in self.factories:
+            raise UnknownSession(f"There is no environment {env_id!r:.80} here; there are {', '.join(self.factories)}.")
+        if session_id is None:
+            session_id = self._prefix + secrets.token_urlsafe(24)
+        elif not (0 < len(session_id) <= _LONGEST_ID and session_id.isprintable()):
+            raise UnknownSession(f"A session's id is a printable text of at most {_LONGEST_ID} characters.")
+        elif session_id in self._sessions:
+            raise UnknownSession("There is a session of this id already.")
+        if len(self._sessions) >= self.capacity:
+            self.counts["refused"] += 1
+            raise AtCapacity(f"All {self.capacity:,} sessions are taken: try again later.")
+        if self._expiring is None:
+            self._expiring = asyncio.create_task(self._expire())
+        idle = self._idle[env_id]
+        env = idle.pop() if idle else None
+        session = EpisodeSession(session_id, env_id, self.factories[env_id], env, self._clock, self.counts)
+        session.on_end = on_end
+        session.asked_at = monotonic()
+        self._sessions[session_id] = session
+        self.counts["opened"] += 1
+        return session
+
+    def get(self, session_id: str) -> EpisodeSession:
+        """The session of an id, which is kept for another while.
+
+        Raises:
+            UnknownSession: If there is none.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise UnknownSession(
+                "There is no such session: it has expired "
+                f"(after {self.idle_seconds:g} s without a request), was closed, or never was."
+            )
+        self.keep(session)
+        return session
+
+    def keep(self, session: EpisodeSession) -> None:
+        """Keep a session for another while: somebody has asked it."""
+        session.asked_at = monotonic()
+        if session.id in self._sessions:
+            self._sessions.move_to_end(session.id)
+
+    async def close(self, session: EpisodeSession) -> None:
+        """End a session; its episode, if one is under way, is given up. Safe to call twice."""
+        if self._sessions.pop(session.id, None) is not None:
+            self.counts["closed"] += 1
+            await self._end(session)
+
+    async def aclose(self) -> None:
+        """End all sessions and close the environments."""
+        if self._expiring is not None:
+            self._expiring.cancel()
+        sessions, self._sessions = list(self._sessions.values()), OrderedDict()
+        for session in sessions:
+            _tell_end(session)
+        if self._endings:
+            await asyncio.wait(self._endings)
+        await asyncio.gather(*map(self._end, sessions))
+        idle = [env for envs in self._idle.values() for env in envs]
+        self._idle = {env_id: [] for env_id in self.factories}
+        for env in idle:
+            await _close(env)
+
+    async def _end(self, session: EpisodeSession) -> None:
+        """End its episode; its environment serves another session, unless that has failed."""
+        idle = self._idle[session.env_id]
+        try:
+            await session.end()
+        except Exception as error:
+            logger.warning("A session's episode of %s could not be ended: %r", session.env_id, error, exc_info=error)
+            kept = 0
+        else:
+            kept = _KEPT_IDLE
+        if (env := session.release()) is None:
+            return
+        if len(idle) < kept:
+            idle.append(env)
+        else:
+            await _close(env)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(min(_LOOK_SECONDS, self.idle_seconds / 4))
+            oldest = monotonic() - self.idle_seconds
+            for session in list(self._sessions.values()):
+                if session.asked_at > oldest:
+                    break  # the others were asked later
+                if session.is_busy:
+                    self.keep(session)
+                    continue
+                del self._sessions[session.id]
+                self.counts["expired"] += 1
+                _tell_end(session)
+                ending = asyncio.create_task(self._end(session))
+                self._endings.add(ending)
+                ending.add_done_callback(self._endings.discard)
+
+
+def _tell_end(session: EpisodeSession) -> None:
+    if session.on_end is not None:
+        session.on_end()
+
+
+async def _close(env: gym.Env[Any, Any]) -> None:
+    """Close an environment; what that raises is told to the log."""
+    try:
+        await drive(env.close)
+    except Exception as error:
+        logger.warning("Closing %s failed: %r", env, error, exc_info=error)

@@ -1,0 +1,78 @@
+"""What a wire is: one way for clients to play a server's environments, as routes of an HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from aiohttp import web
+
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.errors import CallerError
+from gym_llm.serve.served_env import ServedEnv
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Route(NamedTuple):
+    """One address of a wire.
+
+    Attributes:
+        method: HTTP's.
+        path: Below the environment's own, `/reset`; aiohttp's patterns may be in it.
+        handler: Answers.
+        operation: What OpenAPI says of it, an Operation Object; None for what is not listed there.
+        claims: Where wires share an address: whether a request's JSON body is this wire's. None for whoever is left.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    operation: dict[str, Any] | None = None
+    claims: Callable[[Any], bool] | None = None
+
+
+class Wire(Protocol):
+    """One wire of one environment."""
+
+    def routes(self) -> Iterable[Route]:
+        """Its addresses."""
+
+    def refusal(self, error: BaseException, status: int) -> web.Response:
+        """An error as its clients read it.
+
+        Args:
+            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `Unwelcome` or `NotJSON`; or
+                another, whose text is no client's to read: it is in the log.
+            status: HTTP's.
+        """
+
+
+MakeWire = Callable[[ServedEnv], Wire]
+
+
+class NotJSON(CallerError):
+    """A body is not the JSON object that it should be."""
+
+
+async def read_json(http: web.Request) -> dict[str, Any]:
+    """A request's body, a JSON object; an empty body is an empty one.
+
+    Raises:
+        NotJSON: If it is something else.
+    """
+    payload = await http.read()
+    if not payload:
+        return {}
+    try:
+        body = loads(payload)
+    except ValueError:
+        raise NotJSON("The body is not JSON.") from None
+    if not isinstance(body, dict):
+        raise NotJSON(f"The body is a JSON object, got {type(body).__name__}.")
+    return body
+
+
+def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """An answer of JSON."""
+    return web.Response(body=dumps(body), status=status, headers=headers, content_type="application/json")

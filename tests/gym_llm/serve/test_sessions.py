@@ -1,0 +1,170 @@
+"""Sessions of a served environment: each client plays its own, and what goes wrong has a name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from testing import function_call, in_loop, row
+
+from gym_llm import VerifierEnv, tool
+from gym_llm.rollout.factory import EnvFactory
+from gym_llm.serve.episode import BadRequest, EpisodeFailed
+from gym_llm.serve.sessions import AtCapacity, Sessions, UnknownSession
+
+
+class Waits(VerifierEnv):
+    """Its tool waits for `gate`; its verifier says what its name is told."""
+
+    gate: asyncio.Event | None = None
+    torn_down = 0
+
+    @tool
+    async def look(self) -> str:
+        """Look."""
+        if Waits.gate is not None:
+            await Waits.gate.wait()
+        return "seen"
+
+    def verify(self, task: Any, episode: Any) -> float:
+        if episode.answer == "raise":
+            raise KeyError("no")
+        return float(episode.answer == "yes")
+
+    def teardown(self, task: Any, episode: Any) -> None:
+        Waits.torn_down += 1
+
+
+ID = "test/Waits-v0"
+gym.register(ID, Waits, disable_env_checker=True)
+
+
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncGenerator[Sessions, None]:
+    Waits.gate = None
+    Waits.torn_down = 0
+    sessions = Sessions({ID: EnvFactory(ID, tasks=[row("A?"), row("B?")])}, **options)
+    try:
+        yield sessions
+    finally:
+        await sessions.aclose()
+
+
+@in_loop
+async def test_an_episode_is_played_and_counted():
+    async with opened() as sessions:
+        session = sessions.open()
+        begun = await session.reset(options={"task_index": 1})
+        assert begun.request["input"][0]["content"] == "B?"
+        looked = await session.step([function_call("look", {})])
+        assert [item["output"] for item in looked.new_items] == ["seen"]
+        assert not looked.done
+        ended = await session.step("yes")
+        assert (ended.reward, ended.terminated, session.outcome) == (1.0, True, "scored")
+        assert ended.new_items == []
+        with pytest.raises(BadRequest, match="reset first"):
+            await session.step("yes")
+        assert sessions.counts["scored"] == 1
+
+
+@in_loop
+async def test_what_a_client_asks_wrongly_leaves_the_episode_as_it_was():
+    async with opened() as sessions:
+        session = sessions.open()
+        for options in ({"task_index": 7}, {"task_index": "x"}, {"task": {"no": 1}}, {"what": 1}):
+            with pytest.raises(BadRequest):
+                await session.reset(options=options)
+        await session.reset(seed=3)
+        for action in ({"output": 3}, 3, [{"type": "function_call"}], None):
+            with pytest.raises(BadRequest):
+                await session.step(action)
+        assert (await session.step("yes")).reward == 1.0
+
+
+@in_loop
+async def test_a_verifier_that_raises_masks_the_episode_and_the_session_goes_on():
+    async with opened() as sessions:
+        session = sessions.open()
+        await session.reset()
+        with pytest.raises(EpisodeFailed) as failed:
+            await session.step("raise")
+        assert failed.value.failure.kind == "verifier_error"
+        assert (session.outcome, session.is_playing, Waits.torn_down) == ("masked", False, 1)
+        await session.reset()
+        assert (await session.step("yes")).reward == 1.0
+
+
+@in_loop
+async def test_a_step_goes_on_when_its_client_vanishes_and_is_there_when_it_comes_back():
+    async with opened() as sessions:
+        session = sessions.open()
+        await session.reset()
+        Waits.gate = asyncio.Event()
+        caller = asyncio.create_task(session.step([function_call("look", {})]))
+        await asyncio.sleep(0.01)
+        caller.cancel()
+        await asyncio.wait({caller})
+        second = asyncio.create_task(session.step("yes"))
+        await asyncio.sleep(0.01)
+        assert not second.done()
+        Waits.gate.set()
+        assert (await second).reward == 1.0
+        assert [item["type"] for item in session.episode.items] == ["function_call", "function_call_output", "message"]
+
+
+@in_loop
+async def test_a_step_that_takes_too_long_masks_its_episode():
+    async with opened(step_timeout=0.2) as sessions:
+        session = sessions.open()
+        await session.reset()
+        Waits.gate = asyncio.Event()
+        with pytest.raises(EpisodeFailed, match="StepTimeout"):
+            await session.step([function_call("look", {})])
+        assert (session.failure.phase, Waits.torn_down) == ("tool", 1)
+
+
+@in_loop
+async def test_sessions_are_capped_and_expire_and_their_environments_serve_others():
+    ended = []
+    async with opened(capacity=2, idle_seconds=0.2) as sessions:
+        first, second = sessions.open(on_end=lambda: ended.append(1)), sessions.open(session_id="mine")
+        await first.reset()
+        with pytest.raises(AtCapacity, match="All 2 sessions"):
+            sessions.open()
+        with pytest.raises(UnknownSession):
+            sessions.get("other")
+        env = first.verifier
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            assert sessions.get("mine") is second
+        assert (ended, Waits.torn_down, len(sessions)) == ([1], 1, 1)
+        with pytest.raises(UnknownSession, match="expired"):
+            sessions.get(first.id)
+        third = sessions.open()
+        assert third.verifier is env
+        assert third.episode is None
+        with pytest.raises(UnknownSession, match="already"):
+            sessions.open(session_id="mine")
+        assert {name: sessions.counts[name] for name in ("opened", "expired", "refused", "abandoned")} == {
+            "opened": 3,
+            "expired": 1,
+            "refused": 1,
+            "abandoned": 1,
+        }
+
+
+@in_loop
+async def test_a_busy_session_does_not_expire():
+    async with opened(idle_seconds=0.1) as sessions:
+        session = sessions.open()
+        await session.reset()
+        Waits.gate = asyncio.Event()
+        step = asyncio.create_task(session.step([function_call("look", {})]))
+        await asyncio.sleep(0.3)
+        assert sessions.get(session.id) is session
+        Waits.gate.set()
+        assert (await step).new_items[0]["output"] == "seen"
