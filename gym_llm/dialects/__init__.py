@@ -5,7 +5,12 @@ from gym_llm.dialects.dialect import Dialect
 from gym_llm.dialects.refusal import Refusal
 from gym_llm.dialects.responses import RESPONSES
 
-__all__ = ["DIALECTS", "Dialect", "Refusal"]
+__all__ = ["DIALECTS", "Dialect", "Refusal", "dialect_of"]
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (CHAT, RESPONSES)}
 """By name."""
+
+
+def dialect_of(path: str) -> Dialect:
+    """The API that a request with this path is of: its errors have that one's shape; OpenAI's for any other path."""
+    return next((dialect for dialect in DIALECTS.values() if dialect.path in path), CHAT)

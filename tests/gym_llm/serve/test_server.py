@@ -98,7 +98,7 @@ def test_our_own_engine_plays_against_it_with_token_ids() -> None:
     ("ask", "status", "said"),
     [
         (lambda c: c.responses.create(model="gpt", input="x"), 404, "There is no model 'gpt' here, only 'parrot'."),
-        (lambda c: c.responses.create(model="parrot", input="x", stream=True), 400, "Answers come whole here"),
+        (lambda c: c.responses.create(model="parrot", input="fail", stream=True), 400, "The parrot has flown."),
         (lambda c: c.responses.create(model="parrot", input="x", previous_response_id="r"), 400, "No history is kept"),
         (lambda c: c.responses.create(model="parrot", input=[{"role": "robot", "content": "x"}]), 400, "robot"),
         (lambda c: c.responses.create(model="parrot", input="fail"), 400, "The parrot has flown."),
