@@ -34,10 +34,12 @@ def eval_log(records: Iterable[Rollout]) -> Any:
     no score, and an error; it counts as not completed.
     """
     samples, names, models = [], dict[str, None](), dict[str, None]()
+    times: list[float] = []
     for record in records:
         names[record.get("dataset") or record.get("env_id", "")] = None
         model = record.get("response", {}).get("model") or "unknown"  # type: ignore[typeddict-item]
         models[model] = None
+        times.append(record.get("response", {}).get("created_at") or 0.0)  # type: ignore[typeddict-item]
         samples.append(_sample(record, model))
     scored = [sample.scores for sample in samples if sample.scores]
     scores = []
@@ -56,9 +58,21 @@ def eval_log(records: Iterable[Rollout]) -> Any:
             model=", ".join(models) or "unknown",
             config=inspect_log.EvalConfig(epochs=max((sample.epoch for sample in samples), default=1)),
         ),
+        stats=_stats(samples, times),
         results=inspect_log.EvalResults(total_samples=len(samples), completed_samples=len(scored), scores=scores),
         samples=samples,
     )
+
+
+def _stats(samples: list[Any], times: list[float]) -> Any:
+    """When the run began and ended, by its responses' times (Unix, in seconds; 0 where unknown), and all tokens."""
+    known = [time for time in times if time > 0] or [datetime.now(UTC).timestamp()]
+    usage: dict[str, Any] = {}
+    for sample in samples:
+        for model, counts in sample.model_usage.items():
+            usage[model] = usage[model] + counts if model in usage else counts
+    begun, ended = (datetime.fromtimestamp(time, UTC).isoformat() for time in (min(known), max(known)))
+    return inspect_log.EvalStats(started_at=begun, completed_at=ended, model_usage=usage)
 
 
 def _sample(record: Rollout, model: str) -> Any:
@@ -76,7 +90,10 @@ def _sample(record: Rollout, model: str) -> Any:
     scores = None
     if record["reward"] is not None:
         parts = {**(info.get("reward_components") or {}), "reward": record["reward"]}
-        scores = {name: Score(value=value) for name, value in parts.items()}
+        answer = info.get("extracted_answer")
+        if not isinstance(answer, str):
+            answer = last.text if last is not None else ""
+        scores = {name: Score(value=value, answer=answer) for name, value in parts.items()}
     error = record.get("error")
     trace = record.get("traceback") or ""
     return inspect_log.EvalSample(
