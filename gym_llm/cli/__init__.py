@@ -23,6 +23,7 @@ from gym_llm.cli import (
     profile,
     reverify,
     rollout,
+    serve,
     serve_model,
     show,
     view,
@@ -51,6 +52,7 @@ app = typer.Typer(
 app.add_typer(list.app)
 app.command("rollout", cls=Command, epilog=rollout.EXAMPLES)(rollout.rollout)
 app.command("eval", cls=Command, epilog=eval.EXAMPLES)(eval.eval)
+app.add_typer(serve.app)
 app.add_typer(serve_model.app)
 app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
 app.add_typer(filter.app)

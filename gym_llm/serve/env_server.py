@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
+from gym_llm.http_metrics import Metrics
 from gym_llm.http_server import Door, Unwelcome, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
 from gym_llm.rollout.factory import EnvFactory
@@ -44,15 +46,16 @@ class EnvServer:
 
     Args:
         env_ids: Registered ids, or files that have an environment; one or several.
-        wires: Which of `WIRES` are spoken; None for all.
+        wires: Which of `WIRES` are spoken, or others as `module:attribute`; None for all of `WIRES`.
         tasks: As for `gym_llm.rollout`, of a single environment.
-        env_kwargs: Further arguments of the environments.
+        env_kwargs: Further arguments of a single environment; of several, by what `env_ids` calls them.
         host: The address to listen on; one that is not this machine's own needs a token.
         port: 0 for any that is free.
         token: What clients send as `Authorization: Bearer TOKEN`; None for no check.
         capacity: How many sessions there are at most.
         idle_seconds: How long a session is kept that nobody asks.
         step_timeout: Seconds that a reset or a step may wait; None for no limit.
+        secret: What keys that sign are derived from; b"" for a random one.
 
     Attributes:
         url: `http://127.0.0.1:8000`, while it runs.
@@ -82,25 +85,34 @@ class EnvServer:
         capacity: int = CAPACITY,
         idle_seconds: float = IDLE_SECONDS,
         step_timeout: float | None = 600.0,
+        secret: bytes = b"",
     ) -> None:
         env_ids = [env_ids] if isinstance(env_ids, str) else list(env_ids)
+        kwargs_of = {env_ids[0]: env_kwargs or {}} if len(env_ids) == 1 else env_kwargs or {}
         if tasks is not None and len(env_ids) != 1:
             raise UsageError("tasks are one environment's: serve one, or leave them out.")
         self._door = Door(host, token)
-        self._makers = [_maker(name) for name in (WIRES if wires is None else wires)]
-        factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs) for env_id in env_ids]
+        wires = list(WIRES if wires is None else wires)
+        self._makers = {name: _maker(name) for name in sorted(wires, key=[*WIRES, *wires].index)}
+        factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=kwargs_of.get(env_id)) for env_id in env_ids]
         self.sessions = Sessions(
             {factory.env_id: factory for factory in factories},
             capacity=capacity,
             idle_seconds=idle_seconds,
             step_timeout=step_timeout,
         )
-        self.envs = [ServedEnv(factory, self.sessions) for factory in factories]
+        secret = secret or secrets.token_bytes(32)
+        self.envs = [ServedEnv(factory, self.sessions, secret=secret) for factory in factories]
         if not self.envs or len({env.name for env in self.envs}) < len(self.envs):
             raise UsageError(f"A server has one environment or more, of different names; got {', '.join(env_ids)}.")
         self.host = host
         self.port = port
         self._stack = AsyncExitStack()
+
+    @property
+    def wires(self) -> list[str]:
+        """The wires that it speaks."""
+        return list(self._makers)
 
     @property
     def url(self) -> str:
@@ -121,11 +133,15 @@ class EnvServer:
 
     def application(self) -> web.Application:
         """All its routes, as an aiohttp application."""
-        application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=[self._guard])  # type: ignore[list-item]
+        metrics = Metrics(self.sessions.metrics)
+        middlewares: Any = [metrics.count, self._guard]
+        application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=middlewares)
+        application.on_shutdown.append(self._dismiss)
         application.router.add_get("/health", self._health)
+        application.router.add_get("/metrics", metrics.answer)
         documents: dict[str, list[Route]] = {}
         for index, env in enumerate(self.envs):
-            wires = [make(env) for make in self._makers]
+            wires = [make(env.over(name)) for name, make in self._makers.items()]
             for prefix in ["", f"/{env.name}"] if index == 0 else [f"/{env.name}"]:
                 documents[prefix] = _add_routes(application, prefix, wires)
         for prefix, routes in documents.items():
@@ -136,6 +152,10 @@ class EnvServer:
 
     async def _health(self, _: web.Request) -> web.Response:
         return json_answer({"status": "healthy"})
+
+    async def _dismiss(self, _: web.Application) -> None:
+        """Have WebSockets closed: requests under way are waited for."""
+        self.sessions.dismiss()
 
     @web.middleware
     async def _guard(self, http: web.Request, handler: Handler) -> web.StreamResponse:
@@ -164,10 +184,15 @@ class EnvServer:
 
 
 def _maker(name: str) -> MakeWire:
-    if name not in WIRES:
-        raise UsageError(f"There is no wire {name!r}.{did_you_mean(name, WIRES)} There are {', '.join(WIRES)}.")
-    module, _, attribute = WIRES[name].partition(":")
-    make: MakeWire = getattr(import_module(module), attribute)
+    place = name if ":" in name else WIRES.get(name)
+    if place is None:
+        there_are = f"{did_you_mean(name, WIRES)} There are {', '.join(WIRES)}."
+        raise UsageError(f"There is no wire {name!r:.40}.{there_are}")
+    module, _, attribute = place.partition(":")
+    try:
+        make: MakeWire = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"The wire {name!r:.80} cannot be imported: {error}.") from None
     return make
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ import gymnasium as gym
 from gym_llm.concurrency import Suspended, begin, drive, gives_up
 from gym_llm.cut_short import with_score
 from gym_llm.errors import CallerError, DataError, InfrastructureError, StepTimeout
+from gym_llm.http_metrics import Histogram
 from gym_llm.outcomes import Failure, failure_of
 from gym_llm.responses.actions import is_refusal
 from gym_llm.rollout.factory import EnvFactory
@@ -67,6 +69,18 @@ class Step(NamedTuple):
         return self.terminated or self.truncated
 
 
+class Tally(Counter[str]):
+    """What was counted of an environment over a wire.
+
+    Attributes:
+        seconds: How long its steps took.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = Histogram()
+
+
 class EpisodeSession:
     """An environment that one client plays. Used from one event loop.
 
@@ -79,11 +93,12 @@ class EpisodeSession:
         factory: Makes the environment at the first reset.
         env: One that is free, instead.
         clock: Cuts off resets and steps that wait too long.
-        counts: Where resets, steps and outcomes are counted.
+        tally: Where resets, steps and outcomes are counted.
 
     Attributes:
         id: The session's.
         env_id: See above.
+        tally: See above.
         last: What came of the last reset or step of the episode that did not fail; None before the first.
         total_reward: Of the episode so far.
         turn_rewards: Of its steps.
@@ -95,8 +110,8 @@ class EpisodeSession:
     """
 
     __slots__ = (
-        *("_clock", "_counts", "_env", "_factory", "_task", "asked_at", "env_id", "failure", "id", "last", "notes"),
-        *("on_end", "outcome", "total_reward", "turn_rewards"),
+        *("_clock", "_env", "_factory", "_task", "asked_at", "env_id", "failure", "id", "last", "notes", "on_end"),
+        *("outcome", "tally", "total_reward", "turn_rewards"),
     )
 
     def __init__(
@@ -106,7 +121,7 @@ class EpisodeSession:
         factory: EnvFactory,
         env: gym.Env[Any, Any] | None,
         clock: StepClock | None,
-        counts: Counter[str],
+        tally: Tally,
     ) -> None:
         self.id = session_id
         self.env_id = env_id
@@ -121,7 +136,7 @@ class EpisodeSession:
         self._factory = factory
         self._env = env
         self._clock = clock
-        self._counts = counts
+        self.tally = tally
         self._task: asyncio.Task[Any] | None = None
 
     @property
@@ -168,7 +183,11 @@ class EpisodeSession:
         """
         if isinstance(action, str):
             action = [said(action)]
-        return await self._alone(self._step, action)
+        begun = perf_counter()
+        try:
+            return await self._alone(self._step, action)
+        finally:
+            self.tally.seconds.observe(perf_counter() - begun)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a synchronous function that may `wait`, between steps; what it raises is raised.
@@ -190,10 +209,10 @@ class EpisodeSession:
     def fail(self, error: BaseException) -> EpisodeFailed:
         """Mask the episode for what a hook or a tool raised; the error to raise. Its `teardown` must have run."""
         if self.outcome is not None:  # it was scored before its time was found to be over
-            self._counts[self.outcome] -= 1
+            self.tally[self.outcome] -= 1
         self.failure = failure_of(error, self.verifier.phase, self.env_id)
         self.outcome = "masked"
-        self._counts["masked"] += 1
+        self.tally["masked"] += 1
         return EpisodeFailed(self.failure)
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -222,9 +241,9 @@ class EpisodeSession:
 
     def _reset(self, seed: int | None, options: dict[str, Any] | None) -> Step:
         if self.is_playing:
-            self._counts["abandoned"] += 1
+            self.tally["abandoned"] += 1
         verifier = self.verifier
-        self._counts["resets"] += 1
+        self.tally["resets"] += 1
         self.last, self.outcome, self.failure = None, None, None
         self.total_reward, self.turn_rewards = 0.0, []
         verifier.episode, verifier.phase = None, "env"
@@ -256,21 +275,21 @@ class EpisodeSession:
             if is_refusal(error, verifier):
                 raise BadRequest(str(error)) from None
             raise self.fail(error) from error
-        self._counts["steps"] += 1
+        self.tally["steps"] += 1
         self.turn_rewards.append(float(reward))
         self.total_reward += float(reward)
         new_items = _said_after(verifier.episode.items, before)
         self.last = Step(request, float(reward), terminated, truncated, info, new_items)
         if terminated or truncated:
             self.outcome = "truncated" if truncated else "scored"
-            self._counts[self.outcome] += 1
+            self.tally[self.outcome] += 1
         return self.last
 
     def _end(self) -> None:
         if self._env is None:
             return
         if self.is_playing:
-            self._counts["abandoned"] += 1
+            self.tally["abandoned"] += 1
         self.last = None
         verifier: Any = self._env.unwrapped
         verifier.end_episode()

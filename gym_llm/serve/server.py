@@ -13,6 +13,7 @@ from aiohttp import web
 from gym_llm.dialects import DIALECTS, Dialect, Refusal, dialect_of
 from gym_llm.dialects.over_http import as_json, refusal_of, tell
 from gym_llm.engines.base import Engine
+from gym_llm.http_metrics import Metrics
 from gym_llm.http_server import Door, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
 from gym_llm.types import ResponseDict
@@ -64,10 +65,13 @@ class ModelServer:
         """Start the engine and open the port."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.engine)
-            application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=[self._guard])  # type: ignore[list-item]
+            metrics = Metrics()
+            middlewares: Any = [metrics.count, self._guard]
+            application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=middlewares)
             application.add_routes(
                 [
                     web.get("/health", self._health),
+                    web.get("/metrics", metrics.answer),
                     web.get("/v1/models", self._models),
                     *(web.post(dialect.path, partial(self._tell, dialect)) for dialect in DIALECTS.values()),
                 ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
 from time import monotonic
 from typing import Any
 
@@ -13,11 +15,13 @@ import gymnasium as gym
 
 from gym_llm.concurrency import drive
 from gym_llm.errors import CallerError, InfrastructureError
+from gym_llm.http_metrics import Histogram, Labels, Metric
 from gym_llm.limits import check_seconds
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.step_timeout import StepClock
 from gym_llm.secrets import redacted_logger
-from gym_llm.serve.episode import EpisodeSession
+from gym_llm.serve.episode import EpisodeSession, Tally
+from gym_llm.types import FailureKind
 
 CAPACITY = 16_384
 """How many sessions there are at most, unless told otherwise."""
@@ -26,6 +30,7 @@ IDLE_SECONDS = 1_800.0
 _KEPT_IDLE = 256  # environments of each kind whose session has ended, for the next ones
 _LOOK_SECONDS = 1.0
 _LONGEST_ID = 256
+_WORKER = re.compile(r"w(\d{1,4})g\d{1,9}-")
 logger = redacted_logger(__name__)
 
 
@@ -39,6 +44,12 @@ class UnknownSession(CallerError):
     """No session has this id: it has expired, was closed, or never was."""
 
 
+class SessionLost(UnknownSession):
+    """The process that had the session has ended, and the session with it."""
+
+    failure_kind: FailureKind = "session_lost"
+
+
 class Sessions:
     """Sessions of the environments that a server has. Used from one event loop.
 
@@ -50,14 +61,14 @@ class Sessions:
         capacity: How many sessions there are at most.
         idle_seconds: How long one is kept that nobody asks.
         step_timeout: Seconds that a reset or a step may wait; its episode fails when it takes longer. None: no limit.
-        prefix: What ids begin with, e.g. which worker has the session.
+        prefix: What ids begin with where several processes have sessions: which one this is (`worker_prefix`).
 
     Raises:
         ValueError: If a number makes no sense.
 
     Attributes:
-        counts: `opened`, `closed`, `expired`, `refused`, `resets`, `steps`, and of episodes `scored`, `truncated`,
-            `masked`, `abandoned`.
+        tallies: By environment and wire: `opened`, `closed`, `expired`, `refused`, `resets`, `steps`, and of episodes
+            `scored`, `truncated`, `masked`, `abandoned`.
     """
 
     def __init__(
@@ -77,7 +88,7 @@ class Sessions:
         self.factories = dict(factories)
         self.capacity = capacity
         self.idle_seconds = idle_seconds
-        self.counts: Counter[str] = Counter()
+        self.tallies: defaultdict[tuple[str, str], Tally] = defaultdict(Tally)
         self._prefix = prefix
         self._clock = None if step_timeout is None else StepClock(step_timeout)
         self._sessions: OrderedDict[str, EpisodeSession] = OrderedDict()  # who was asked last is last
@@ -89,13 +100,27 @@ class Sessions:
         """How many sessions there are."""
         return len(self._sessions)
 
+    @property
+    def counts(self) -> Counter[str]:
+        """What was counted of all environments and wires."""
+        counts: Counter[str] = Counter()
+        for tally in self.tallies.values():
+            counts.update(tally)
+        return counts
+
     def open(
-        self, env_id: str | None = None, *, session_id: str | None = None, on_end: Callable[[], None] | None = None
+        self,
+        env_id: str | None = None,
+        *,
+        wire: str = "",
+        session_id: str | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> EpisodeSession:
         """A new session; its environment is made at its first reset, or taken over from a session that has ended.
 
         Args:
             env_id: Which environment; None for the first.
+            wire: By which wire it is asked for.
             session_id: A client's own name for it; None for a random one. Another's session of that name is not given
                 away: there is an error.
             on_end: Is called when it ends otherwise than by the one who opened it: it has expired, or the server ends.
@@ -114,18 +139,19 @@ class Sessions:
             raise UnknownSession(f"A session's id is a printable text of at most {_LONGEST_ID} characters.")
         elif session_id in self._sessions:
             raise UnknownSession("There is a session of this id already.")
+        tally = self.tallies[env_id, wire]
         if len(self._sessions) >= self.capacity:
-            self.counts["refused"] += 1
+            tally["refused"] += 1
             raise AtCapacity(f"All {self.capacity:,} sessions are taken: try again later.")
         if self._expiring is None:
             self._expiring = asyncio.create_task(self._expire())
         idle = self._idle[env_id]
         env = idle.pop() if idle else None
-        session = EpisodeSession(session_id, env_id, self.factories[env_id], env, self._clock, self.counts)
+        session = EpisodeSession(session_id, env_id, self.factories[env_id], env, self._clock, tally)
         session.on_end = on_end
         session.asked_at = monotonic()
         self._sessions[session_id] = session
-        self.counts["opened"] += 1
+        tally["opened"] += 1
         return session
 
     def get(self, session_id: str) -> EpisodeSession:
@@ -136,6 +162,8 @@ class Sessions:
         """
         session = self._sessions.get(session_id)
         if session is None:
+            if self._prefix and _WORKER.match(session_id) and not session_id.startswith(self._prefix):
+                raise SessionLost("The process that had this session has ended, and the session with it.")
             raise UnknownSession(
                 "There is no such session: it has expired "
                 f"(after {self.idle_seconds:g} s without a request), was closed, or never was."
@@ -152,16 +180,20 @@ class Sessions:
     async def close(self, session: EpisodeSession) -> None:
         """End a session; its episode, if one is under way, is given up. Safe to call twice."""
         if self._sessions.pop(session.id, None) is not None:
-            self.counts["closed"] += 1
+            session.tally["closed"] += 1
             await self._end(session)
+
+    def dismiss(self) -> None:
+        """Tell those who have sessions that they end: the server is about to."""
+        for session in list(self._sessions.values()):
+            _tell_end(session)
 
     async def aclose(self) -> None:
         """End all sessions and close the environments."""
         if self._expiring is not None:
             self._expiring.cancel()
+        self.dismiss()
         sessions, self._sessions = list(self._sessions.values()), OrderedDict()
-        for session in sessions:
-            _tell_end(session)
         if self._endings:
             await asyncio.wait(self._endings)
         await asyncio.gather(*map(self._end, sessions))
@@ -169,6 +201,25 @@ class Sessions:
         self._idle = {env_id: [] for env_id in self.factories}
         for env in idle:
             await _close(env)
+
+    def metrics(self) -> Iterator[Metric]:
+        """What Prometheus is told of them."""
+        labels = {key: {"env": key[0], "wire": key[1]} for key in self.tallies}
+        events, outcomes = ("opened", "closed", "expired", "refused"), ("scored", "truncated", "masked", "abandoned")
+
+        def counted(label: str, names: tuple[str, ...]) -> list[tuple[Labels, float]]:
+            return [
+                ({**labels[key], label: name}, tally[name]) for key, tally in self.tallies.items() for name in names
+            ]
+
+        seconds: list[tuple[Labels, Histogram]] = [(labels[key], tally.seconds) for key, tally in self.tallies.items()]
+        yield Metric("gym_llm_sessions_open", "gauge", "Sessions that there are.", [({}, len(self))])
+        yield Metric("gym_llm_sessions_capacity", "gauge", "Sessions that there may be.", [({}, self.capacity)])
+        yield Metric("gym_llm_sessions_total", "counter", "What became of sessions.", counted("event", events))
+        yield Metric("gym_llm_episodes_total", "counter", "Episodes by outcome.", counted("outcome", outcomes))
+        resets = [(labels[key], tally["resets"]) for key, tally in self.tallies.items()]
+        yield Metric("gym_llm_resets_total", "counter", "Episodes begun.", resets)
+        yield Metric("gym_llm_step_seconds", "histogram", "How long steps took.", seconds)
 
     async def _end(self, session: EpisodeSession) -> None:
         """End its episode; its environment serves another session, unless that has failed."""
@@ -198,16 +249,37 @@ class Sessions:
                     self.keep(session)
                     continue
                 del self._sessions[session.id]
-                self.counts["expired"] += 1
+                session.tally["expired"] += 1
                 _tell_end(session)
                 ending = asyncio.create_task(self._end(session))
                 self._endings.add(ending)
                 ending.add_done_callback(self._endings.discard)
 
 
+def worker_prefix(worker: int, generation: int) -> str:
+    """What the ids of a worker's sessions begin with.
+
+    >>> worker_prefix(3, 1)
+    'w3g1-'
+    """
+    return f"w{worker}g{generation}-"
+
+
+def worker_of(session_id: str, workers: int) -> int:
+    """Which of several workers has a session: the id says so, or, if it is a client's own, its hash.
+
+    >>> worker_of("w3g1-kJ8", 4), worker_of("mine", 4)
+    (3, 2)
+    """
+    if (own := _WORKER.match(session_id)) and int(own[1]) < workers:
+        return int(own[1])
+    return int.from_bytes(blake2b(session_id.encode(errors="surrogatepass"), digest_size=8).digest()) % workers
+
+
 def _tell_end(session: EpisodeSession) -> None:
-    if session.on_end is not None:
-        session.on_end()
+    tell, session.on_end = session.on_end, None
+    if tell is not None:
+        tell()
 
 
 async def _close(env: gym.Env[Any, Any]) -> None:

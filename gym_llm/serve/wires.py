@@ -38,6 +38,14 @@ class Wire(Protocol):
     def routes(self) -> Iterable[Route]:
         """Its addresses."""
 
+    async def session_of(self, http: web.Request) -> str | None:
+        """The id of the session that a request is for, as the client gives it: in a header, cookie, query or body.
+
+        Several processes may share the server's port; the one that gets a request asks this to find the process that
+        has the session. So it looks nothing up, and raises nothing. A client's own id is one, too, also in the request
+        that opens its session. None for what opens a session of a new id, needs none, or makes no sense.
+        """
+
     def refusal(self, error: BaseException, status: int) -> web.Response:
         """An error as its clients read it.
 

@@ -43,7 +43,7 @@ def test_help_is_quick_and_loads_no_model_library():
     "command",
     [
         *("", "list", "rollout", "config", "data", "data prepare", "data upload", "data list", "env", "env test"),
-        *("filter", "profile", "reverify", "show"),
+        *("filter", "profile", "reverify", "serve", "show"),
     ],
 )
 def test_every_help_has_examples(command, capsys):

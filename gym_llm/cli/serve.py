@@ -1,0 +1,124 @@
+"""`gym-llm serve`: environments over HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from gym_llm.cli.help import Command
+from gym_llm.cli.usage import complete_env, printable
+from gym_llm.errors import UsageError
+
+_EXAMPLES = """\
+examples:
+  gym-llm serve gym_llm/Weather-v0
+  gym-llm serve gym_llm/MathVerify-v0 --tasks train.jsonl --as openenv
+  gym-llm serve gym_llm/Counter-v0 gym_llm/Weather-v0 --port 9000
+  gym-llm serve ./my_env.py --env-kwargs '{"max_turns": 4}'
+  GYM_LLM_TOKEN=... gym-llm serve gym_llm/Weather-v0 --host 0.0.0.0
+
+The first environment is at the root, and each below its own name, /Weather-v0. GET /openapi.json says all addresses of
+the wires, GET /metrics is Prometheus', GET /health needs no token. Every client plays sessions of its own. Ctrl-C ends
+it, and the episodes under way.
+"""
+_AS = "which wires: openenv, nemo, mcp; several separated by commas (default: all)"
+_ENV_KWARGS = """the environment's further arguments; of several environments those of all, or ENV_ID=JSON for one
+(several: give it again)"""
+_TRIES = {
+    "openenv": ("", "-X POST {url}/reset -H 'Content-Type: application/json' -d '{{\"seed\": 1}}'"),
+    "nemo": ("", "-X POST {url}/seed_session -H 'Content-Type: application/json' -d '{{}}' -c cookies"),
+    "mcp": (
+        "/mcp",
+        "-X POST {url}/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' "
+        """-d '{{"jsonrpc": "2.0", "id": 1, "method": "ping"}}'""",
+    ),
+}
+"""Of each wire: what its clients are given after the server's address, and how to try it with curl."""
+app = typer.Typer()
+
+
+@app.command("serve", cls=Command, epilog=_EXAMPLES)
+def serve(
+    env_ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ENV_ID...", help="e.g. gym_llm/Weather-v0, or a file: ./my_env.py", autocompletion=complete_env
+        ),
+    ],
+    *,
+    wires: Annotated[str | None, typer.Option("--as", metavar="WIRES", show_default=False, help=_AS)] = None,
+    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")] = 8000,
+    host: Annotated[
+        str, typer.Option(metavar="H", help="any address but this machine's own needs a token")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T",
+            envvar="GYM_LLM_TOKEN",
+            show_default=False,
+            help="what clients send as `Authorization: Bearer T`; arguments can be seen by others, so set the variable",
+        ),
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", show_default=False, help="tasks instead of the environment's own, as for rollout"),
+    ] = None,
+    env_kwargs: Annotated[list[str] | None, typer.Option(metavar="JSON", show_default=False, help=_ENV_KWARGS)] = None,
+    max_sessions: Annotated[int, typer.Option(metavar="N", min=1, help="sessions at once")] = 16_384,
+    idle_seconds: Annotated[
+        float, typer.Option(metavar="S", help="how long a session is kept that nobody asks")
+    ] = 1_800.0,
+    step_timeout: Annotated[
+        float, typer.Option(metavar="S", min=0, help="what a reset or a step may take; 0: for ever")
+    ] = 600.0,
+) -> int:
+    """Serve environments to other frameworks: OpenEnv's clients, NeMo Gym and whatever speaks MCP."""
+    import gymnasium as gym
+
+    from gym_llm.cli.interrupts import run_until_interrupted
+    from gym_llm.cli.options import read_kwargs_by_env
+    from gym_llm.serve import EnvServer
+
+    kwargs = read_kwargs_by_env(env_kwargs or [], env_ids)
+    try:
+        server = EnvServer(
+            env_ids,
+            wires=None if wires is None else [name.strip() for name in wires.split(",")],
+            tasks=tasks,
+            env_kwargs=kwargs if len(env_ids) > 1 else kwargs[env_ids[0]],
+            host=host,
+            port=port,
+            token=token,
+            capacity=max_sessions,
+            idle_seconds=idle_seconds,
+            step_timeout=step_timeout or None,
+        )
+    except (gym.error.Error, TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+    async def run() -> None:
+        async with server:
+            print(_welcome(server.url, [env.env_id for env in server.envs], server.wires, token), flush=True)
+            await asyncio.Event().wait()
+
+    run_until_interrupted(run)
+    print("Closed.", file=sys.stderr)
+    return 0
+
+
+def _welcome(url: str, env_ids: Sequence[str], wires: Sequence[str], token: str | None) -> str:
+    """What is printed when the server answers."""
+    lines = [f"{printable(', '.join(env_ids))} at {url} ({url}/openapi.json). Ctrl-C ends it."]
+    for wire in wires:
+        path, request = _TRIES.get(wire, ("", "{url}/openapi.json"))
+        header = "" if token is None else ' -H "Authorization: Bearer $GYM_LLM_TOKEN"'
+        lines += [f"  {wire:8} {url}{path}", f"  {'':8} try: curl{header} {request.format(url=url)}"]
+    if len(env_ids) > 1:
+        names = [env_id.rpartition("/")[2] for env_id in env_ids]
+        lines.append("each alone: " + ", ".join(f"{url}/{name}" for name in names))
+    return "\n".join(lines)
