@@ -42,6 +42,11 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("omegaconf==2.3.0", "orjson==3.13.0", "pyvers==0.2.3", "tensordict==0.10.0", "torchdata==0.11.0"),
         "TransferQueue==0.1.11",
     ),
+    "mcp2": (*("mcp==2.3.0", "mcp-types==2.3.0", "pyjwt==2.15.1", "python-multipart==0.0.34", "sse-starlette==3.7.0"),),
+    "mcp1": (
+        *("mcp==1.30.0", "httpx-sse==0.4.3", "pydantic-settings==2.16.3", "pyjwt==2.15.1", "python-multipart==0.0.34"),
+        "sse-starlette==3.7.0",
+    ),
     "prime_rl": ("msgspec==0.22.0",),
     "art": (
         *("openpipe-art==0.5.18", "fastuuid==0.14.0", "h2==4.4.1", "hyperframe==6.1.0", "litellm==1.109.1"),
