@@ -87,7 +87,7 @@ class Counters:
 async def serving(counters: Counters, *, sessions: bool = True) -> AsyncGenerator[tuple[str, Endpoint], None]:
     more: dict[str, Any] = {"open_session": counters.open, "end_session": counters.end} if sessions else {}
     endpoint = Endpoint(counters.toolbox, **more)
-    application = web.Application()
+    application = web.Application(client_max_size=1 << 25)
     application.router.add_route("*", "/mcp", endpoint.handle)
     async with listening(application, "127.0.0.1", 0) as port:
         try:

@@ -40,7 +40,7 @@ from gym_llm.outcomes import reason
 from gym_llm.secrets import redacted_logger
 
 MOST_BYTES = 1 << 22
-"""The largest body that is read."""
+"""The largest body that is answered, if the application's `client_max_size` is not less."""
 PATIENCE = 10.0
 """Seconds before an answer that takes longer is given as a stream, and between the comments that keep that open."""
 
@@ -289,18 +289,18 @@ async def _body(http: web.Request) -> bytes:
     too_large = McpError(f"A body has at most {MOST_BYTES:,} bytes.", status=413)
     if (http.content_length or 0) > MOST_BYTES:
         raise too_large
-    body = bytearray()
     try:
         async with asyncio.timeout(SECONDS_TO_SEND):
-            async for piece in http.content.iter_any():
-                body += piece
-                if len(body) > MOST_BYTES:
-                    raise too_large
+            body = await http.read()
     except TimeoutError:
         raise McpError(f"A body is sent within {SECONDS_TO_SEND:g} seconds.", status=408) from None
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large from None
     except web.RequestPayloadError:
         raise McpError("The body is not encoded as the headers say.", PARSE_ERROR, status=400) from None
-    return bytes(body)
+    if len(body) > MOST_BYTES:
+        raise too_large
+    return body
 
 
 def _event(answered: Any) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from gym_llm.data.files.jsonl import loads
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
 from gym_llm.http_metrics import Metrics
@@ -23,10 +24,10 @@ from gym_llm.serve.episode import BadRequest, EpisodeFailed
 from gym_llm.serve.openapi import openapi
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, Sessions, UnknownSession
-from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire, json_answer, read_json
+from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire, json_answer
 from gym_llm.types import Row
 
-WIRES: dict[str, str] = {}
+WIRES: dict[str, str] = {"mcp": "gym_llm.serve.mcp:McpWire"}
 """The wires by name, each a `MakeWire`; where two share an address the first that claims a request answers it."""
 _STATUS: dict[type[BaseException], int] = {
     BadRequest: 400,
@@ -219,9 +220,12 @@ def _shared(claimants: list[tuple[Wire, Route]]) -> Handler:
 
     async def whoever_claims(http: web.Request) -> web.StreamResponse:
         http[_WIRE] = first_wire
-        body = await read_json(http)
+        try:
+            body = loads(await http.read())
+        except ValueError:
+            body = None
         for wire, route in claimants:
-            if route.claims is not None and route.claims(body):
+            if route.claims is not None and route.claims(http, body):
                 http[_WIRE] = wire
                 return await route.handler(http)
         wire, route = next((each for each in claimants if each[1].claims is None), claimants[0])
