@@ -122,7 +122,7 @@ def encode(answer: Any) -> bytes:
 
 def _is_deeper(value: Any, most: int) -> bool:
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(most):
         inner: list[Any] = []
         for each in level:
             if isinstance(each, dict):

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from mcp_toolbox import PNG, Counters, serving
 from peers import in_peer
+from testing import row
+
+from gym_llm.serve import EnvServer
 
 MODES = [
     ("mcp1", "handshake", "2025-11-25"),
@@ -40,3 +43,19 @@ def test_their_client_lists_and_calls_our_tools(peer: str, mode: str, version: s
     assert said["broken"] in ("McpError", "MCPError")
     assert said["counts"] == list(range(3, 19))
     assert len(counters.of) == 1  # the session of a handshake is over, as its client said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", ["mcp1", "mcp2"])
+def test_their_clients_play_a_served_environment_each_an_episode_of_its_own(peer: str) -> None:
+    tasks = [row(f"Count to {number}.", initial_count=0, expected_count=number) for number in range(4)]
+
+    async def main() -> tuple[dict[str, Any], EnvServer]:
+        async with EnvServer("gym_llm/Counter-v0", tasks=tasks, port=0, wires=["mcp"]) as server:
+            said = await asyncio.to_thread(in_peer, peer, "mcp_episode.py", f"{server.url}/mcp", peer)
+            assert len(server.sessions) == 0  # each client has ended its own
+            return said, server
+
+    said, server = asyncio.run(main())
+    assert said["rewards"] == [[1.0, 0.0]] * 4
+    assert server.sessions.counts["scored"] == 8 and server.sessions.counts["opened"] == 8
