@@ -225,7 +225,7 @@ def _shared(claimants: list[tuple[Wire, Route]]) -> Handler:
         except ValueError:
             body = None
         for wire, route in claimants:
-            if route.claims is not None and route.claims(http, body):
+            if route.claims is not None and route.claims(body):
                 http[_WIRE] = wire
                 return await route.handler(http)
         wire, route = next((each for each in claimants if each[1].claims is None), claimants[0])

@@ -22,15 +22,15 @@ class Route(NamedTuple):
         path: Below the environment's own, `/reset`; aiohttp's patterns may be in it.
         handler: Answers.
         operation: What OpenAPI says of it, an Operation Object; None for what is not listed there.
-        claims: Where wires share an address: whether a request is this wire's, by itself and its JSON body (None if it
-            is no JSON, or empty). None for whoever is left.
+        claims: Where wires share an address: whether a request's JSON body is this wire's (None: it is no JSON, or
+            empty). None for whoever is left.
     """
 
     method: str
     path: str
     handler: Handler
     operation: dict[str, Any] | None = None
-    claims: Callable[[web.Request, Any], bool] | None = None
+    claims: Callable[[Any], bool] | None = None
 
 
 class Wire(Protocol):

@@ -11,7 +11,7 @@ from gym_llm.data.files.jsonl import loads
 from gym_llm.http_server import Unwelcome
 from gym_llm.mcp import Caller, Endpoint, McpError, Toolbox
 from gym_llm.mcp.messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, error_of
-from gym_llm.mcp.revisions import SESSION_HEADER, VERSION_HEADER, handshake_first
+from gym_llm.mcp.revisions import SESSION_HEADER, handshake_first
 from gym_llm.serve.episode import BadRequest
 from gym_llm.serve.mcp.toolbox import EpisodeToolbox, Lobby, failed
 from gym_llm.serve.served_env import ServedEnv
@@ -20,7 +20,6 @@ from gym_llm.serve.wires import NotJSON, Route, json_answer
 
 TOKEN_HEADER, SESSION_META = "X-NeMo-Gym-Session-Token", "gym-llm/session"
 _TOOLBOX = "mcp"  # of a session's notes
-_OWN_METHODS = ("initialize", "server/", "ping", "prompts/", "notifications/")
 _ERRORS = (BadRequest, NotJSON, UnknownSession, AtCapacity, Unwelcome)
 _OPERATION: dict[str, Any] = {
     "summary": "A message of the Model Context Protocol (streamable HTTP).",
@@ -45,9 +44,9 @@ class McpWire:
         self._endpoint = Endpoint(self._toolbox_of, open_session=self._open, end_session=self._end)
 
     def routes(self) -> Iterable[Route]:
-        """Its addresses; OpenEnv's wire has a `/mcp`, too, without sessions of MCP's own."""
-        yield Route("POST", "/mcp", self._endpoint.handle, _OPERATION, claims=_is_mcp)
-        yield Route("GET", "/mcp", self._endpoint.handle, claims=lambda http, _: "Upgrade" not in http.headers)
+        """Its addresses; at the first, OpenEnv's wire claims what is OpenEnv's."""
+        yield Route("POST", "/mcp", self._endpoint.handle, _OPERATION)
+        yield Route("GET", "/mcp", self._endpoint.handle)
         yield Route("DELETE", "/mcp", self._endpoint.handle)
 
     async def session_of(self, http: web.Request) -> str | None:
@@ -116,18 +115,6 @@ class McpWire:
     async def _end(self, caller: Caller) -> None:
         if caller.session_id is not None:
             await self._env.sessions.close(self._env.sessions.get(caller.session_id))
-
-
-def _is_mcp(http: web.Request, body: Any) -> bool:
-    """Whether a request for an address that OpenEnv's wire has, too, is MCP's: it has a header or a method of it."""
-    if any(name in http.headers for name in (SESSION_HEADER, VERSION_HEADER, TOKEN_HEADER)):
-        return True
-    if not isinstance(body, dict):
-        return True
-    method, params = body.get("method"), body.get("params")
-    if isinstance(method, str) and method.startswith(_OWN_METHODS):
-        return True
-    return isinstance(params, dict) and "_meta" in params
 
 
 def _of_headers(http: web.Request) -> str | None:
