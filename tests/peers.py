@@ -48,6 +48,15 @@ PEERS: dict[str, tuple[str, ...]] = {
         "sse-starlette==3.7.0",
     ),
     "prime_rl": ("msgspec==0.22.0",),
+    "openenv": (
+        *("openenv==0.10.0", "fastmcp==3.4.10", "fastmcp-slim==3.4.10", "mcp==1.30.0", "py-key-value-aio==0.4.6"),
+        *("aiofile==3.12.3", "caio==0.12.10", "Authlib==1.9.9", "beartype==0.23.1", "cyclopts==5.4.0"),
+        *("rich-rst==2.2.0", "exceptiongroup==1.3.1", "httpx-sse==0.4.3", "joserfc==1.8.0", "jsonref==1.1.0"),
+        *("jsonschema-path==0.5.0", "pathable==0.6.0", "openapi-pydantic==0.6.0", "pydantic-settings==2.16.3"),
+        *("email-validator==2.4.0", "dnspython==2.9.2", "PyJWT==2.15.1", "pyperclip==1.11.0", "sse-starlette==3.7.0"),
+        *("tomli==2.5.0", "tomli_w==1.2.0", "uncalled-for==0.6.1", "watchfiles==1.3.0", "websockets==17.4"),
+        *("python-multipart==0.0.34", "uvloop==0.23.0", "httptools==0.9.0"),
+    ),
     "art": (
         *("openpipe-art==0.5.18", "fastuuid==0.14.0", "h2==4.4.1", "hyperframe==6.1.0", "litellm==1.109.1"),
         *("polars==2.1.0", "pydantic-settings==2.16.3"),

@@ -27,7 +27,7 @@ from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, Sessions,
 from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire, json_answer
 from gym_llm.types import Row
 
-WIRES: dict[str, str] = {"mcp": "gym_llm.serve.mcp:McpWire"}
+WIRES: dict[str, str] = {"openenv": "gym_llm.serve.openenv:OpenEnvWire", "mcp": "gym_llm.serve.mcp:McpWire"}
 """The wires by name, each a `MakeWire`; where two share an address the first that claims a request answers it."""
 _STATUS: dict[type[BaseException], int] = {
     BadRequest: 400,

@@ -181,13 +181,25 @@ class EpisodeSession:
             BadRequest: If it is none of these, or no episode is under way; the episode is unchanged.
             EpisodeFailed: If a hook or a tool failed; the episode is over and masked.
         """
-        if isinstance(action, str):
-            action = [said(action)]
         begun = perf_counter()
         try:
-            return await self._alone(self._step, action)
+            return await self._alone(self._step, _as_action(action))
         finally:
             self.tally.seconds.observe(perf_counter() - begun)
+
+    def start_reset(self, seed: int | None, options: dict[str, Any] | None) -> Step | asyncio.Future[Step]:
+        """As `reset`, and returns at once: what came of it, or a Future where there is something to wait for."""
+        return self._start(self._reset, seed, options)
+
+    def start_step(self, action: Any) -> Step | asyncio.Future[Step]:
+        """As `step`, and returns at once: what came of it, or a Future where there is something to wait for."""
+        begun = perf_counter()
+        outcome: Step | asyncio.Future[Step] = self._start(self._step, _as_action(action))
+        if isinstance(outcome, asyncio.Future):
+            outcome.add_done_callback(lambda _: self.tally.seconds.observe(perf_counter() - begun))
+        else:
+            self.tally.seconds.observe(perf_counter() - begun)
+        return outcome
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a synchronous function that may `wait`, between steps; what it raises is raised.
@@ -220,12 +232,18 @@ class EpisodeSession:
     async def _alone(self, function: Callable[..., Any], *args: Any) -> Any:
         while self._task is not None:
             await asyncio.wait({self._task})
+        outcome = self._start(function, *args)
+        return await outcome if isinstance(outcome, asyncio.Future) else outcome
+
+    def _start(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._task is not None:
+            return asyncio.ensure_future(self._alone(function, *args))
         outcome = begin(function, *args)
         if not isinstance(outcome, Suspended):
             return outcome
         self._task = asyncio.create_task(self._resume(outcome))
         self._task.add_done_callback(_look_at)
-        return await asyncio.shield(self._task)
+        return asyncio.shield(self._task)
 
     async def _resume(self, suspended: Suspended[Any]) -> Any:
         verifier = self.verifier
@@ -294,6 +312,10 @@ class EpisodeSession:
         verifier: Any = self._env.unwrapped
         verifier.end_episode()
         verifier.episode = None
+
+
+def _as_action(action: Any) -> Any:
+    return [said(action)] if isinstance(action, str) else action
 
 
 def said(text: str) -> Item:

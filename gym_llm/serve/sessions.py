@@ -183,6 +183,12 @@ class Sessions:
             session.tally["closed"] += 1
             await self._end(session)
 
+    def close_soon(self, session: EpisodeSession) -> None:
+        """End a session: there is room for another at once, and its episode is given up meanwhile."""
+        if self._sessions.pop(session.id, None) is not None:
+            session.tally["closed"] += 1
+            self._end_soon(session)
+
     def dismiss(self) -> None:
         """Tell those who have sessions that they end: the server is about to."""
         for session in list(self._sessions.values()):
@@ -251,9 +257,12 @@ class Sessions:
                 del self._sessions[session.id]
                 session.tally["expired"] += 1
                 _tell_end(session)
-                ending = asyncio.create_task(self._end(session))
-                self._endings.add(ending)
-                ending.add_done_callback(self._endings.discard)
+                self._end_soon(session)
+
+    def _end_soon(self, session: EpisodeSession) -> None:
+        ending = asyncio.create_task(self._end(session))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
 
 
 def worker_prefix(worker: int, generation: int) -> str:

@@ -1,0 +1,155 @@
+"""An episode over `/ws`: messages of type reset, step, state, mcp and close, each with one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from gym_llm.data.files.jsonl import loads
+from gym_llm.secrets import redacted_logger
+from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession, Step
+from gym_llm.serve.openenv import answers
+from gym_llm.serve.openenv.actions import LIST_TOOLS, ToolCall, read_action, read_beginning
+from gym_llm.serve.openenv.answers import Invalid
+from gym_llm.serve.openenv.rpc import Rpc
+from gym_llm.serve.openenv.socket import Farewell, Pending
+from gym_llm.serve.openenv.tool_results import called, listed, tools_of
+from gym_llm.serve.served_env import ServedEnv
+
+_FIELDS = {"type", "data"}
+_NOTHING: dict[str, Any] = {}
+logger = redacted_logger(__name__)
+
+
+class Conversation:
+    """Answers one client's messages.
+
+    Args:
+        env: What it plays.
+        session: Its session.
+        split: The name of the environment's tasks.
+        rpc: Answers its JSON-RPC messages.
+    """
+
+    __slots__ = ("_env", "_rpc", "_session", "_split")
+
+    def __init__(self, env: ServedEnv, session: EpisodeSession, split: str, rpc: Rpc) -> None:
+        self._env = env
+        self._session = session
+        self._split = split
+        self._rpc = rpc
+
+    def answer(self, text: bytes) -> bytes | Pending:
+        """Answer a message.
+
+        Raises:
+            Farewell: If it was the last.
+        """
+        self._env.sessions.keep(self._session)
+        try:
+            message = loads(text)
+        except ValueError as error:
+            return answers.error(f"Invalid JSON: {error}", answers.INVALID_JSON)
+        try:
+            if message.__class__ is not dict:
+                raise Invalid("", "A message is a JSON object", "dict_type")
+            kind = message.get("type")
+            if kind == "step":
+                return self._step(message)
+            if kind == "reset":
+                return self._reset(message)
+            return self._other(kind, message)
+        except Invalid as fault:
+            return answers.invalid(fault)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _step(self, message: dict[str, Any]) -> bytes | Pending:
+        _check(message)
+        session = self._session
+        action = read_action(message.get("data"))
+        if action is LIST_TOOLS:
+            return _observation(listed(tools_of(self._env, session)))
+        if action.__class__ is ToolCall:
+            call, tools = action, tools_of(self._env, session)
+            action = [call.item(len(session.turn_rewards) + 1)]
+            return self._soon(lambda: session.start_step(action), lambda step: _observation(called(call, step, tools)))
+        return self._soon(lambda: session.start_step(action), lambda step: _observation(answers.result(step)))
+
+    def _reset(self, message: dict[str, Any]) -> bytes | Pending:
+        _check(message)
+        session = self._session
+        data = message.get("data", _NOTHING)
+        if data.__class__ is not dict:
+            raise Invalid("data", "Input should be a valid dictionary", "dict_type")
+        seed, options, episode_id = read_beginning(data, self._split)
+        try:
+            _ = session.verifier
+        except Exception as error:
+            logger.exception("%s could not be made.", session.env_id)
+            message_text = f"Environment factory '{self._env.name}' failed to create instance: {type(error).__name__}."
+            answer = answers.error(message_text, answers.FACTORY_ERROR, factory_name=self._env.name)
+            raise Farewell(answer) from None
+        session.notes["episode_id"] = episode_id
+        return self._soon(
+            lambda: session.start_reset(seed, options), lambda step: _observation(answers.result(step, began=True))
+        )
+
+    def _other(self, kind: Any, message: dict[str, Any]) -> bytes | Pending:
+        if kind == "state":
+            _check(message, {"type"})
+            return answers.written({"type": "state", "data": answers.state(self._session)})
+        if kind == "close":
+            _check(message, {"type"})
+            raise Farewell()
+        if kind == "mcp":
+            _check(message)
+            if message.get("data").__class__ is not dict:
+                raise Invalid("data", "Input should be a valid dictionary", "dict_type")
+            answer = self._rpc.answer(message["data"], self._session)
+            return Pending(
+                asyncio.ensure_future(answer),
+                lambda future: answers.written({"type": "mcp", "data": future.result()}),
+            )
+        return answers.error(f"Unknown message type: {str(kind or '')[:100]}", answers.UNKNOWN_TYPE)
+
+    def _soon(
+        self, start: Callable[[], Step | asyncio.Future[Step]], answer: Callable[[Step], bytes]
+    ) -> bytes | Pending:
+        """The answer of a call that may have to be waited for."""
+        try:
+            outcome = start()
+            if outcome.__class__ is Step:
+                return answer(outcome)  # type: ignore[arg-type]
+        except Exception as error:
+            return self._refusal(error)
+        return Pending(outcome, lambda future: self._late(future, answer))  # type: ignore[arg-type]
+
+    def _late(self, future: asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes:
+        try:
+            return answer(future.result())
+        except asyncio.CancelledError:
+            return answers.error("The server has been stopped.", answers.SESSION_ERROR)
+        except Exception as error:
+            return self._refusal(error)
+
+    def _refusal(self, error: Exception) -> bytes:
+        if isinstance(error, EpisodeFailed):
+            return answers.failed(error)
+        if isinstance(error, BadRequest):
+            if self._session.is_playing:  # then it is the action that is none; the episode goes on
+                return answers.invalid(Invalid("data", str(error)))
+            return answers.error(str(error), answers.EXECUTION_ERROR)
+        logger.error("A message could not be answered.", exc_info=error)
+        return answers.error("The server has failed; its log says how.", answers.EXECUTION_ERROR)
+
+
+def _observation(result: dict[str, Any]) -> bytes:
+    return answers.written({"type": "observation", "data": result})
+
+
+def _check(message: dict[str, Any], fields: set[str] = _FIELDS) -> None:
+    """Refuse a message with fields that it does not have."""
+    if len(message) > 1 and (unknown := message.keys() - fields):
+        raise Invalid(str(min(unknown))[:100], "Extra inputs are not permitted", "extra_forbidden")

@@ -1,0 +1,122 @@
+"""WebSocket frames (RFC 6455) as a server reads and writes them, without extensions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
+NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG, SERVER_ERROR = 1000, 1001, 1002, 1003, 1009, 1011
+_LONG = 512  # bytes above which numpy is the faster to unmask
+
+
+class BrokenFrame(Exception):
+    """What a client has sent is no frame, or too long a message: the connection ends.
+
+    Attributes:
+        code: What it is closed with.
+    """
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class FrameReader:
+    """Takes a client's bytes as they come, and gives its messages and control frames one after the other.
+
+    Args:
+        most_bytes: How long a message is at most.
+    """
+
+    __slots__ = ("_buffer", "_kind", "_most_bytes", "_parts")
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._buffer = bytearray()
+        self._parts = bytearray()  # of a message that comes in several frames
+        self._kind = CONTINUATION  # what that message is; CONTINUATION if there is none
+
+    def feed(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._buffer += data
+
+    def __len__(self) -> int:
+        """How many bytes wait to be read."""
+        return len(self._buffer)
+
+    def read(self) -> tuple[int, bytes] | None:
+        """The next message, or control frame: what it is, and its payload. None if it has not come yet, or not all.
+
+        Raises:
+            BrokenFrame: If it is none, or too long.
+        """
+        buffer = self._buffer
+        while len(buffer) >= 2:
+            first, second = buffer[0], buffer[1]
+            length, start = second & 0x7F, 2
+            if length > 125:
+                start = 4 if length == 126 else 10
+                if len(buffer) < start:
+                    return None
+                length = int.from_bytes(buffer[2:start], "big")
+            self._check(first, second, length)
+            end = start + 4 + length
+            if len(buffer) < end:
+                return None
+            payload = _unmasked(buffer[start : start + 4], buffer[start + 4 : end])
+            del buffer[:end]
+            kind = first & 0x0F
+            if kind >= CLOSE:
+                return kind, payload
+            if first & 0x80 and kind:
+                return kind, payload
+            self._parts += payload
+            self._kind = kind or self._kind
+            if first & 0x80:
+                kind, payload = self._kind, bytes(self._parts)
+                self._kind, self._parts = CONTINUATION, bytearray()
+                return kind, payload
+        return None
+
+    def _check(self, first: int, second: int, length: int) -> None:
+        kind = first & 0x0F
+        if not second & 0x80:
+            raise BrokenFrame(PROTOCOL_ERROR, "A client masks its frames.")
+        if first & 0x70:
+            raise BrokenFrame(PROTOCOL_ERROR, "No extension was agreed on.")
+        if kind >= CLOSE:
+            if kind > PONG or length > 125 or not first & 0x80:
+                raise BrokenFrame(PROTOCOL_ERROR, "This is no control frame.")
+        elif kind > BINARY or (kind == CONTINUATION) != (self._kind != CONTINUATION):
+            raise BrokenFrame(PROTOCOL_ERROR, "A message is of frames of its own.")
+        elif length + len(self._parts) > self._most_bytes:
+            raise BrokenFrame(TOO_BIG, f"A message has at most {self._most_bytes:,} bytes.")
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    r"""One frame as a server sends it.
+
+    >>> frame(TEXT, b"hello")
+    b'\x81\x05hello'
+    """
+    length = len(payload)
+    if length < 126:
+        return bytes((0x80 | kind, length)) + payload
+    if length < 1 << 16:
+        return bytes((0x80 | kind, 126, length >> 8, length & 0xFF)) + payload
+    return bytes((0x80 | kind, 127)) + length.to_bytes(8, "big") + payload
+
+
+def closing_frame(code: int, reason: str = "") -> bytes:
+    """A frame that says why a connection is closed; of a reason there is as much as one may say."""
+    return frame(CLOSE, code.to_bytes(2, "big") + reason.encode()[:123].decode(errors="ignore").encode())
+
+
+def _unmasked(mask: bytearray, data: bytearray) -> bytes:
+    length = len(data)
+    if length < _LONG:
+        repeated = bytes(mask) * (length // 4 + 1)
+        number = int.from_bytes(data, "little") ^ int.from_bytes(repeated[:length], "little")
+        return number.to_bytes(length, "little")
+    padded = np.frombuffer(bytes(data) + bytes(-length % 4), np.uint32) ^ np.frombuffer(mask, np.uint32)
+    return padded.tobytes()[:length]

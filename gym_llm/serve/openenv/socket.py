@@ -1,0 +1,341 @@
+"""One client's WebSocket: a message, its answer, the next message.
+
+A client waits for the answer before it asks again, so the whole way from its bytes to ours is one call of the event
+loop's: aiohttp does the handshake and hands the bytes over as they come (`RequestHandler.set_parser`, as to its own
+WebSocket), a frame is read, answered and written. No task, queue or lock is in between; only an answer that has to be
+waited for (a tool that asks somebody, a judge) is a Future. What comes meanwhile waits: control frames are answered,
+a few messages are kept, and then the client is not read from. Nor is one that does not read its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NamedTuple, cast
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from gym_llm.limits import REQUEST_BYTES, limit
+from gym_llm.secrets import redacted_logger
+from gym_llm.serve.openenv.frames import (
+    BINARY,
+    CLOSE,
+    GOING_AWAY,
+    NORMAL,
+    PING,
+    PONG,
+    PROTOCOL_ERROR,
+    SERVER_ERROR,
+    TEXT,
+    UNSUPPORTED,
+    BrokenFrame,
+    FrameReader,
+    closing_frame,
+    frame,
+)
+
+DROPPED = 1006  # RFC 6455: the connection is gone, and nobody has said goodbye
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_MOST_AHEAD, _MOST_AHEAD_BYTES = 16, 1 << 20  # messages that a client has sent without waiting for the answer
+_MOST_UNSENT = 1 << 18  # bytes; an answer may be longer, then the next message waits until it is sent
+_TURN_SECONDS = 0.002  # after which other clients have their turn
+_SEND_SECONDS, _CLOSE_SECONDS = 30.0, 2.0
+logger = redacted_logger(__name__)
+
+
+class Pending(NamedTuple):
+    """An answer that has to be waited for.
+
+    Attributes:
+        future: What is waited for.
+        answer: Makes the answer of the Future when it is done; may raise `Farewell`.
+    """
+
+    future: asyncio.Future[Any]
+    answer: Callable[[asyncio.Future[Any]], bytes]
+
+
+class Farewell(Exception):
+    """The conversation is over: the last message, if there is one, and with what the connection is closed."""
+
+    def __init__(self, answer: bytes | None = None, code: int = NORMAL, reason: str = "") -> None:
+        super().__init__(reason)
+        self.answer = answer
+        self.code = code
+
+
+Talk = Callable[[bytes], "bytes | Pending"]
+"""Answers a client's messages; may raise `Farewell`."""
+
+
+class Socket:
+    """A connection that was asked to become a WebSocket.
+
+    Args:
+        http: The request that asks for it.
+
+    Attributes:
+        closed_with: The code that it was closed with, by whom ever; None while it is open.
+    """
+
+    __slots__ = (
+        *(
+            "_ahead",
+            "_ended",
+            "_frames",
+            "_http",
+            "_is_paused",
+            "_is_scheduled",
+            "_is_waiting",
+            "_leave",
+            "_loop",
+            "_pong",
+        ),
+        *("_sending", "_talk", "_transport", "_writer", "closed_with"),
+    )
+
+    def __init__(self, http: web.Request) -> None:
+        self._http = http
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._frames = FrameReader(limit(REQUEST_BYTES))
+        self._ahead: deque[bytes] | None = None
+        self._is_paused = self._is_scheduled = self._is_waiting = False
+        self._pong: asyncio.Future[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._talk: Talk | None = None
+        self._leave: Callable[[int], None] | None = None
+        self._writer: AbstractStreamWriter | None = None
+        self._transport = cast(asyncio.Transport, http.transport)
+        self.closed_with: int | None = None
+
+    async def accept(self) -> web.StreamResponse:
+        """The handshake.
+
+        Raises:
+            HTTPBadRequest: If the request asks for no WebSocket.
+        """
+        headers = self._http.headers
+        asked = {word.strip().lower() for word in headers.get("Connection", "").split(",")}
+        if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in asked:
+            raise web.HTTPUpgradeRequired(reason="a WebSocket is expected")
+        if headers.get("Sec-WebSocket-Version") != "13" or not _is_key(key := headers.get("Sec-WebSocket-Key", "")):
+            raise web.HTTPBadRequest(reason="no WebSocket of version 13", headers={"Sec-WebSocket-Version": "13"})
+        proof = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": proof}
+        response = web.StreamResponse(status=101, headers=upgrade)
+        response.force_close()
+        self._writer = await response.prepare(self._http)
+        return response
+
+    async def converse(self, talk: Talk, leave: Callable[[int], None]) -> None:
+        """Answer what the client says until the connection is closed, by whom ever.
+
+        Args:
+            talk: Answers.
+            leave: Is called once, with the code that the connection is closed with, before the client can know it.
+        """
+        self._talk, self._leave = talk, leave
+        protocol: Any = self._http.protocol
+        try:
+            protocol.set_parser(self)
+            await self._ended
+        finally:
+            self._take_leave(GOING_AWAY)
+
+    def send(self, message: bytes) -> None:
+        """Send a text."""
+        self._transport.write(frame(TEXT, message))
+        if self._transport.get_write_buffer_size() > _MOST_UNSENT and self._sending is None:
+            self._is_waiting = True
+            self._sending = self._loop.create_task(self._send_all())
+
+    def close(self, code: int = NORMAL, reason: str = "") -> None:
+        """Say goodbye; the client has a moment to say so, too."""
+        if self._take_leave(code):
+            self._transport.write(closing_frame(code, reason))
+            self._loop.call_later(_CLOSE_SECONDS, self._end)
+
+    async def is_alive(self, seconds: float) -> bool:
+        """Whether the client answers a ping in time."""
+        if self.closed_with is not None:
+            return False
+        self._pong = self._pong or self._loop.create_future()
+        self._transport.write(frame(PING, b""))
+        await asyncio.wait({self._pong}, timeout=seconds)
+        return self.closed_with is None and (self._pong is None or self._pong.done())
+
+    def drop(self) -> None:
+        """Cut the connection off."""
+        self._lose(DROPPED)
+        self._transport.abort()
+
+    # -- what aiohttp calls ----------------------------------------------------------------------------------------
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Bytes have come."""
+        self._frames.feed(data)
+        if not self._is_scheduled:
+            self._work()
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """The connection is gone."""
+        self._lose(DROPPED)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Read what has come, and answer it, as far as one may."""
+        self._is_scheduled = False
+        until = monotonic() + _TURN_SECONDS
+        try:
+            while not self._ended.done():
+                if self._ahead and not self._is_waiting:
+                    self._answer(self._ahead.popleft())
+                elif self._ahead and (
+                    len(self._ahead) >= _MOST_AHEAD or sum(map(len, self._ahead)) > _MOST_AHEAD_BYTES
+                ):
+                    self._pause()
+                    return
+                elif (message := self._frames.read()) is None:
+                    break
+                elif message[0] == TEXT:
+                    self._hear(message[1])
+                else:
+                    self._control(*message)
+                if monotonic() > until and (len(self._frames) or self._ahead):
+                    self._is_scheduled = True
+                    self._loop.call_soon(self._work)
+                    if len(self._frames) > _MOST_AHEAD_BYTES:
+                        self._pause()
+                    return
+        except BrokenFrame as broken:
+            self._break_off(broken.code, str(broken))
+        except Exception:
+            logger.exception("A WebSocket's message could not be answered.")
+            self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
+        if self._is_paused and not self._ended.done():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _hear(self, message: bytes) -> None:
+        if not self._is_waiting:
+            self._answer(message)
+        elif self.closed_with is None:
+            if self._ahead is None:
+                self._ahead = deque()
+            self._ahead.append(message)
+
+    def _answer(self, message: bytes) -> None:
+        if self.closed_with is not None:
+            return
+        try:
+            answer = cast(Talk, self._talk)(message)
+        except Farewell as farewell:
+            self._say(farewell)
+            return
+        if answer.__class__ is bytes:
+            self.send(cast(bytes, answer))
+            return
+        pending = cast(Pending, answer)
+        self._is_waiting = True
+        pending.future.add_done_callback(lambda future: self._answer_late(pending))
+
+    def _answer_late(self, pending: Pending) -> None:
+        try:
+            message = pending.answer(pending.future)
+        except Farewell as farewell:
+            self._say(farewell)
+            return
+        except Exception:
+            logger.exception("A WebSocket's message could not be answered.")
+            self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
+            return
+        if self.closed_with is None:
+            self._is_waiting = False
+            self.send(message)
+            if not self._is_scheduled:
+                self._work()
+
+    def _say(self, farewell: Farewell) -> None:
+        if farewell.answer is not None and self.closed_with is None:
+            self.send(farewell.answer)
+        self.close(farewell.code, str(farewell))
+
+    def _control(self, kind: int, payload: bytes) -> None:
+        if kind == PING:
+            self._transport.write(frame(PONG, payload))
+            if self._transport.get_write_buffer_size() > _MOST_UNSENT:
+                self.drop()  # whoever sends pings, and reads nothing
+        elif kind == PONG:
+            if self._pong is not None and not self._pong.done():
+                self._pong.set_result(None)
+            self._pong = None
+        elif kind == CLOSE:
+            code = int.from_bytes(payload[:2], "big") if len(payload) >= 2 else NORMAL
+            if self._take_leave(code):
+                self._transport.write(closing_frame(code if 1000 <= code < 5000 and code != 1005 else PROTOCOL_ERROR))
+            self._end()
+        elif kind == BINARY:
+            raise BrokenFrame(UNSUPPORTED, "Messages are text: JSON.")
+
+    def _break_off(self, code: int, reason: str) -> None:
+        """Close, and read no more: what comes may be anything."""
+        self.close(code, reason)
+        self._end()
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    async def _send_all(self) -> None:
+        """Wait until the client has read what it was sent; one that does not is cut off."""
+        try:
+            async with asyncio.timeout(_SEND_SECONDS):
+                await cast(AbstractStreamWriter, self._writer).drain()
+        except TimeoutError:
+            self.drop()
+            return
+        except ConnectionError:
+            return
+        finally:
+            self._sending = None
+        self._is_waiting = False
+        if not self._is_scheduled:
+            self._work()
+
+    def _lose(self, code: int) -> None:
+        self._take_leave(code)
+        self._end()
+
+    def _take_leave(self, code: int) -> bool:
+        """Note that the connection is closed, if it is not yet."""
+        if self.closed_with is not None:
+            return False
+        self.closed_with = code
+        if self._leave is not None:
+            self._leave(code)
+        return True
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+            if self._pong is not None and not self._pong.done():
+                self._pong.set_result(None)
+            if not self._transport.is_closing():
+                self._loop.call_later(_SEND_SECONDS, self._transport.abort)  # what it does not read is dropped then
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
