@@ -20,7 +20,7 @@ from gym_llm.rollout.plan import Job
 from gym_llm.rollout.recorded_task import row_of
 from gym_llm.tasks import PreparedTask
 from gym_llm.token_spans import SPAN, with_copies
-from gym_llm.types import Episode, Item, Rollout, Row
+from gym_llm.types import Episode, Item, ReverifyMode, Rollout, Row
 
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 _AFTER_THE_END = ("verify", "teardown")
@@ -62,6 +62,14 @@ def check_env(env: gym.Env[Any, Any]) -> None:
                 f"{verifier.env_id} is wrapped with {type(env).__name__}, which verify knows nothing of: {_RERUN}."
             )
         env = env.env
+
+
+def mode_of(env: VerifierEnv) -> ReverifyMode:
+    """Whether every episode of a verifier can be scored from its items alone, also where its class does not say."""
+    traits = _traits(cast(Any, type(env)))
+    if traits.mode == "unknown" and not (traits.own_step or traits.responds or traits.tools or traits.rewards_turns):
+        return "stateless"
+    return traits.mode
 
 
 def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
@@ -251,7 +259,7 @@ def _knows_its_state(env: VerifierEnv, items: list[Item], episode: Episode) -> b
 
 
 class _Traits(NamedTuple):
-    mode: str
+    mode: ReverifyMode
     own_step: bool
     responds: bool
     tools: frozenset[str]

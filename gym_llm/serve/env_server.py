@@ -27,7 +27,11 @@ from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, Sessions,
 from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire, json_answer
 from gym_llm.types import Row
 
-WIRES: dict[str, str] = {"openenv": "gym_llm.serve.openenv:OpenEnvWire", "mcp": "gym_llm.serve.mcp:McpWire"}
+WIRES: dict[str, str] = {
+    "openenv": "gym_llm.serve.openenv:OpenEnvWire",
+    "nemo": "gym_llm.serve.nemo:NemoWire",
+    "mcp": "gym_llm.serve.mcp:McpWire",
+}
 """The wires by name, each a `MakeWire`; where two share an address the first that claims a request answers it."""
 _STATUS: dict[type[BaseException], int] = {
     BadRequest: 400,
@@ -103,7 +107,7 @@ class EnvServer:
             step_timeout=step_timeout,
         )
         secret = secret or secrets.token_bytes(32)
-        self.envs = [ServedEnv(factory, self.sessions, secret=secret) for factory in factories]
+        self.envs = [ServedEnv(factory, self.sessions, secret=secret, wires=wires) for factory in factories]
         if not self.envs or len({env.name for env in self.envs}) < len(self.envs):
             raise UsageError(f"A server has one environment or more, of different names; got {', '.join(env_ids)}.")
         self.host = host

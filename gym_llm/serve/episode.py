@@ -147,9 +147,14 @@ class EpisodeSession:
     @property
     def verifier(self) -> Any:
         """The `VerifierEnv` that it plays, made if need be."""
+        return self.env.unwrapped
+
+    @property
+    def env(self) -> gym.Env[Any, Any]:
+        """The environment that it plays, with its wrappers, made if need be."""
         if self._env is None:
             self._env = self._factory.make()
-        return self._env.unwrapped
+        return self._env
 
     @property
     def episode(self) -> Episode | None:
@@ -200,6 +205,15 @@ class EpisodeSession:
         else:
             self.tally.seconds.observe(perf_counter() - begun)
         return outcome
+
+    async def cut_short(self) -> Step:
+        """End the episode under way here: it is truncated, and `verify` scores what there is.
+
+        Raises:
+            BadRequest: If no episode is under way.
+            EpisodeFailed: If `verify` or `teardown` failed; the episode is over and masked.
+        """
+        return await self._alone(self._cut_short)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a synchronous function that may `wait`, between steps; what it raises is raised.
@@ -301,6 +315,25 @@ class EpisodeSession:
         if terminated or truncated:
             self.outcome = "truncated" if truncated else "scored"
             self.tally[self.outcome] += 1
+        return self.last
+
+    def _cut_short(self) -> Step:
+        env, verifier = self._env, self.verifier
+        if env is None or self.last is None or not self.is_playing:
+            raise BadRequest("No episode is under way: reset first.")
+        episode = verifier.episode
+        episode.step_reward = 0.0  # it went with its turn
+        info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
+        try:
+            _, reward, _, _, info = with_score(env, (None, 0.0, False, True, info))
+        except BaseException as error:
+            if gives_up(error):
+                raise
+            raise self.fail(error) from error
+        self.total_reward += float(reward)
+        self.last = Step(self.last.request, float(reward), False, True, info, [])
+        self.outcome = "truncated"
+        self.tally["truncated"] += 1
         return self.last
 
     def _end(self) -> None:

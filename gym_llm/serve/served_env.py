@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+from collections.abc import Collection
 from copy import copy
 from typing import Any
 
@@ -20,6 +21,7 @@ class ServedEnv:
         factory: Makes its environments.
         sessions: The server's.
         secret: See below.
+        wires: The names of all wires that the server speaks.
 
     Attributes:
         env_id: Its id, `gym_llm/Weather-v0`.
@@ -28,12 +30,15 @@ class ServedEnv:
         wire: The wire's name, under which is counted what it plays; "" before `over`.
     """
 
-    def __init__(self, factory: EnvFactory, sessions: Sessions, *, secret: bytes = b"") -> None:
+    def __init__(
+        self, factory: EnvFactory, sessions: Sessions, *, secret: bytes = b"", wires: Collection[str] = ()
+    ) -> None:
         self.env_id = factory.env_id
         self.name = factory.env_id.rpartition("/")[2]
         self.factory = factory
         self.sessions = sessions
         self.secret = secret or secrets.token_bytes(32)
+        self.wires = frozenset(wires)
         self.wire = ""
         self._verifiers: list[VerifierEnv] = []  # one, when it is made, for all wires
 

@@ -77,13 +77,13 @@ class McpWire:
         task = _task_of(caller.http)
         return Lobby(self._env, lambda: self._new(task), task)
 
-    def _toolbox(self, session_id: str) -> EpisodeToolbox:
+    def _toolbox(self, session_id: str) -> Toolbox:
         try:
             session = self._env.sessions.get(session_id)
         except UnknownSession as error:
             raise McpError(str(error), status=404) from None
-        toolbox = session.notes.get(_TOOLBOX)
-        if not isinstance(toolbox, EpisodeToolbox) or session.env_id != self._env.env_id:
+        toolbox: Toolbox | None = session.notes.get(_TOOLBOX)  # another wire may have put one of its own there
+        if toolbox is None or session.env_id != self._env.env_id:
             raise McpError("There is no such session of this environment.", status=404)
         return toolbox
 

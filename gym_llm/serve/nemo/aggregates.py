@@ -1,0 +1,233 @@
+"""What many answers of /verify say together, under the names that NeMo Gym has for it.
+
+As there, every number and truth value of an answer is a column, with those of the response's `usage`; and an episode
+that is masked is in no figure, only in those of the coverage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from gym_llm.evaluate.episodes import EpisodeScore
+from gym_llm.evaluate.intervals import t_quantile
+from gym_llm.evaluate.metrics import evaluate_scores
+from gym_llm.metric import Metric
+from gym_llm.serve.episode import BadRequest
+
+TASK, REPEAT = "_ng_task_index", "_ng_rollout_index"
+MOST_REPEATS = 1_000
+"""Answers to one task that are taken: pass@k is worked out for every k up to their number."""
+
+_Numbers: TypeAlias = dict[str, float]
+_Row: TypeAlias = Mapping[str, Any]
+
+
+def aggregate(body: Mapping[str, Any], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
+    """NeMo Gym's `AggregateMetrics`.
+
+    Args:
+        body: `{"verify_responses": [...]}`: answers of /verify, each with its `_ng_task_index` and
+            `_ng_rollout_index`.
+        env_id: Whose.
+        declared: The verifier's own metrics.
+
+    Returns:
+        `agent_metrics` (over all), `group_level_metrics` (by task), `repeat_level_metrics` (by `_ng_rollout_index`,
+        where there are several) and `key_metrics`. `accuracy` is the share of rewards of 1 or more, and in percent.
+
+    Raises:
+        BadRequest: If these are no such answers.
+    """
+    rows = _read(body)
+    scored = [row for row in rows if not row.get("mask_sample")]
+    coverage = _coverage(rows, scored)
+    if not scored:
+        return {**_EMPTY, "agent_metrics": coverage, "key_metrics": coverage}
+    numbers = [_numbers(row) for row in scored]
+    by_task: dict[int, list[int]] = defaultdict(list)
+    for position, row in enumerate(scored):
+        by_task[row[TASK]].append(position)
+    metrics = _described(numbers, _STATISTICS)
+    repeats = _repeats(scored, numbers, len(by_task))
+    metrics |= _across_repeats(repeats)
+    metrics |= coverage
+    metrics |= _of_evaluation(rows, env_id, declared)
+    metrics["num_repeats"] = len({row[REPEAT] for row in rows})
+    best = {name: value for name, value in metrics.items() if name.startswith("mean/")}
+    return {
+        "group_level_metrics": [
+            _group(task, [(scored[n], numbers[n]) for n in by_task[task]]) for task in sorted(by_task)
+        ],
+        "agent_metrics": metrics,
+        "key_metrics": {**best, **coverage},
+        "repeat_level_metrics": repeats,
+    }
+
+
+_EMPTY: dict[str, Any] = {
+    "group_level_metrics": [],
+    "agent_metrics": {},
+    "key_metrics": {},
+    "repeat_level_metrics": [],
+}
+
+
+def _read(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = body.get("verify_responses")
+    if not isinstance(rows, list):
+        raise BadRequest('The body is {"verify_responses": [...]}, a list of answers of /verify.')
+    counts: dict[int, int] = defaultdict(int)
+    read = []
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise BadRequest(f"Answer {number} is a JSON object, got {type(row).__name__}.")
+        row = {TASK: 0, REPEAT: 0, **row}
+        if type(row[TASK]) is not int or type(row[REPEAT]) is not int:
+            raise BadRequest(f"Answer {number}: {TASK} and {REPEAT} are whole numbers.")
+        reward = row.get("reward")
+        if not row.get("mask_sample") and (isinstance(reward, bool) or not isinstance(reward, (int, float))):
+            raise BadRequest(f"Answer {number} has no `reward`, a number.")
+        counts[row[TASK]] += 1
+        if counts[row[TASK]] > MOST_REPEATS:
+            raise BadRequest(f"Task {row[TASK]} has more than {MOST_REPEATS:,} answers, which is the limit.")
+        read.append(row)
+    return read
+
+
+def _numbers(row: _Row) -> _Numbers:
+    """The columns of an answer."""
+    usage = (response.get("usage") if isinstance(response := row.get("response"), dict) else None) or {}
+    found = {}
+    for name, value in [*row.items(), *(usage.items() if isinstance(usage, dict) else ())]:
+        if not name.startswith("_") and name != "mask_sample" and isinstance(value, (bool, int, float)):
+            found[name] = float(value)
+    return found
+
+
+def _described(numbers: Sequence[_Numbers], statistics: Mapping[str, Callable[[Any], float | None]]) -> dict[str, Any]:
+    """`STATISTIC/COLUMN` of every column."""
+    columns: dict[str, list[float]] = defaultdict(list)
+    for each in numbers:
+        for name, value in each.items():
+            columns[name].append(value)
+    described = {}
+    with np.errstate(over="ignore", invalid="ignore"):  # of rewards such as 1e308
+        for name, values in columns.items():
+            array = np.array(values)
+            for statistic, function in statistics.items():
+                if (figure := function(array)) is not None and math.isfinite(figure):
+                    described[f"{statistic}/{name}"] = float(figure)
+    return described
+
+
+def _std(values: Any) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _bound(sign: int) -> Callable[[Any], float | None]:
+    def bound(values: Any) -> float | None:
+        if len(values) < 2:
+            return None
+        half = t_quantile(0.975, len(values) - 1) * _std(values) / math.sqrt(len(values))
+        return float(values.mean() + sign * half)
+
+    return bound
+
+
+_STATISTICS: dict[str, Callable[[Any], float | None]] = {
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "median": np.median,
+    "std": _std,
+}
+_OF_A_REPEAT = {
+    **_STATISTICS,
+    "sem": lambda values: _std(values) / math.sqrt(len(values)),
+    "p25": lambda values: np.quantile(values, 0.25),
+    "p75": lambda values: np.quantile(values, 0.75),
+    "ci_low_95": _bound(-1),
+    "ci_high_95": _bound(1),
+}
+
+
+def _group(task: int, scored: list[tuple[_Row, _Numbers]]) -> dict[str, Any]:
+    """A task's own figures."""
+    infos = [
+        {"rollout_id": f"{task}:{row[REPEAT]}", TASK: task, REPEAT: row[REPEAT], **numbers} for row, numbers in scored
+    ]
+    return {
+        TASK: task,
+        **_described([numbers for _, numbers in scored], _STATISTICS),
+        "num_rollouts": len(scored),
+        "rollout_infos": sorted(infos, key=lambda info: info[REPEAT]),
+    }
+
+
+def _repeats(scored: list[dict[str, Any]], numbers: list[_Numbers], tasks: int) -> list[dict[str, Any]]:
+    """The figures of each repeat, where there are several."""
+    by_repeat: dict[int, list[int]] = defaultdict(list)
+    for position, row in enumerate(scored):
+        by_repeat[row[REPEAT]].append(position)
+    if len(by_repeat) < 2:
+        return []
+    described = []
+    for repeat in sorted(by_repeat):
+        present = len({scored[n][TASK] for n in by_repeat[repeat]})
+        figures = _described([numbers[n] for n in by_repeat[repeat]], _OF_A_REPEAT)
+        described.append({REPEAT: repeat, "sample_count": present, "missing_count": tasks - present, **figures})
+    return described
+
+
+def _across_repeats(repeats: Iterable[_Row]) -> dict[str, Any]:
+    """What the repeats' means vary: `mean_across_repeats/mean/reward` and so on."""
+    means = [{name: row[name] for name in row if name.startswith("mean/")} for row in repeats]
+    names = {**_STATISTICS, "se": _OF_A_REPEAT["sem"]}
+    names |= {name: _OF_A_REPEAT[name] for name in ("ci_low_95", "ci_high_95")}
+    return _described(means, {f"{name}_across_repeats": function for name, function in names.items()})
+
+
+def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
+    """Of how much of a run the figures are; nothing where nothing is masked."""
+    if len(rows) == len(scored):
+        return {}
+    measured = {row[TASK] for row in scored}
+    return {
+        "coverage/measured_rollouts": len(scored),
+        "coverage/masked_rollouts": len(rows) - len(scored),
+        "coverage/measured_tasks": len(measured),
+        "coverage/fully_masked_tasks": len({row[TASK] for row in rows} - measured),
+    }
+
+
+def _of_evaluation(rows: Sequence[_Row], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
+    """What `gym-llm eval` has under NeMo Gym's names: pass@k and its kin, which are percentages there."""
+    figures = evaluate_scores([_score(row, env_id) for row in rows], declared=declared, resamples=0)["nemo_gym"]
+    return {
+        name: value * 100 if "@" in name else value
+        for name, value in figures.items()
+        if value is not None and not name.endswith("/reward")
+    }
+
+
+def _score(row: _Row, env_id: str) -> EpisodeScore:
+    is_masked = bool(row.get("mask_sample"))
+    answer = row.get("extracted_answer")
+    outcome = "masked" if is_masked else "truncated" if row.get("truncated") is True else "scored"
+    return EpisodeScore(
+        dataset="",
+        env_id=env_id,
+        model="",
+        task_index=row[TASK],
+        repeat_index=row[REPEAT],
+        outcome=outcome,
+        reward=None if is_masked else row["reward"],
+        failure_kind=kind if isinstance(kind := row.get("failure_kind"), str) else None,
+        answer=answer if isinstance(answer, str) else None,
+        info={name: value for name, value in row.items() if isinstance(value, (bool, int, float))},
+    )

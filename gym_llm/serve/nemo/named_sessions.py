@@ -1,0 +1,124 @@
+"""Sessions that environment servers of NeMo Gym 0.7 name themselves, before they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.serve.episode import BadRequest
+from gym_llm.types import Row
+
+_NAME = "resources_session_id"
+_LONGEST = 256
+_KEPT = 65_536
+_ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(slots=True, eq=False)
+class _Named:
+    """A session, or the task that opens it, which returns its id."""
+
+    seed: bytes
+    episode: bytes
+    opening: asyncio.Task[str]
+
+
+def is_named(body: dict[str, Any]) -> bool:
+    """Whether a request to seed or to close a session is an environment server's."""
+    return _NAME in body
+
+
+class NamedSessions:
+    """Which session has which name. The same seed, sent twice, opens one session; after its end the name is not taken.
+
+    The last 65,536 names are known: those of sessions, and those that have ended, or never were, when they were closed.
+    """
+
+    def __init__(self) -> None:
+        self._named: OrderedDict[str, _Named] = OrderedDict()
+        self._closed: OrderedDict[str, None] = OrderedDict()
+
+    async def seed(self, body: dict[str, Any], opened: Callable[[Row], Coroutine[Any, Any, str]]) -> tuple[str, str]:
+        """The session of a seed.
+
+        Args:
+            body: `{"resources_session_id", "episode_id", "task_id", "task_data"}`.
+            opened: Opens one for the task's data; returns its id.
+
+        Returns:
+            Its name, and its id.
+
+        Raises:
+            BadRequest: If the body is another, or the name another session's.
+        """
+        name = _check(body, ("episode_id", "task_id", "task_data"))
+        if name in self._closed:
+            raise BadRequest("This resources_session_id was closed: a seed that comes later opens nothing.")
+        named = self._named.get(name)
+        if named is None:
+            task = asyncio.create_task(opened(body["task_data"]))
+            named = self._named[name] = _Named(_digest(body), _digest(body["episode_id"]), task)
+            task.add_done_callback(lambda ended: self._opened(name, ended))
+        elif named.seed != _digest(body):
+            raise BadRequest("There is a session of this resources_session_id already, of another episode.")
+        return name, await asyncio.shield(named.opening)
+
+    async def close(self, body: dict[str, Any]) -> tuple[str, str | None]:
+        """Give a name up.
+
+        Returns:
+            The name, and the id of the session that had it, if there is one.
+
+        Raises:
+            BadRequest: If the session is another episode's.
+        """
+        name = _check(body, ("episode_id",))
+        named = self._named.get(name)
+        if named is not None and named.episode != _digest(body["episode_id"]):
+            raise BadRequest("The session of this resources_session_id is another episode's.")
+        self._close(name)
+        if named is None:
+            return name, None
+        await asyncio.wait({named.opening})
+        failed = named.opening.cancelled() or named.opening.exception() is not None
+        return name, None if failed else named.opening.result()
+
+    def _opened(self, name: str, task: asyncio.Task[str]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._named.pop(name, None)
+        elif len(self._named) > _KEPT:
+            self._named.popitem(last=False)
+
+    def _close(self, name: str) -> None:
+        self._named.pop(name, None)
+        self._closed[name] = None
+        if len(self._closed) > _KEPT:
+            self._closed.popitem(last=False)
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(dumps(value), digest_size=16).digest()
+
+
+def _check(body: dict[str, Any], fields: tuple[str, ...]) -> str:
+    """The name in a body that has these fields and no other."""
+    if body.keys() != {_NAME, *fields}:
+        raise BadRequest(f"The body has the fields {_NAME}, {', '.join(fields)}, and no other.")
+    name = body[_NAME]
+    if not (isinstance(name, str) and 0 < len(name) <= _LONGEST):
+        raise BadRequest(f"{_NAME} is a text of at most {_LONGEST} characters.")
+    episode = body["episode_id"]
+    rollout = episode.get("rollout_id") if isinstance(episode, dict) else None
+    attempt = episode.get("attempt", 0) if isinstance(episode, dict) else None
+    if not (isinstance(rollout, str) and _ROLLOUT_ID.fullmatch(rollout) and type(attempt) is int and attempt >= 0):
+        raise BadRequest('episode_id is {"rollout_id": "...", "attempt": 0}.')
+    for field in fields[1:]:
+        if not isinstance(body[field], dict):
+            raise BadRequest(f"{field} is a JSON object.")
+    return name

@@ -1,0 +1,233 @@
+"""Scoring a conversation that an agent hands in: of a session, whose tools it has called, or from its items alone.
+
+NeMo Gym's agents play the episode themselves: they ask the model, post its calls to `/TOOL`, and hand everything in at
+the end. So that the reward is the one of an episode played here, the last turn of the model is stepped, with all before
+it laid into the episode as it was said: the environment's own rules then say how it ends. Turns that it would not have
+allowed (after `max_turns`, or after the calls that it grades) are left out.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, NamedTuple, cast
+
+from gymnasium.error import InvalidAction
+
+from gym_llm.engines.replay import is_environments
+from gym_llm.env import VerifierEnv
+from gym_llm.evaluate.rescoring import NotFromItems, check_env, score_items
+from gym_llm.limits import ITEMS, limit
+from gym_llm.responses.actions import read_action
+from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
+from gym_llm.serve.nemo.rows import PARAMS, Seeded, changed_field, prepare
+from gym_llm.serve.nemo.verdicts import masked, scored
+from gym_llm.types import Item, Row
+
+_UNFINISHED = {"incomplete", "failed", "cancelled"}
+_MOST_TURNS = 4_096
+
+
+class OtherTask(Exception):
+    """The row is another than the session's."""
+
+
+class Conversation(NamedTuple):
+    """An agent's response, read.
+
+    Attributes:
+        response: As it came.
+        items: All that was said.
+    """
+
+    response: dict[str, Any]
+    items: list[Item]
+
+
+class _Cut(NamedTuple):
+    """A conversation up to where the environment ends it.
+
+    Attributes:
+        before: What was said before the turn to step, or all.
+        turns: How many turns of the model that has.
+        turn_start: Where in it the last of them begins.
+        last: The turn to step; None if there is none.
+        is_end: Whether nothing was left out.
+    """
+
+    before: list[Item]
+    turns: int
+    turn_start: int
+    last: list[Item] | None
+    is_end: bool
+
+
+def read_conversation(body: dict[str, Any], server_name: str) -> Conversation:
+    """The `response` of a body.
+
+    Args:
+        body: Of a request to `/verify` or `/step`.
+        server_name: MCP's clients call its tools `mcp__SERVER__TOOL`; verifiers know them as `TOOL`.
+
+    Raises:
+        BadRequest: If it is none, or an item is not what it should be.
+    """
+    response = body.get("response")
+    if not isinstance(response, dict):
+        raise BadRequest("The body has no `response`: the row's fields, and what the model answered.")
+    items = response.get("output")
+    if not isinstance(items, list):
+        raise BadRequest("The response's `output` is a list of items.")
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise BadRequest(f"Item {index} of the output is a JSON object, got {type(item).__name__}.")
+    prefix = f"mcp__{server_name}__"
+    if any(str(item.get("name")).startswith(prefix) for item in items):
+        items = [_renamed(item, prefix) for item in items]
+    turns = 0
+    for environments, group in groupby(items, is_environments):
+        if environments:
+            for item in group:
+                _check_environments(item)
+        else:
+            turns += 1
+            _check_turn(list(group), response)
+    if turns > _MOST_TURNS:
+        raise BadRequest(f"The response has {turns:,} turns, but {_MOST_TURNS:,} is the limit.")
+    return Conversation(response, items)
+
+
+async def score_session(session: EpisodeSession, row: Row, conversation: Conversation) -> dict[str, Any]:
+    """What a session's episode is worth, with this conversation.
+
+    Returns:
+        The fields of the answer.
+
+    Raises:
+        OtherTask: If the row is another than the one that the session was seeded with.
+        BadRequest: If the row is none; the episode is as it was.
+    """
+    if session.failure is not None:
+        return masked(session.failure.kind, session.failure.reason)
+    last = session.last
+    if last is None:
+        return masked("session_lost", "The session has no episode: it was not seeded.")
+    if session.outcome is not None:  # it was played with /step
+        return scored(session.total_reward, session.outcome == "truncated", last.info)
+    seeded: Seeded = session.notes["nemo"]
+    if row != seeded.row:
+        if (name := changed_field(seeded.row, row)) is not None:
+            raise OtherTask(f"The session was seeded with another task: `{name}` is not the same.")
+        prepared = prepare(session.verifier.task_kind(), row)
+        session.episode.row, session.episode.request = prepared.row, prepared.request  # type: ignore[union-attr]
+    cut = _cut(session.verifier.playing, conversation)
+    try:
+        await session.call(_lay, session, seeded.opening, conversation, cut)
+        if cut.last is not None:
+            status = conversation.response.get("status") if cut.is_end else "completed"
+            last = await session.step({**conversation.response, "output": cut.last, "status": status})
+        if not last.done:
+            last = await session.cut_short()
+    except EpisodeFailed as failed:
+        return masked(failed.failure.kind, failed.failure.reason)
+    return scored(session.total_reward, last.truncated, last.info)
+
+
+async def score_alone(session: EpisodeSession, row: Row, conversation: Conversation) -> dict[str, Any]:
+    """What a conversation is worth by its items alone, in a session that was opened for this.
+
+    Returns:
+        The fields of the answer.
+
+    Raises:
+        NotFromItems: If the verifier needs what tools have done beside their outputs.
+        BadRequest: If the row is none.
+    """
+    prepare(session.verifier.task_kind(), row)
+    fields = {name: value for name, value in row.items() if name != PARAMS}
+    record = {
+        PARAMS: row[PARAMS],
+        "response": {**conversation.response, "output": conversation.items},
+        "task_fields": fields,
+        "rollout_id": {"task_index": 0, "repeat_index": 0},
+        "reward": None,
+    }
+
+    def score() -> dict[str, Any]:
+        try:
+            check_env(session.env)
+            found = score_items(session.env, cast(Any, record), 0)
+        except NotFromItems:
+            session.verifier.end_episode()
+            raise
+        except Exception as error:
+            session.verifier.end_episode(error)
+            failure = session.fail(error).failure
+            return masked(failure.kind, failure.reason)
+        return scored(found.reward, found.truncated, found.info)
+
+    try:
+        answer: dict[str, Any] = await session.call(score)
+    except EpisodeFailed as failed:  # it took too long
+        return masked(failed.failure.kind, failed.failure.reason)
+    return answer
+
+
+def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversation, cut: _Cut) -> None:
+    """Lay what was said before the last turn into the episode."""
+    episode: Any = session.episode
+    episode.items = [*opening, *cut.before]
+    episode.turn = cut.turns
+    episode.turn_start = len(opening) + cut.turn_start
+    if cut.last is None:
+        episode.last_response = {**conversation.response, "output": cut.before[cut.turn_start :]}
+        if isinstance(usage := conversation.response.get("usage"), dict):
+            episode.add_usage(usage)
+
+
+def _cut(playing: VerifierEnv, conversation: Conversation) -> _Cut:
+    items = conversation.items
+    position = turns = turn_start = 0
+    for environments, group in groupby(items, is_environments):
+        said = list(group)
+        position += len(said)
+        is_end = position == len(items)
+        if environments:
+            if turns >= playing.max_turns:
+                return _Cut(items[:position], turns, turn_start, None, is_end)
+            continue
+        turns, turn_start = turns + 1, position - len(said)
+        if any(item.get("type") == "function_call" for item in said):
+            steps = not playing.executes_tools
+        else:
+            steps = is_end or turns >= playing.max_turns
+        if steps:
+            return _Cut(items[:turn_start], turns - 1, turn_start, said, is_end)
+    is_unfinished = conversation.response.get("status") in _UNFINISHED
+    if not items or (is_unfinished and is_environments(items[-1])):
+        return _Cut(items, turns, turn_start, [], True)  # the last turn said nothing: its prompt did not fit
+    return _Cut(items, turns, turn_start, None, True)
+
+
+def _check_turn(turn: list[Item], response: dict[str, Any]) -> None:
+    try:
+        read_action({**response, "output": turn})
+    except InvalidAction as error:
+        raise BadRequest(str(error)) from None
+
+
+def _check_environments(item: Item) -> None:
+    name = "output" if item.get("type") == "function_call_output" else "content"
+    value = item.get(name)
+    if isinstance(value, list):
+        is_right = len(value) <= limit(ITEMS) and all(isinstance(part, dict) for part in value)
+    else:
+        is_right = isinstance(value, str)
+    if not is_right or not isinstance(item.get("call_id"), str if name == "output" else (str, type(None))):
+        raise BadRequest(f"A {item.get('type') or 'message'!s:.40} of the output has a wrong `{name}` or `call_id`.")
+
+
+def _renamed(item: Item, prefix: str) -> Item:
+    name = item.get("name")
+    if item.get("type") == "function_call" and isinstance(name, str) and name.startswith(prefix):
+        return {**item, "name": name[len(prefix) :]}
+    return item
