@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -101,7 +102,12 @@ def url_of(host: str, port: int) -> str:
 
 @asynccontextmanager
 async def listening(
-    application: web.Application, host: str, port: int, *, shared: bool = False
+    application: web.Application,
+    host: str,
+    port: int,
+    *,
+    shared: bool = False,
+    also: socket.socket | None = None,
 ) -> AsyncGenerator[int, None]:
     """Open a port for as long as the context lasts; requests whose client leaves are cancelled.
 
@@ -110,6 +116,7 @@ async def listening(
         host: The address.
         port: 0 for any that is free.
         shared: Whether several processes listen on the port, each for a part of the connections (SO_REUSEPORT).
+        also: Another socket to listen on, bound already.
 
     Yields:
         The port.
@@ -120,11 +127,13 @@ async def listening(
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
     try:
+        if also is not None:
+            await web.SockSite(runner, also).start()
         try:
             await web.TCPSite(runner, host, port, backlog=4096, reuse_port=shared or None).start()
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"Cannot listen on {host}, port {port} ({why}): take another.") from None
-        yield runner.addresses[0][1]
+        yield runner.addresses[-1][1]
     finally:
         await runner.cleanup()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +20,8 @@ examples:
   gym-llm serve gym_llm/Counter-v0 gym_llm/Weather-v0 --port 9000
   gym-llm serve ./my_env.py --env-kwargs '{"max_turns": 4}'
   GYM_LLM_TOKEN=... gym-llm serve gym_llm/Weather-v0 --host 0.0.0.0
+  gym-llm serve gym_llm/MathVerify-v0 --tasks train.jsonl --workers 8
+  gym-llm serve gym_llm/MathVerify-v0 --tasks train.jsonl --workers 64 --ray-address head:6379
 
 The first environment is at the root, and each below its own name, /Weather-v0. GET /openapi.json says all addresses of
 the wires, GET /metrics is Prometheus', GET /health needs no token. Every client plays sessions of its own. Ctrl-C ends
@@ -76,34 +78,49 @@ def serve(
     step_timeout: Annotated[
         float, typer.Option(metavar="S", min=0, help="what a reset or a step may take; 0: for ever")
     ] = 600.0,
+    workers: Annotated[int, typer.Option(metavar="N", min=0, help="serve from N processes; 0: from this one")] = 0,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A", show_default=False, help="a Ray cluster's, on whose machines the workers are: host:6379"
+        ),
+    ] = None,
 ) -> int:
     """Serve environments to other frameworks: OpenEnv's clients, NeMo Gym and whatever speaks MCP."""
     import gymnasium as gym
 
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.cli.options import read_kwargs_by_env
-    from gym_llm.serve import EnvServer
+    from gym_llm.concurrency.garbage import collect_rarely
+    from gym_llm.serve import EnvServer, EnvWorkers
 
+    if ray_address and not workers:
+        raise UsageError("--ray-address only makes sense with --workers N.")
     kwargs = read_kwargs_by_env(env_kwargs or [], env_ids)
+    options: dict[str, Any] = {
+        "wires": None if wires is None else [name.strip() for name in wires.split(",")],
+        "tasks": tasks,
+        "env_kwargs": kwargs if len(env_ids) > 1 else kwargs[env_ids[0]],
+        "host": host,
+        "port": port,
+        "token": token,
+        "capacity": max_sessions,
+        "idle_seconds": idle_seconds,
+        "step_timeout": step_timeout or None,
+    }
+    server: EnvServer | EnvWorkers
     try:
-        server = EnvServer(
-            env_ids,
-            wires=None if wires is None else [name.strip() for name in wires.split(",")],
-            tasks=tasks,
-            env_kwargs=kwargs if len(env_ids) > 1 else kwargs[env_ids[0]],
-            host=host,
-            port=port,
-            token=token,
-            capacity=max_sessions,
-            idle_seconds=idle_seconds,
-            step_timeout=step_timeout or None,
-        )
+        if workers:
+            server = EnvWorkers(env_ids, workers=workers, ray_address=ray_address, **options)
+        else:
+            server = EnvServer(env_ids, **options)
+            collect_rarely()
     except (gym.error.Error, TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
 
     async def run() -> None:
         async with server:
-            print(_welcome(server.url, [env.env_id for env in server.envs], server.wires, token), flush=True)
+            print(_welcome(server.url, server.env_ids, server.wires, token), flush=True)
             await asyncio.Event().wait()
 
     run_until_interrupted(run)

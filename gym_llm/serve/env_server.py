@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from importlib import import_module
 from typing import Any, Self
 
 from aiohttp import web
+from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.data.files.jsonl import loads
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
-from gym_llm.http_metrics import Metrics
+from gym_llm.http_metrics import Metric, Metrics, added, as_answer
 from gym_llm.http_server import Door, Unwelcome, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.secrets import redacted_logger
 from gym_llm.serve.episode import BadRequest, EpisodeFailed
+from gym_llm.serve.forwarding import Forwarding
 from gym_llm.serve.openapi import openapi
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, Sessions, UnknownSession
@@ -50,7 +52,7 @@ class EnvServer:
     name: `http://127.0.0.1:8000/Weather-v0`. Every client plays sessions of its own (see `Sessions`).
 
     Args:
-        env_ids: Registered ids, or files that have an environment; one or several.
+        env_ids: Registered ids, files that have an environment, or specs; one or several.
         wires: Which of `WIRES` are spoken, or others as `module:attribute`; None for all of `WIRES`.
         tasks: As for `gym_llm.rollout`, of a single environment.
         env_kwargs: Further arguments of a single environment; of several, by what `env_ids` calls them.
@@ -61,6 +63,7 @@ class EnvServer:
         idle_seconds: How long a session is kept that nobody asks.
         step_timeout: Seconds that a reset or a step may wait; None for no limit.
         secret: What keys that sign are derived from; b"" for a random one.
+        forwarding: Where several processes share the port: what this one knows of the others.
 
     Attributes:
         url: `http://127.0.0.1:8000`, while it runs.
@@ -79,7 +82,7 @@ class EnvServer:
 
     def __init__(
         self,
-        env_ids: str | Sequence[str],
+        env_ids: str | EnvSpec | Sequence[str | EnvSpec],
         *,
         wires: Iterable[str] | None = None,
         tasks: str | list[Row] | None = None,
@@ -91,28 +94,39 @@ class EnvServer:
         idle_seconds: float = IDLE_SECONDS,
         step_timeout: float | None = 600.0,
         secret: bytes = b"",
+        forwarding: Forwarding | None = None,
     ) -> None:
-        env_ids = [env_ids] if isinstance(env_ids, str) else list(env_ids)
-        kwargs_of = {env_ids[0]: env_kwargs or {}} if len(env_ids) == 1 else env_kwargs or {}
+        env_ids = [env_ids] if isinstance(env_ids, (str, EnvSpec)) else list(env_ids)
+        kwargs_of = {name_of(env_id): env_kwargs for env_id in env_ids} if len(env_ids) == 1 else env_kwargs or {}
         if tasks is not None and len(env_ids) != 1:
             raise UsageError("tasks are one environment's: serve one, or leave them out.")
         self._door = Door(host, token)
         wires = list(WIRES if wires is None else wires)
         self._makers = {name: _maker(name) for name in sorted(wires, key=[*WIRES, *wires].index)}
-        factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=kwargs_of.get(env_id)) for env_id in env_ids]
+        factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=kwargs_of.get(name_of(env_id))) for env_id in env_ids]
         self.sessions = Sessions(
             {factory.env_id: factory for factory in factories},
             capacity=capacity,
             idle_seconds=idle_seconds,
             step_timeout=step_timeout,
+            prefix="" if forwarding is None else forwarding.prefix,
         )
+        self._forwarding = forwarding
         secret = secret or secrets.token_bytes(32)
         self.envs = [ServedEnv(factory, self.sessions, secret=secret, wires=wires) for factory in factories]
         if not self.envs or len({env.name for env in self.envs}) < len(self.envs):
-            raise UsageError(f"A server has one environment or more, of different names; got {', '.join(env_ids)}.")
+            raise UsageError(
+                f"A server has one environment or more, of different names; got {', '.join(map(name_of, env_ids))}."
+            )
+        self._metrics = Metrics(self._figures)
         self.host = host
         self.port = port
         self._stack = AsyncExitStack()
+
+    @property
+    def env_ids(self) -> list[str]:
+        """The ids of its environments."""
+        return [env.env_id for env in self.envs]
 
     @property
     def wires(self) -> list[str]:
@@ -128,7 +142,9 @@ class EnvServer:
         """Open the port."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.sessions.aclose)
-            self.port = await stack.enter_async_context(listening(self.application(), self.host, self.port))
+            inner = self._forwarding.listener if self._forwarding is not None else None
+            port = listening(self.application(), self.host, self.port, shared=inner is not None, also=inner)
+            self.port = await stack.enter_async_context(port)
             self._stack = stack.pop_all()
         return self
 
@@ -138,22 +154,86 @@ class EnvServer:
 
     def application(self) -> web.Application:
         """All its routes, as an aiohttp application."""
-        metrics = Metrics(self.sessions.metrics)
-        middlewares: Any = [metrics.count, self._guard]
+        middlewares: Any = [self._metrics.count, self._guard]
         application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=middlewares)
         application.on_shutdown.append(self._dismiss)
         application.router.add_get("/health", self._health)
-        application.router.add_get("/metrics", metrics.answer)
+        application.router.add_get("/metrics", self._tell)
+        if self._forwarding is not None:
+            application.router.add_get("/room", self._room)
         documents: dict[str, list[Route]] = {}
         for index, env in enumerate(self.envs):
             wires = [make(env.over(name)) for name, make in self._makers.items()]
             for prefix in ["", f"/{env.name}"] if index == 0 else [f"/{env.name}"]:
-                documents[prefix] = _add_routes(application, prefix, wires)
+                documents[prefix] = self._add_routes(application, prefix, wires)
         for prefix, routes in documents.items():
             everything = {prefix: routes} if prefix else documents
             document = openapi(everything, title=", ".join(env.env_id for env in self.envs))
             application.router.add_get(f"{prefix}/openapi.json", _constant(document))
         return application
+
+    def _add_routes(self, application: web.Application, prefix: str, wires: Sequence[Wire]) -> list[Route]:
+        """Add the wires' routes below a prefix; those that share an address get one handler."""
+        by_address: dict[tuple[str, str], list[tuple[Wire, Route]]] = defaultdict(list)
+        for wire in wires:
+            for route in wire.routes():
+                by_address[route.method, route.path].append((wire, route))
+        for (method, path), claimants in by_address.items():
+            application.router.add_route(method, f"{prefix}{path}", self._shared(claimants))
+        return [claimants[0][1] for claimants in by_address.values()]
+
+    def _shared(self, claimants: list[tuple[Wire, Route]]) -> Handler:
+        first_wire, first = claimants[0]
+        if len(claimants) == 1:
+
+            async def alone(http: web.Request) -> web.StreamResponse:
+                http[_WIRE] = first_wire
+                return await self._answer(http, first_wire, first)
+
+            return alone
+
+        async def whoever_claims(http: web.Request) -> web.StreamResponse:
+            http[_WIRE] = first_wire
+            try:
+                body = loads(await http.read())
+            except ValueError:
+                body = None
+            claimed = (each for each in claimants if each[1].claims is not None and each[1].claims(body))
+            left = (each for each in claimants if each[1].claims is None)
+            wire, route = next(claimed, None) or next(left, claimants[0])
+            http[_WIRE] = wire
+            return await self._answer(http, wire, route)
+
+        return whoever_claims
+
+    async def _answer(self, http: web.Request, wire: Wire, route: Route) -> web.StreamResponse:
+        """Answer a request here, or have the process answer that has its session."""
+        others = self._forwarding
+        if others is not None and not http.get(_INNER):
+            session_id = await wire.session_of(http)
+            room = 0 if others.number is None else self.sessions.capacity - len(self.sessions)
+            worker = await others.elsewhere(session_id, room)
+            if worker is not None:
+                return await others.forward(http, worker, session_id)
+        return await route.handler(http)
+
+    async def _tell(self, http: web.Request) -> web.Response:
+        """The metrics, of all processes."""
+        others = self._forwarding
+        if others is None or http.get(_INNER):
+            return await self._metrics.answer(http)
+        texts = await others.ask_all("/metrics")
+        return as_answer(added([*texts.values(), *(() if others.number is None else [self._metrics.text()])]))
+
+    async def _room(self, http: web.Request) -> web.Response:
+        """How many sessions there is room for, for other processes to know."""
+        if not http.get(_INNER):
+            raise web.HTTPNotFound
+        return web.Response(text=str(self.sessions.capacity - len(self.sessions)))
+
+    def _figures(self) -> Iterator[Metric]:
+        yield Metric("gym_llm_server_processes", "gauge", "Processes that answer.", [({}, 1)])
+        yield from self.sessions.metrics()
 
     async def _health(self, _: web.Request) -> web.Response:
         return json_answer({"status": "healthy"})
@@ -166,9 +246,12 @@ class EnvServer:
     async def _guard(self, http: web.Request, handler: Handler) -> web.StreamResponse:
         """Let only those in who may, and give every error a form that the wire's clients read."""
         try:
-            self._door.check_origin(http)
-            if http.path != "/health":
-                self._door.check_token(http)
+            if self._forwarding is not None and self._forwarding.is_inner(http):
+                http[_INNER] = True
+            else:
+                self._door.check_origin(http)
+                if http.path != "/health":
+                    self._door.check_token(http)
             return await handler(http)
         except Unwelcome as unwelcome:
             return _refusal(http, unwelcome, unwelcome.status)
@@ -188,6 +271,11 @@ class EnvServer:
             return _refusal(http, error, 500)
 
 
+def name_of(env_id: str | EnvSpec) -> str:
+    """What an environment's arguments are given by."""
+    return env_id if isinstance(env_id, str) else env_id.id
+
+
 def _maker(name: str) -> MakeWire:
     place = name if ":" in name else WIRES.get(name)
     if place is None:
@@ -199,44 +287,6 @@ def _maker(name: str) -> MakeWire:
     except (ImportError, AttributeError) as error:
         raise UsageError(f"The wire {name!r:.80} cannot be imported: {error}.") from None
     return make
-
-
-def _add_routes(application: web.Application, prefix: str, wires: Sequence[Wire]) -> list[Route]:
-    """Add the wires' routes below a prefix; those that share an address get one handler."""
-    by_address: dict[tuple[str, str], list[tuple[Wire, Route]]] = defaultdict(list)
-    for wire in wires:
-        for route in wire.routes():
-            by_address[route.method, route.path].append((wire, route))
-    for (method, path), claimants in by_address.items():
-        application.router.add_route(method, f"{prefix}{path}", _shared(claimants))
-    return [claimants[0][1] for claimants in by_address.values()]
-
-
-def _shared(claimants: list[tuple[Wire, Route]]) -> Handler:
-    first_wire, first = claimants[0]
-    if len(claimants) == 1:
-
-        async def alone(http: web.Request) -> web.StreamResponse:
-            http[_WIRE] = first_wire
-            return await first.handler(http)
-
-        return alone
-
-    async def whoever_claims(http: web.Request) -> web.StreamResponse:
-        http[_WIRE] = first_wire
-        try:
-            body = loads(await http.read())
-        except ValueError:
-            body = None
-        for wire, route in claimants:
-            if route.claims is not None and route.claims(body):
-                http[_WIRE] = wire
-                return await route.handler(http)
-        wire, route = next((each for each in claimants if each[1].claims is None), claimants[0])
-        http[_WIRE] = wire
-        return await route.handler(http)
-
-    return whoever_claims
 
 
 def _refusal(http: web.Request, error: BaseException, status: int) -> web.Response:
@@ -255,3 +305,4 @@ def _constant(document: dict[str, Any]) -> Handler:
 
 
 _WIRE: web.RequestKey[Any] = web.RequestKey("wire", object)
+_INNER: web.RequestKey[bool] = web.RequestKey("inner", bool)

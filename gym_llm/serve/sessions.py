@@ -27,6 +27,7 @@ CAPACITY = 16_384
 """How many sessions there are at most, unless told otherwise."""
 IDLE_SECONDS = 1_800.0
 """How long a session is kept that nobody asks, unless told otherwise."""
+LOST = "The process that had this session has ended, and the session with it."
 _KEPT_IDLE = 256  # environments of each kind whose session has ended, for the next ones
 _LOOK_SECONDS = 1.0
 _LONGEST_ID = 256
@@ -163,7 +164,7 @@ class Sessions:
         session = self._sessions.get(session_id)
         if session is None:
             if self._prefix and _WORKER.match(session_id) and not session_id.startswith(self._prefix):
-                raise SessionLost("The process that had this session has ended, and the session with it.")
+                raise SessionLost(LOST)
             raise UnknownSession(
                 "There is no such session: it has expired "
                 f"(after {self.idle_seconds:g} s without a request), was closed, or never was."

@@ -28,8 +28,8 @@ def asked(url: str, body: Any = None, **headers: str) -> Any:
         return json.load(answer)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_a_signal_and_ends_the_episodes(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, "0"), (signal.SIGTERM, "0"), (signal.SIGINT, "2")])
+def test_it_serves_until_a_signal_and_ends_the_episodes(tmp_path: Path, number: signal.Signals, workers: str) -> None:
     (tmp_path / "mine.py").write_text(
         "from gym_llm import VerifierEnv\n\n"
         "class Mine(VerifierEnv):\n"
@@ -37,7 +37,19 @@ def test_it_serves_until_a_signal_and_ends_the_episodes(tmp_path: Path, number: 
         "    def teardown(self, task, episode): print('torn down', flush=True)\n"
     )
     (tmp_path / "tasks.jsonl").write_text(json.dumps(row("A?")) + "\n")
-    arguments = ["./mine.py", "--tasks", "tasks.jsonl", "--as", PLAIN, "--port", "0", "--max-sessions", "5"]
+    arguments = [
+        "./mine.py",
+        "--tasks",
+        "tasks.jsonl",
+        "--as",
+        PLAIN,
+        "--port",
+        "0",
+        "--max-sessions",
+        "5",
+        "--workers",
+        workers,
+    ]
     environment = {**os.environ, "GYM_LLM_TOKEN": "secret-token-5"}
     with subprocess.Popen(
         [*COMMAND, *arguments], cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -67,6 +79,7 @@ def test_what_is_wrong_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str])
         (["gym_llm/Weather-v0", "--idle-seconds", "-1"], "idle_seconds"),
         (["gym_llm/Weather-v0", "gym_llm/Counter-v0", "--tasks", "x.jsonl"], "tasks are one environment's"),
         (["gym_llm/Weather-v0", "--tasks", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["gym_llm/Weather-v0", "--ray-address", "head:6379"], "--ray-address only makes sense with --workers"),
     ):
         assert main(["serve", *arguments]) == 2
         error = capsys.readouterr().err

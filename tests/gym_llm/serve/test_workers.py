@@ -1,0 +1,168 @@
+"""Several processes behind one port: any of them answers for a session that one of them has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+from testing import in_loop, row
+
+from gym_llm.errors import UsageError
+from gym_llm.serve import EnvWorkers
+
+pytestmark = pytest.mark.slow
+ID = "gym_llm/FollowUp-v0"
+TASKS = [row("A?", expected_answer="yes", follow_ups=["And?"] * 9)]
+PLAIN = ["plain_wire:PlainWire"]
+
+
+@asynccontextmanager
+async def serving(workers: int = 2, **options: Any) -> AsyncGenerator[EnvWorkers, None]:
+    async with EnvWorkers(ID, workers=workers, wires=PLAIN, tasks=TASKS, port=0, **options) as server:
+        yield server
+
+
+async def ask(url: str, method: str, path: str, **options: Any) -> tuple[int, Any]:
+    """Ask on a connection of its own, which may be any worker's."""
+    async with aiohttp.request(method, f"{url}{path}", **options) as answer:
+        return answer.status, await answer.json(content_type=None)
+
+
+async def metrics(url: str) -> dict[str, float]:
+    async with aiohttp.request("GET", f"{url}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+@in_loop
+async def test_any_worker_answers_for_a_session_of_one():
+    async with serving() as server:
+        opened = [(await ask(server.url, "POST", "/plain"))[1] for _ in range(24)]
+        assert {session["session"][:5] for session in opened} == {"w0g0-", "w1g0-"}
+        for session in opened:
+            for _ in range(2):
+                status, step = await ask(
+                    server.url, "POST", "/plain/step", headers={"X-Session": session["session"]}, json={"say": "no"}
+                )
+                assert (status, step["pid"]) == (200, session["pid"])
+        told = await metrics(server.url)
+        assert told["gym_llm_sessions_open"] == 24
+        assert told["gym_llm_sessions_capacity"] == 16_384
+        assert told["gym_llm_server_processes"] == 2
+        labels = 'env="gym_llm/FollowUp-v0",wire="plain_wire:PlainWire"'
+        assert told[f"gym_llm_step_seconds_count{{{labels}}}"] == 48
+
+
+@in_loop
+async def test_a_name_of_the_clients_own_is_one_workers_and_a_socket_comes_back_to_its_session():
+    async with serving() as server, aiohttp.ClientSession() as client:
+        for name in map(str, range(8)):
+            _, opened = await ask(server.url, "POST", "/plain", headers={"X-Name": name})
+            assert opened["session"] == name
+            assert (await ask(server.url, "POST", "/plain", headers={"X-Name": name}))[0] == 404
+            for _ in range(3):
+                async with client.ws_connect(f"{server.url}/plain/ws?session_id={name}") as socket_:
+                    await socket_.send_str("who")
+                    assert (await socket_.receive_json()) == {"session": name, "pid": opened["pid"]}
+                    await socket_.send_bytes(data := os.urandom(300_000))
+                    assert await socket_.receive_bytes() == data[::-1]
+
+
+@in_loop
+async def test_a_worker_that_dies_is_started_again_and_its_sessions_are_lost():
+    async with serving() as server:
+        opened = [(await ask(server.url, "POST", "/plain"))[1] for _ in range(12)]
+        (dead, lost), (_, kept) = (
+            (number, [s["session"] for s in opened if s["session"][1] == number]) for number in "01"
+        )
+        with pytest.raises(aiohttp.ClientError):  # which may be told of the loss instead, by the other
+            status, _ = await ask(server.url, "POST", "/plain/step", headers={"X-Session": lost[0]}, json={"die": True})
+            raise aiohttp.ClientError if status == 404 else AssertionError(status)
+        for _ in range(4):
+            for session in lost:
+                status, said = await ask(server.url, "POST", "/plain/step", headers={"X-Session": session}, json={})
+                assert (status, said["plain"]) == (404, "SessionLost")
+            for session in kept:
+                step = await ask(server.url, "POST", "/plain/step", headers={"X-Session": session}, json={"say": "no"})
+                assert step[0] == 200
+            await asyncio.sleep(0.5)
+        async with asyncio.timeout(20):
+            while (await metrics(server.url))["gym_llm_server_processes"] < 2:
+                await asyncio.sleep(0.1)
+            while not (await ask(server.url, "POST", "/plain"))[1]["session"].startswith(f"w{dead}g1-"):
+                pass
+
+
+@in_loop
+async def test_room_is_that_of_all_workers_together():
+    async with serving(capacity=8) as server, aiohttp.ClientSession() as client:  # one connection: one worker's
+        for _ in range(8):
+            async with client.post(f"{server.url}/plain") as answer:
+                assert answer.status == 200
+        async with client.post(f"{server.url}/plain") as answer:
+            assert (answer.status, (await answer.json())["plain"]) == (503, "AtCapacity")
+
+
+@in_loop
+async def test_the_listener_for_the_others_is_nobody_elses():
+    async with serving(token="let-me-in-9!") as server:
+        assert server._folder is not None
+        folder = Path(server._folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        path = next(folder.glob("*.sock"))
+        for headers in ({}, {"X-Gym-LLM-Inner": "x"}, {"Authorization": "Bearer let-me-in-9!"}):
+            client = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path)))
+            async with client, client.get("http://inner/room", headers=headers) as answer:
+                assert answer.status == 401
+        headers = {"Authorization": "Bearer let-me-in-9!", "X-Gym-LLM-Inner": server._secret}
+        assert (await ask(server.url, "GET", "/room", headers=headers))[0] == 404
+        assert (await ask(server.url, "GET", "/metrics", headers={"X-Gym-LLM-Inner": server._secret}))[0] == 401
+
+
+@in_loop
+async def test_what_cannot_be_served_is_said_and_leaves_no_process():
+    with pytest.raises(UsageError, match="1 worker or more"):
+        EnvWorkers(ID, workers=0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = EnvWorkers(ID, workers=2, wires=PLAIN, port=taken.getsockname()[1])
+        with pytest.raises(UsageError, match="Cannot listen on"):
+            await server.__aenter__()
+    async with serving() as first:
+        with pytest.raises(UsageError, match="Cannot listen on"):
+            await EnvWorkers(ID, workers=2, wires=PLAIN, port=first.port).__aenter__()
+    assert psutil.Process().children() == []
+
+
+_SCRIPT = """
+import asyncio, sys
+from gym_llm.serve import EnvWorkers
+
+async def main():
+    async with EnvWorkers("gym_llm/Weather-v0", workers=2, wires=["plain_wire:PlainWire"], port=0) as server:
+        print(server.url, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed():
+    with subprocess.Popen([sys.executable, "-c", _SCRIPT], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("http://")
+        children = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(children) == 2
+    assert psutil.wait_procs(children, timeout=20)[1] == []
