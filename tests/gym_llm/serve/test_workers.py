@@ -86,9 +86,12 @@ async def test_a_worker_that_dies_is_started_again_and_its_sessions_are_lost():
         (dead, lost), (_, kept) = (
             (number, [s["session"] for s in opened if s["session"][1] == number]) for number in "01"
         )
-        with pytest.raises(aiohttp.ClientError):  # which may be told of the loss instead, by the other
-            status, _ = await ask(server.url, "POST", "/plain/step", headers={"X-Session": lost[0]}, json={"die": True})
-            raise aiohttp.ClientError if status == 404 else AssertionError(status)
+        mine = {"X-Session": lost[0]}
+        try:  # by the dead itself, or by the other
+            status, _ = await ask(server.url, "POST", "/plain/step", headers=mine, json={"die": True})
+            assert status == 404
+        except aiohttp.ClientError:
+            await asyncio.sleep(0.5)  # it is ending
         for _ in range(4):
             for session in lost:
                 status, said = await ask(server.url, "POST", "/plain/step", headers={"X-Session": session}, json={})
@@ -97,7 +100,7 @@ async def test_a_worker_that_dies_is_started_again_and_its_sessions_are_lost():
                 step = await ask(server.url, "POST", "/plain/step", headers={"X-Session": session}, json={"say": "no"})
                 assert step[0] == 200
             await asyncio.sleep(0.5)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await metrics(server.url))["gym_llm_server_processes"] < 2:
                 await asyncio.sleep(0.1)
             while not (await ask(server.url, "POST", "/plain"))[1]["session"].startswith(f"w{dead}g1-"):
@@ -132,6 +135,7 @@ async def test_the_listener_for_the_others_is_nobody_elses():
 
 @in_loop
 async def test_what_cannot_be_served_is_said_and_leaves_no_process():
+    before = set(psutil.Process().children())
     with pytest.raises(UsageError, match="1 worker or more"):
         EnvWorkers(ID, workers=0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -141,7 +145,7 @@ async def test_what_cannot_be_served_is_said_and_leaves_no_process():
     async with serving() as first:
         with pytest.raises(UsageError, match="Cannot listen on"):
             await EnvWorkers(ID, workers=2, wires=PLAIN, port=first.port).__aenter__()
-    assert psutil.Process().children() == []
+    assert set(psutil.Process().children()) <= before
 
 
 _SCRIPT = """
