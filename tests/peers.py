@@ -47,6 +47,12 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("mcp==1.30.0", "httpx-sse==0.4.3", "pydantic-settings==2.16.3", "pyjwt==2.15.1", "python-multipart==0.0.34"),
         "sse-starlette==3.7.0",
     ),
+    "fastmcp": (
+        *("fastmcp==4.1.6", "fastmcp-slim==4.1.6", "mcp==2.3.0", "mcp-types==2.3.0", "authlib==1.9.9"),
+        *("beartype==0.23.1", "dnspython==2.9.2", "email-validator==2.4.0", "exceptiongroup==1.3.1"),
+        *("py-key-value-aio==0.4.6", "pydantic-settings==2.16.3", "pyjwt==2.15.1", "python-multipart==0.0.34"),
+        "sse-starlette==3.7.0",
+    ),
     "prime_rl": ("msgspec==0.22.0",),
     "openenv": (
         *("openenv==0.10.0", "fastmcp==3.4.10", "fastmcp-slim==3.4.10", "mcp==1.30.0", "py-key-value-aio==0.4.6"),

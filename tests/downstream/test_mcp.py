@@ -46,7 +46,7 @@ def test_their_client_lists_and_calls_our_tools(peer: str, mode: str, version: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", ["mcp1", "mcp2"])
+@pytest.mark.parametrize("peer", ["mcp1", "mcp2", "fastmcp"])
 def test_their_clients_play_a_served_environment_each_an_episode_of_its_own(peer: str) -> None:
     tasks = [row(f"Count to {number}.", initial_count=0, expected_count=number) for number in range(4)]
 
