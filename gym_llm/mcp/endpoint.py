@@ -36,7 +36,6 @@ from gym_llm.mcp.revisions import (
     is_stateless,
 )
 from gym_llm.mcp.toolbox import Caller, Toolbox
-from gym_llm.outcomes import reason
 from gym_llm.secrets import redacted_logger
 
 MOST_BYTES = 1 << 22
@@ -271,11 +270,11 @@ class Endpoint:
 
 
 def _told(failure: Exception) -> McpError:
-    """What a client is told of a failure; the log is told more where it is none of the client's."""
+    """What a client is told of a failure; of one that is not the client's only the log is told."""
     if isinstance(failure, McpError):
         return failure
     logger.error("An MCP request failed.", exc_info=failure)
-    return McpError(reason(failure), INTERNAL_ERROR)
+    return McpError("The server has failed; its log says how.", INTERNAL_ERROR)
 
 
 def _accepted(http: web.Request) -> tuple[bool, bool]:

@@ -19,6 +19,7 @@ _NO_SESSION = (
     "There is no session yet: call `reset`, and send the `session` of its structured result with what you call then."
 )
 _OVER = "The episode is over."
+_FAILED = "The episode is over: the environment has failed, and there is no reward."
 _RESET_ARGUMENTS = {
     "task_index": {"type": "integer", "description": "The number of a task; without it one is drawn."},
     "seed": {"type": "integer", "description": "Seeds which task is drawn."},
@@ -100,9 +101,9 @@ class EpisodeToolbox:
                 wrong = isinstance(error, _Wrong) or self._session.is_playing
                 return ToolResult(str(error) if wrong else self._no_episode(), is_error=True)
             except EpisodeFailed as error:
-                said = f"{_OVER} It has failed, and has no reward: {error}"
+                # What the author got wrong is not told to the model.
                 failure = {"done": True, "masked": True, "failure_kind": error.failure.kind}
-                return ToolResult(said, is_error=True, structured=failure)
+                return ToolResult(_FAILED, is_error=True, structured=failure)
 
     def _no_episode(self) -> str:
         over = "" if self._begun is None else _OVER

@@ -272,6 +272,7 @@ async def test_a_tool_that_fails_masks_the_episode_and_the_session_goes_on():
         await wire.call("reset")
         failed = await wire.call("look", seconds=-1)
         assert failed["result"]["isError"] and data(failed)["masked"] is True and "reward" not in data(failed)
+        assert data(failed)["failure_kind"] == "verifier_error" and "seeds" not in json.dumps(failed)
         assert server.sessions.counts["masked"] == 1
         await wire.call("reset")
         assert data(await wire.call("episode_submit", answer="x"))["reward"] == 0.0
@@ -356,3 +357,21 @@ async def test_openapi_has_the_address():
     async with serving("gym_llm/Counter-v0", COUNT) as (server, client):
         answer = await client().http.get(f"{server.url}/openapi.json")
         assert "post" in (await answer.json())["paths"]["/mcp"]
+
+
+@in_loop
+async def test_openenvs_clients_ask_the_same_address():
+    async with serving("gym_llm/Counter-v0", COUNT, wires=None) as (_, client):
+        wire = client("?task_index=2")
+        assert (await wire.ask("ping"))[1]["result"] == {}
+        created = (await wire.ask("openenv/session/create"))[1]["result"]["session_id"]
+        assert "Mcp-Session-Id" not in wire.last.headers
+        await wire.shake_hands("2025-03-26")
+        assert "reset" not in await names(wire)
+        await wire.call("increment_counter", count=2)
+        assert data(await wire.call("submit", answer="2"))["reward"] == 1.0
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert len((await wire.post([ping, {**ping, "id": 2}]))[1]) == 2
+        assert code(await wire.post(b"{")) == (400, -32700)
+        wire.headers["Mcp-Session-Id"] = created  # has no toolbox of MCP's
+        assert code(await wire.ask("tools/list")) == (404, -32600)
