@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 from typing import Any
 
 import pytest
 from mcp_toolbox import PNG, Counters, serving
-from peers import in_peer
-from testing import row
+from peers import in_peer, peer_python
+from testing import ROOT, row
 
 from gym_llm.serve import EnvServer
 
@@ -59,3 +61,18 @@ def test_their_clients_play_a_served_environment_each_an_episode_of_its_own(peer
     said, server = asyncio.run(main())
     assert said["rewards"] == [[1.0, 0.0]] * 4
     assert server.sessions.counts["scored"] == 8 and server.sessions.counts["opened"] == 8
+
+
+@pytest.mark.slow
+def test_the_client_of_the_documentation_plays() -> None:
+    page = (ROOT / "docs" / "how-to" / "serve-mcp.md").read_text("utf-8")
+    example = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    tasks = str(ROOT / "envs" / "weather" / "data" / "example.jsonl")
+
+    async def main() -> str:
+        async with EnvServer("gym_llm/Weather-v0", tasks=tasks, port=0, wires=["mcp"]) as server:
+            code = example.replace("http://127.0.0.1:8000", server.url)
+            command = [str(peer_python("mcp2")), "-c", code]
+            return await asyncio.to_thread(subprocess.check_output, command, text=True, timeout=60)
+
+    assert asyncio.run(main()).splitlines() == ["What is the weather in Paris?", "1.0"]
