@@ -66,6 +66,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.of: dict[str | None, Counting] = {None: Counting()}
+        self.ever = [self.of[None]]
         self.callers: list[Caller] = []
 
     async def toolbox(self, caller: Caller) -> Counting:
@@ -77,6 +78,7 @@ class Counters:
     async def open(self, caller: Caller, params: dict[str, Any]) -> str:
         name = f"session-{len(self.of)}"
         self.of[name] = Counting(params.get("tools", 0))
+        self.ever.append(self.of[name])
         return name
 
     async def end(self, caller: Caller) -> None:

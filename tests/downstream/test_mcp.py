@@ -12,6 +12,7 @@ from mcp_toolbox import PNG, Counters, serving
 from peers import in_peer, peer_python
 from testing import ROOT, row
 
+from gym_llm.mcp import endpoint
 from gym_llm.serve import EnvServer
 
 MODES = [
@@ -24,13 +25,20 @@ MODES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("peer", "mode", "version"), MODES)
-def test_their_client_lists_and_calls_our_tools(peer: str, mode: str, version: str) -> None:
-    async def main() -> tuple[dict[str, Any], Counters]:
+def test_their_client_lists_and_calls_our_tools(
+    peer: str, mode: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.2)  # so that waiting for `wait` is a stream with comments
+
+    async def main() -> tuple[dict[str, Any], bool, Counters]:
         counters = Counters()
         async with serving(counters) as (url, _):
-            return await asyncio.to_thread(in_peer, peer, "mcp_tools.py", url, mode), counters
+            said = await asyncio.to_thread(in_peer, peer, "mcp_tools.py", url, mode)
+            cancelled = [toolbox.cancelled.is_set() for toolbox in counters.ever]
+            return said, any(cancelled), counters
 
-    said, counters = asyncio.run(main())
+    said, cancelled, counters = asyncio.run(main())
+    assert said["waited"] == "waited" and cancelled
     assert said["version"] == version
     # A revision that is not asked for its own words is not told them.
     assert said["instructions"] == (None if mode == "2026-07-28" else "Count.")

@@ -48,12 +48,19 @@ async def main():
             broken = type(error).__name__
         many = await asyncio.gather(*[client.call_tool("add", {"by": 1}) for _ in range(16)])
         counts = sorted(camel(each)["structuredContent"]["count"] for each in many)
+        waited = camel(await client.call_tool("wait", {"seconds": 0.7}))["content"][0]["text"]
+        try:
+            async with asyncio.timeout(0.3):
+                await client.call_tool("wait", {})
+        except TimeoutError:
+            pass  # 2.x cancels the call, by a notification or by leaving; 1.x says nothing of it
         start = time.perf_counter()
         for _ in range(CALLS):
             await client.call_tool("add", {"by": 1})
         rate = CALLS / (time.perf_counter() - start)
     said = {"version": version, "instructions": instructions, "tools": tools, "prompts": prompts, "task": task}
-    print(json.dumps({**said, "results": results, "broken": broken, "counts": counts, "calls_per_second": rate}))
+    said |= {"results": results, "broken": broken, "counts": counts, "waited": waited}
+    print(json.dumps({**said, "calls_per_second": rate}))
 
 
 asyncio.run(main())
