@@ -180,3 +180,20 @@ def test_bodies_are_bounded_and_of_one_type() -> None:
         assert code(await wire.post(b"no gzip", content_encoding="gzip")) == (400, -32700)
 
     talk(conversation)
+
+
+def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "SECONDS_TO_SEND", 0.2)
+
+    async def conversation(wire: Wire, counters: Counters) -> None:
+        address = wire.url.removeprefix("http://").removesuffix("/mcp")
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+        writer.write(head.encode() + b'{"jsonrpc"')
+        async with asyncio.timeout(5):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+    talk(conversation)
