@@ -22,6 +22,11 @@ from testing import ROOT
 
 FOLDER = ROOT / ".venv-peers"
 SCRIPTS = ROOT / "tests" / "downstream" / "peers"
+_OF_NEMO_GYM = (
+    *("antlr4-python3-runtime==4.9.3", "devtools==0.13.0", "asttokens==3.0.2", "executing==2.3.0", "mcp==1.30.0"),
+    *("gprof2dot==2025.4.14", "httptools==0.9.0", "hydra-core==1.3.2", "omegaconf==2.3.0", "pydot==4.0.1"),
+    "uvloop==0.23.0",
+)
 PEERS: dict[str, tuple[str, ...]] = {
     "harbor": ("harbor==0.25.0",),
     "inspect": (
@@ -53,6 +58,8 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("py-key-value-aio==0.4.6", "pydantic-settings==2.16.3", "pyjwt==2.15.1", "python-multipart==0.0.34"),
         "sse-starlette==3.7.0",
     ),
+    "nemo_gym_4": ("nemo-gym==0.4.0", "openai==2.7.2", *_OF_NEMO_GYM),
+    "nemo_gym_7": ("nemo-gym==0.7.0", "openai==2.44.0", *_OF_NEMO_GYM),
     "prime_rl": ("msgspec==0.22.0",),
     "openenv": (
         *("openenv==0.10.0", "fastmcp==3.4.10", "fastmcp-slim==3.4.10", "mcp==1.30.0", "py-key-value-aio==0.4.6"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps
+from gym_llm.secrets import redact
 from gym_llm.types import FailureKind
 
 _LONGEST_REASON = 2_000
@@ -22,7 +23,12 @@ def masked(kind: FailureKind, reason: str) -> dict[str, Any]:
 
     NeMo Gym has a number there; this 0.0 says nothing, and `/aggregate_metrics` counts it nowhere.
     """
-    return {"reward": 0.0, "mask_sample": True, "failure_kind": kind, "failure_reason": reason[:_LONGEST_REASON]}
+    return {
+        "reward": 0.0,
+        "mask_sample": True,
+        "failure_kind": kind,
+        "failure_reason": redact(reason)[:_LONGEST_REASON],
+    }
 
 
 def answer(payload: bytes, body: dict[str, Any], fields: dict[str, Any]) -> bytes:

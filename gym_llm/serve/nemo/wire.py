@@ -11,6 +11,7 @@ from aiohttp import web
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluate.rescoring import NotFromItems, mode_of
+from gym_llm.secrets import redact
 from gym_llm.serve.episode import EpisodeFailed, EpisodeSession
 from gym_llm.serve.nemo import operations, verdicts
 from gym_llm.serve.nemo.aggregates import aggregate
@@ -62,9 +63,10 @@ class NemoWire:
     def refusal(self, error: BaseException, status: int) -> web.Response:
         """An error as NeMo Gym's servers write it: `{"detail": ...}`."""
         if isinstance(error, EpisodeFailed):
-            return json_answer({"detail": str(error), "failure_kind": error.failure.kind}, status)
+            return json_answer({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
         is_told = status < 500 or isinstance(error, AtCapacity)
-        return json_answer({"detail": str(error) if is_told else "The server has failed; its log says how."}, status)
+        sentence = redact(str(error)) if is_told else "The server has failed; its log says how."
+        return json_answer({"detail": sentence}, status)
 
     async def session_of(self, http: web.Request) -> str | None:
         """The id of the session that a request is for: its cookie's, or the name that an environment server gave it."""
