@@ -60,8 +60,8 @@ class Endpoint:
     client accepts one, with comments in it, so that nobody takes the connection for dead. GET is answered 405: nothing
     is ever said to a client that has not asked.
 
-    A client that vanishes has cancelled a stateless request; a call of a handshake's client goes on, as these
-    revisions have it, and is cancelled by its notification, by the session's end, or by `close`.
+    A client that vanishes has cancelled its handshake, or a stateless request; a call of a handshake's client goes on,
+    as these revisions have it, and is cancelled by its notification, by the session's end, or by `close`.
 
     Args:
         toolbox_of: Whose tools a caller has. It may raise `McpError`, with status 404 for an unknown session.
@@ -124,14 +124,14 @@ class Endpoint:
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # A handshake's answer says in its headers which session it began.
-        waits = not takes_events or (isinstance(value, dict) and value.get("method") == "initialize")
+        # Its answer says in its headers which session it began: a client that never reads it has none.
+        is_handshake = isinstance(value, dict) and value.get("method") == "initialize"
         try:
-            await asyncio.wait({task}, timeout=None if waits else PATIENCE)
+            await asyncio.wait({task}, timeout=PATIENCE if takes_events and not is_handshake else None)
             if not task.done():
                 return await self._stream(http, task)
         except (asyncio.CancelledError, ConnectionError):
-            if stateless:
+            if stateless or is_handshake:
                 task.cancel()
             raise
         status, answered = task.result()

@@ -69,7 +69,7 @@ class McpWire:
     # -- sessions ----------------------------------------------------------------------------------------------------
 
     async def _toolbox_of(self, caller: Caller) -> Toolbox:
-        session_id = _of_headers(caller.http) or _of_meta(caller.meta) or caller.session_id
+        session_id = _of_caller(caller)
         if session_id is not None:
             return self._toolbox(session_id)
         if caller.method == "server/discover":  # with a handshake, clients are given a session, and keep it
@@ -113,8 +113,15 @@ class McpWire:
         return session_id
 
     async def _end(self, caller: Caller) -> None:
-        if caller.session_id is not None:
-            await self._env.sessions.close(self._env.sessions.get(caller.session_id))
+        session_id = _of_caller(caller)
+        if session_id is None:
+            return
+        self._toolbox(session_id)  # no other session ends, whatever a client has called it
+        await self._env.sessions.close(self._env.sessions.get(session_id))
+
+
+def _of_caller(caller: Caller) -> str | None:
+    return _of_headers(caller.http) or _of_meta(caller.meta) or caller.session_id
 
 
 def _of_headers(http: web.Request) -> str | None:

@@ -205,6 +205,10 @@ class Slow(VerifierEnv):
     """Its tool shows whether two of its calls are under way at once, and fails where it is told to."""
 
     under_way = most = torn_down = 0
+    setup_seconds = 0.0
+
+    async def setup(self, task: Any) -> None:
+        await asyncio.sleep(Slow.setup_seconds)
 
     @tool
     async def look(self, seconds: float) -> str:
@@ -309,6 +313,37 @@ async def test_a_session_that_ends_during_a_call_leaves_no_environment_behind():
         assert "error" in (await resetting)[1]
         await asyncio.sleep(0.1)
         assert len(server.sessions) == 0 and Slow.torn_down == 1
+
+
+@in_loop
+async def test_only_the_session_that_a_client_knows_ends():
+    async with serving("gym_llm/Counter-v0", COUNT) as (server, client):
+        wire = client()
+        await wire.shake_hands()
+        server.sessions.open(session_id="guess-me")
+        both = {
+            **wire.headers,
+            "X-NeMo-Gym-Session-Token": wire.headers["Mcp-Session-Id"],
+            "Mcp-Session-Id": "guess-me",
+        }
+        assert (await wire.http.delete(wire.url, headers=both)).status == 204
+        assert server.sessions.get("guess-me") and len(server.sessions) == 1
+        assert (await wire.http.delete(wire.url, headers=wire.headers)).status == 404
+
+
+@in_loop
+async def test_a_client_that_vanishes_in_its_handshake_leaves_no_session():
+    Slow.torn_down, Slow.setup_seconds = 0, 0.5
+    try:
+        async with serving("test/McpSlow-v0", [row()]) as (server, client):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client("?task_index=0").shake_hands()
+            async with asyncio.timeout(5):
+                while len(server.sessions) or not Slow.torn_down:
+                    await asyncio.sleep(0.05)
+    finally:
+        Slow.setup_seconds = 0.0
 
 
 @in_loop
