@@ -115,7 +115,7 @@ class Verdict:
     Args:
         reward: The episode's reward.
         info: Details for `info` of the last step, e.g. `{"extracted_answer": "B"}`; JSON values, deterministic. Its
-            `trajectory`, `reward` and `reward_components` are others'.
+            `trajectory`, `reward`, `reward_components` and `agent` are others'.
         reward_components: Named parts of the reward, where there are several.
     """
 
@@ -298,7 +298,7 @@ class Rollout(TypedDict, total=False):
     traceback: str | None
     """Where in the code, if the error was not an engine's own; else None."""
     info: dict[str, Any]
-    """The last step's info."""
+    """The last step's info. Where an agent has played, `agent`: its `model_calls`, and the `branches` they make."""
     trajectory: list[dict[str, Any]] | None
     """One entry per segment: `input_ids`, `loss_mask`, `logprobs`; None where the engine reports no token ids.
     With `turn_rewards` also `rewards`; see `gym_llm.wrappers.TokenIdTracking`."""

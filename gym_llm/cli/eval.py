@@ -79,6 +79,8 @@ def eval(
     max_output_tokens: options.MaxOutputTokens = None,
     reasoning_parser: options.ReasoningParser = None,
     tool_call_parser: options.ToolCallParser = None,
+    agent: options.Agent = None,
+    agent_timeout: options.AgentTimeout = 600.0,
     episodes: options.Episodes = None,
     limit: options.Limit = None,
     repeats: options.Repeats = None,
@@ -127,6 +129,8 @@ def eval(
         ray_address=ray_address,
         runtime_env=runtime_env,
         tracing=options.make_tracing(otel),
+        agent=agent,
+        agent_timeout=agent_timeout,
     )
     options.check_trackers(log)
     parts = _parts(

@@ -41,6 +41,7 @@ positive = _checked(int, lambda value: value >= 1, "an integer, 1 or more")
 finite = _checked(float, isfinite, "a finite number")
 _temperature = _checked(float, lambda value: 0 <= value < float("inf"), "a number, 0 or more")
 _probability = _checked(float, lambda value: 0 < value <= 1, "a number in (0, 1]")
+_agent_seconds = _checked(float, lambda value: 0 < value <= 86_400, "a number of seconds above 0, at most 86400")
 _seconds = _checked(float, lambda value: value >= 0, "a number of seconds, 0 for no limit")
 
 
@@ -84,6 +85,9 @@ _ENGINE_OPTION = """a further argument of the engine, e.g. timeout=60 or history
 (several: give it again)"""
 _REASONING = "one of vLLM's, e.g. deepseek_r1, instead of looking for <think>; openai_gptoss for gpt-oss"
 _CALLS = "one of vLLM's, e.g. pythonic, instead of looking for Hermes' and Llama's formats"
+_AGENT = """who plays, with the engine's model behind it: a program, e.g. "python my_agent.py", or an async function,
+module:NAME or FILE.py:NAME (docs/how-to/agents.md)"""
+_AGENT_TIMEOUT = "what an agent may take for an episode (default: 600)"
 _SEED = """chooses generated tasks, and what is sampled where that is done here (default: 0; vllm:MODEL samples without
 one, which is faster, unless it is given)"""
 _TIMEOUT = "what a reset or step of an environment may take before its episode fails (default: 600; 0: for ever)"
@@ -102,6 +106,8 @@ TopP = Annotated[float | None, engine("P", _OWN, _probability)]
 MaxOutputTokens = Annotated[int | None, engine("M", f"per turn, {_OWN}", positive)]
 ReasoningParser = Annotated[str | None, engine("NAME", _REASONING)]
 ToolCallParser = Annotated[str | None, engine("NAME", _CALLS)]
+Agent = Annotated[str | None, engine("COMMAND", _AGENT)]
+AgentTimeout = Annotated[float, engine("SECONDS", _AGENT_TIMEOUT, _agent_seconds)]
 Episodes = Annotated[int | None, episodes("N", "play N episodes, going round the tasks", positive)]
 Limit = Annotated[int | None, episodes("N", "play only the first N tasks", positive)]
 Repeats = Annotated[int | None, episodes("K", "play each task K times (pass@1 ... pass@K)", positive)]
@@ -156,7 +162,7 @@ def rollout_settings(
             runtime_env=read_json("--runtime-env", runtime_env, _PIP, dict, list) if runtime_env else None,
             **more,
         )
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
 
 

@@ -57,6 +57,8 @@ def rollout(
     max_output_tokens: options.MaxOutputTokens = None,
     reasoning_parser: options.ReasoningParser = None,
     tool_call_parser: options.ToolCallParser = None,
+    agent: options.Agent = None,
+    agent_timeout: options.AgentTimeout = 600.0,
     episodes: options.Episodes = None,
     limit: options.Limit = None,
     repeats: options.Repeats = None,
@@ -130,6 +132,8 @@ def rollout(
         ray_address=ray_address,
         runtime_env=runtime_env,
         tracing=options.make_tracing(otel),
+        agent=agent,
+        agent_timeout=agent_timeout,
     )
     trackers = [make_tracker(spec) for spec in log or []]
     conversations: list[Any] = []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from gym_llm.types import Request, ResponseDict
@@ -32,6 +32,20 @@ class Capabilities:
     seed: Literal["", "optional", "always"] = ""
     loads_model: bool = False
     shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeReport:
+    """What an engine knows of an episode when it is over, and the environment does not.
+
+    Attributes:
+        trajectory: What the model has read and said, as `gym_llm.wrappers.TokenIdTracking` has it; None if there is
+            nothing to add to what the answers said.
+        info: Entries for the record's `info`; JSON values.
+    """
+
+    trajectory: list[dict[str, Any]] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
 
 
 class Engine(ABC):
@@ -72,6 +86,23 @@ class Engine(ABC):
         Raises:
             EngineError: If this request cannot be answered, after the engine's own retries.
         """
+
+    async def end_episode(
+        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
+    ) -> EpisodeReport | None:
+        """Let go of an episode: it is over, and nothing is asked under this name before it begins anew.
+
+        Called once for every episode that is played, on every way out.
+
+        Args:
+            episode_id: As for `respond`.
+            rewards: What the environment's steps came to, one for each answer.
+            failed: Whether it did not come to its end: there is nothing to wait for.
+
+        Returns:
+            What the engine knows of the episode; None if that is nothing more than its answers said.
+        """
+        return None
 
     async def aclose(self) -> None:  # noqa: B027 - nor to close
         """Release everything. Safe to call twice."""

@@ -28,6 +28,7 @@ _OURS = {
     "random": ("random", "gym_llm.chaos.policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.ray.engine_client:ActorEngine"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
+    "agent": ("agent", "gym_llm.agents:AgentEngine"),
     "scripted": ("scripted:TEXT", "gym_llm.attack.judge:ScriptedJudge"),
 }
 """How each is written, and where it is: by name, so that nothing is loaded before it is asked for."""
@@ -113,7 +114,10 @@ def seeded_options(engine: str, options: dict[str, Any] | None, seed: int) -> di
     >>> seeded_options("pocket", None, 7), seeded_options("pocket", {"seed": 1}, 7), seeded_options("replay:a", {}, 7)
     ({'seed': 7}, {'seed': 1}, {})
     """
-    return {**({"seed": seed} if capabilities(engine).seed == "always" else {}), **(options or {})}
+    options = options or {}
+    if isinstance(inner := options.get("engine"), str):  # one around another
+        options = {**options, "engine_options": seeded_options(inner, options.get("engine_options"), seed)}
+    return {**({"seed": seed} if capabilities(engine).seed == "always" else {}), **options}
 
 
 def _theirs() -> dict[str, EntryPoint]:

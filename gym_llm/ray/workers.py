@@ -46,9 +46,17 @@ async def workers_in(
     An engine that takes a GPU whole, and batches better the more it gets, says that it is to be shared: of it there is
     one. Others are cheap clients, or small models of which every process runs its own.
     """
-    shared = capabilities(engine).shared
-    options = {} if shared else engine_options
-    async with shared_engine(engine, engine_options) if shared else nullcontext(engine) as spec:
+    inner, options = engine_options.get("engine"), engine_options
+    if isinstance(inner, str):  # one around another, as an agent is: that one may be to be shared
+        asked, its_options = inner, engine_options.get("engine_options") or {}
+    else:
+        asked, its_options = engine, engine_options
+    shared = capabilities(asked).shared
+    async with shared_engine(asked, its_options) if shared else nullcontext(asked) as spec:
+        if isinstance(inner, str):
+            spec, options = engine, {**options, "engine": spec, "engine_options": {} if shared else its_options}
+        elif shared:
+            options = {}
         workers = [RemoteWorker(shard, (spec, options, settings.for_workers())) for shard in shards]
         try:
             await asyncio.gather(*(worker.start() for worker in workers))

@@ -12,7 +12,7 @@ from gymnasium.error import InvalidAction
 
 from gym_llm.concurrency import Suspended, begin, drive, is_closing
 from gym_llm.cut_short import with_score
-from gym_llm.engines.base import Engine
+from gym_llm.engines.base import Engine, EpisodeReport
 from gym_llm.outcomes import Failure, failure_of
 from gym_llm.record import lost_record, make_record
 from gym_llm.rollout.plan import Job
@@ -101,6 +101,7 @@ async def play_episode(
             turn_rewards[-1] = float(reward)
             await drive(verifier.end_episode)  # one that a wrapper has terminated, which scores it itself
             turn_timing[-1]["env"] = perf_counter() - answered
+        info = _with_report(info, await engine.end_episode(job.episode_id, rewards=turn_rewards))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # one episode's bug is that episode's record; a panic in Rust is no Exception
@@ -117,8 +118,11 @@ async def play_episode(
             phase = verifier.phase
         if turn_timing and phase != "engine":
             turn_timing[-1]["env"] = perf_counter() - answered
-        if not verifier.is_over or verifier.open_episode is not None:
-            await drive(verifier.end_episode, error)
+        try:
+            if not verifier.is_over or verifier.open_episode is not None:
+                await drive(verifier.end_episode, error)
+        finally:
+            info = _with_report(info, await engine.end_episode(job.episode_id, failed=True))
         if isinstance(error, asyncio.CancelledError) and cast(Any, asyncio.current_task()).cancelling():
             raise  # the run ends; otherwise a hook or the engine had something of its own cancelled
         failure = failure_of(error, phase, verifier.env_id)
@@ -138,3 +142,10 @@ async def play_episode(
     except Exception as error:  # a hook has made something else of its episode's row or items
         failure = failure_of(error, None, verifier.env_id)
         return lost_record(verifier.env_id, job, failure.reason, failure.kind)
+
+
+def _with_report(info: dict[str, Any], report: EpisodeReport | None) -> dict[str, Any]:
+    """The last step's info with what the engine knows of the episode, if it knows more than its answers said."""
+    if report is None or not isinstance(info, dict):
+        return info
+    return {**info, **report.info, **({} if report.trajectory is None else {"trajectory": report.trajectory})}

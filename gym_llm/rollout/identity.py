@@ -8,7 +8,7 @@ from typing import Any
 _OF_A_DATASET = ("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling")
 _OF_A_RUN = (
     *("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling", "seed"),
-    *("datasets", "reasoning_parser", "tool_call_parser", "wrappers"),
+    *("datasets", "reasoning_parser", "tool_call_parser", "wrappers", "agent"),
 )
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
 
@@ -22,11 +22,11 @@ def changed_settings(earlier: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [
         change
         for name in _OF_A_RUN
-        if name in earlier
+        if name in earlier or (name == "agent" and earlier)  # files of before there were agents have none
         for change in (
             _changed_datasets(earlier[name], now.get(name))
             if name == "datasets"
-            else _changed(name, earlier[name], now.get(name))
+            else _changed(name, earlier.get(name), now.get(name))
         )
     ]
 

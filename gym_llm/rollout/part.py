@@ -11,6 +11,7 @@ from typing import Any, cast
 import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 
+from gym_llm.agents.named import agent_name
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
@@ -208,7 +209,9 @@ class OpenPart:
         arguments = {
             "env_kwargs": part.env_kwargs,
             "engine": part.engine if isinstance(part.engine, str) else type(part.engine).__name__,
-            "engine_options": part.engine_options,
+            "engine_options": {
+                name: agent_name(value) if callable(value) else value for name, value in part.engine_options.items()
+            },
         }
         prompt = self.verifier.row_prompt
         return {

@@ -193,6 +193,7 @@ class Run(AbstractContextManager["Run"]):
             "concurrency": settings.concurrency,
             "workers": settings.workers,
             "seed": settings.seed,
+            "agent": settings.agent_name,
             "gym_llm": __version__,
         }
 

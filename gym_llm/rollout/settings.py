@@ -8,10 +8,13 @@ from typing import Any, Protocol, Self, cast
 
 import gymnasium as gym
 
+from gym_llm.agents.episode import AGENT_SECONDS, Agent
+from gym_llm.agents.named import agent_name, read_agent
 from gym_llm.did_you_mean import did_you_mean
-from gym_llm.engines.base import Engine
+from gym_llm.engines.base import Engine, EpisodeReport
 from gym_llm.engines.sampling import PASSED_ON, check_sampling
 from gym_llm.errors import EngineError
+from gym_llm.limits import check_seconds
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
 from gym_llm.types import Request, ResponseDict, Rollout
@@ -32,8 +35,13 @@ class EpisodeTrace(Protocol):
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Ask the engine."""
 
+    async def end_episode(
+        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
+    ) -> EpisodeReport | None:
+        """Tell the engine that the episode is over."""
+
     def end(self, record: Rollout) -> None:
-        """The episode is over."""
+        """The episode's record is made."""
 
 
 class Tracing(Protocol):
@@ -66,8 +74,13 @@ class RolloutSettings:
         on_waiting: Called once a second with how many episodes wait for what: `engine`, a phase of their environment
             (`gym_llm.types.Phase`), or `env` for anything else.
         tracing: Sees every episode, e.g. a `gym_llm.tracking.otel.Tracing`; goes to the workers, too.
+        agent: Who plays, with the engine's model behind it: an async function of a `gym_llm.agents.AgentEpisode` (or a
+            plain one), `"module:function"`, `"file.py:function"`, or a command such as `"python my_agent.py"`. None for
+            the model itself. `sampling` holds for every call that the agent makes.
+        agent_timeout: Seconds that the agent may take for an episode, the environment's own time left out.
 
     Raises:
+        TypeError: If the agent is none.
         ValueError: If a value makes no sense.
     """
 
@@ -82,6 +95,8 @@ class RolloutSettings:
     runtime_env: RuntimeEnv | None = None
     on_waiting: Callable[[dict[str, int]], None] | None = None
     tracing: Tracing | None = None
+    agent: str | Agent | None = None
+    agent_timeout: float = AGENT_SECONDS
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 1), ("seed", 0), ("retries", 0), ("workers", 0)):
@@ -97,6 +112,9 @@ class RolloutSettings:
             raise ValueError("A list of runtime_env has one dict, or None, for each of the `workers`.")
         if self.sampling:
             _check_sampling(self.sampling)
+        check_seconds("agent_timeout", self.agent_timeout)
+        if isinstance(self.agent, str) or (self.agent is not None and not callable(self.agent)):
+            object.__setattr__(self, "agent", read_agent(self.agent))  # here: a command's paths are this process's
 
     @classmethod
     def of(cls, settings: Self | None = None, /, **values: Any) -> Self:
@@ -120,6 +138,11 @@ class RolloutSettings:
     def env_wrappers(self) -> tuple[Wrap, ...]:
         """What each environment is wrapped with."""
         return DEFAULT_WRAPPERS if self.wrappers is None else tuple(self.wrappers)
+
+    @property
+    def agent_name(self) -> str | None:
+        """What the agent is called in a run's files; None without one."""
+        return None if self.agent is None else agent_name(cast(Agent, self.agent))
 
     def for_workers(self) -> RolloutSettings:
         """What another process has to know of them."""

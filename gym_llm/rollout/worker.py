@@ -11,6 +11,7 @@ import gymnasium as gym
 
 from gym_llm.engines.base import Engine
 from gym_llm.outcomes import TRANSIENT
+from gym_llm.rollout.agent import agents_of
 from gym_llm.rollout.episode import Waiting, play_episode
 from gym_llm.rollout.loop_monitor import LoopMonitor
 from gym_llm.rollout.plan import Job
@@ -36,8 +37,9 @@ class Worker:
         self.env_id = shard.env_id
         self.num_envs = shard.num_envs
         self._shard = shard
-        self._engine = engine
         self._settings = settings
+        self._agents = agents_of(engine, settings, lambda: shard.env(0))
+        self._engine = self._agents or engine
         self._clock = None if settings.step_timeout is None else StepClock(settings.step_timeout)
         self._jobs: deque[Job] = deque()
         self._free = list(range(shard.num_envs - 1, -1, -1))
@@ -61,6 +63,8 @@ class Worker:
         self._jobs.extend(jobs)
         if self._monitor is None:
             self._monitor = LoopMonitor()
+            if self._agents is not None:
+                await self._agents.start()
         count = 0
         while self._free and len(self._jobs) > count % _STARTED_AT_ONCE:
             task = asyncio.create_task(self._work(self._free.pop()))
@@ -98,6 +102,8 @@ class Worker:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        if self._agents is not None:
+            await self._agents.aclose()
         if self._settings.tracing is not None:
             await asyncio.to_thread(self._settings.tracing.flush)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -26,6 +26,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from gym_llm.engines import Engine
+from gym_llm.engines.base import EpisodeReport
 from gym_llm.errors import UsageError
 from gym_llm.outcomes import reason
 from gym_llm.rollout.plan import Job
@@ -149,6 +150,12 @@ class EpisodeTrace:
         turn.set_attribute("gen_ai.response.id", str(response.get("id") or ""))
         turn.set_attribute("gen_ai.response.finish_reasons", [_finish_reason(response)])
         return response
+
+    async def end_episode(
+        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
+    ) -> EpisodeReport | None:
+        """Tell the engine; see `Engine.end_episode`."""
+        return await self._engine.end_episode(episode_id, rewards=rewards, failed=failed)
 
     def span(self, name: str, attributes: dict[str, Any]) -> Span:
         """Begin what an environment does."""

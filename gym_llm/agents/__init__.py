@@ -1,0 +1,23 @@
+"""Agents as policies: programs and functions that play episodes with a model behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gym_llm.agents.episode import Agent, AgentEpisode
+from gym_llm.agents.exchange import EpisodeOver
+from gym_llm.agents.named import agent_name, read_agent
+from gym_llm.agents.program import Program
+
+if TYPE_CHECKING:
+    from gym_llm.agents.engine import AgentEngine
+
+__all__ = ["Agent", "AgentEngine", "AgentEpisode", "EpisodeOver", "Program", "agent_name", "read_agent"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "AgentEngine":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gym_llm.agents.engine import AgentEngine  # its servers are slow to import, and settings need them not
+
+    return AgentEngine

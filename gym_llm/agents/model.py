@@ -1,0 +1,81 @@
+"""EpisodeModel: the model, as one episode's agent has it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.engines.base import Engine
+from gym_llm.errors import EngineError
+from gym_llm.types import Item, Request, ResponseDict, Usage
+
+
+class EpisodeModel(Engine):
+    """Answers the calls of one episode's agent, and knows what came of them.
+
+    Args:
+        engine: Who answers: the run's engine, with parsers behind it.
+
+    Attributes:
+        calls: How many calls it has answered.
+        last: The latest answer.
+        unmade: The calls of tools in it, which the agent has not made yet.
+        is_full: Whether the latest prompt was longer than the model's context.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.model = engine.model
+        self.capabilities = engine.capabilities
+        self.calls = 0
+        self.last: ResponseDict | None = None
+        self.unmade: list[Item] = []
+        self.is_full = False
+        self._engine = engine
+        self._failed: dict[bytes, EngineError] = {}
+        self._usage: Usage | None = None
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer one call; see `Engine.respond`."""
+        try:
+            response = await self._engine.respond(request, episode_id=episode_id)
+        except EngineError as error:
+            self._failed[_digest(request)] = error
+            raise
+        if self._failed:
+            self._failed.pop(_digest(request), None)
+        self.calls += 1
+        self.last = response
+        self.unmade = [item for item in response["output"] if item.get("type") == "function_call"]
+        self.is_full = (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded"
+        self._add(response.get("usage"))
+        return response
+
+    @property
+    def failure(self) -> EngineError | None:
+        """A failure that was not the agent's doing, and that it did not make good by asking again; the latest one."""
+        failures = [error for error in self._failed.values() if error.failure_kind != "agent_request_failed"]
+        return failures[-1] if failures else None
+
+    @property
+    def latest_failure(self) -> EngineError | None:
+        """The latest failure of any kind that asking again did not make good."""
+        return next(reversed(self._failed.values()), None)
+
+    def take_usage(self) -> Usage | None:
+        """The tokens of the calls since this was last asked; None if nobody counted any."""
+        usage, self._usage = self._usage, None
+        return usage
+
+    def _add(self, usage: Any) -> None:
+        if not isinstance(usage, dict):
+            return
+        total: Usage = self._usage or {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+        for name in total:
+            if type(count := usage.get(name)) is int and count >= 0:
+                total[name] += count  # type: ignore[literal-required]
+        self._usage = total
+
+
+def _digest(request: Request) -> bytes:
+    return hashlib.sha256(dumps(request)).digest()

@@ -1,0 +1,199 @@
+"""ToolServer: the tools of agents' episodes, over MCP and plain HTTP, on this machine's loopback.
+
+Each episode has an address of its own, with its key in the path (or, without it, as `Authorization: Bearer KEY`):
+
+- `POST /s/KEY/mcp`: the tools and `submit`, over MCP;
+- `GET /s/KEY/tools`: the tools, as the Responses API has them;
+- `POST /s/KEY/tools/NAME`: a call, its arguments as a JSON object; `{"output": "..."}` comes back;
+- `POST /s/KEY/submit`: an answer, `{"answer": "..."}`; `{"over": true}` comes back, or `{"over": false, "message":
+  "..."}` with what the user says next;
+- `GET /s/KEY/request`: the environment's latest request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+from aiohttp import web
+from gymnasium.error import InvalidAction
+
+from gym_llm.agents.episode import AgentEpisode
+from gym_llm.agents.exchange import EpisodeOver
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.errors import CallerError
+from gym_llm.http_server import Door, Unwelcome, given_key, listening, url_of
+from gym_llm.limits import REQUEST_BYTES, limit
+from gym_llm.mcp import Caller, Endpoint, McpError, ToolResult
+from gym_llm.outcomes import reason
+from gym_llm.secrets import redacted_logger
+from gym_llm.types import Item
+
+_JSON = "application/json"
+logger = redacted_logger(__name__)
+SUBMIT = {
+    "type": "function",
+    "name": "submit",
+    "description": "Give your answer to the user. What it returns is what the user says next, if the task goes on.",
+    "parameters": {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "description": "The answer, whole."}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class ToolServer:
+    """Serves the tools of episodes, each to who knows its key. An async context manager, of one event loop.
+
+    Attributes:
+        url: Where, `http://127.0.0.1:41231`, while it runs.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self._episodes: dict[str, AgentEpisode] = {}
+        self._door = Door("127.0.0.1", None)
+        self._mcp = Endpoint(self._toolbox_of)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open a port."""
+        application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=[self._guard])  # type: ignore[list-item]
+        for start in ("/s/{key}", ""):
+            application.router.add_get(f"{start}/tools", self._tools)
+            application.router.add_post(f"{start}/tools/{{name}}", self._call)
+            application.router.add_post(f"{start}/submit", self._submit)
+            application.router.add_get(f"{start}/request", self._request)
+            application.router.add_route("*", f"{start}/mcp", self._mcp.handle)
+        async with AsyncExitStack() as stack:
+            port = await stack.enter_async_context(listening(application, "127.0.0.1", 0))
+            stack.push_async_callback(self._mcp.close)
+            self.url = url_of("127.0.0.1", port)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the port."""
+        await self._stack.aclose()
+
+    def url_of(self, key: str) -> str:
+        """An episode's address."""
+        return f"{self.url}/s/{key}"
+
+    def open(self, key: str, episode: AgentEpisode) -> None:
+        """From now on the key's episode is this one."""
+        self._episodes[key] = episode
+
+    def close(self, key: str) -> None:
+        """Nobody knows the key any more."""
+        self._episodes.pop(key, None)
+
+    # -- endpoints ---------------------------------------------------------------------------------------------------
+
+    async def _tools(self, http: web.Request) -> web.Response:
+        return _answer({"tools": self._episode(http).tools})
+
+    async def _request(self, http: web.Request) -> web.Response:
+        return _answer(self._episode(http).request)
+
+    async def _call(self, http: web.Request) -> web.Response:
+        episode = self._episode(http)
+        text = (await http.read()).decode(errors="replace").strip() or "{}"
+        return _answer({"output": await episode.call_tool(http.match_info["name"], text)})
+
+    async def _submit(self, http: web.Request) -> web.Response:
+        episode = self._episode(http)
+        message = await episode.submit(_read_answer(await _json(http)))
+        return _answer({"over": True} if message is None else {"over": False, "message": message})
+
+    async def _toolbox_of(self, caller: Caller) -> _Toolbox:
+        try:
+            return _Toolbox(self._episode(caller.http))
+        except Unwelcome as unwelcome:
+            raise McpError(str(unwelcome), status=unwelcome.status) from None
+
+    def _episode(self, http: web.Request) -> AgentEpisode:
+        episode = self._episodes.get(http.match_info.get("key") or given_key(http))
+        if episode is None:
+            raise Unwelcome("No episode under way has this key.", 401)
+        return episode
+
+    @web.middleware
+    async def _guard(
+        self, http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Let only this machine in, and say every error in a sentence."""
+        try:
+            self._door.check_origin(http)
+            return await handler(http)
+        except Unwelcome as unwelcome:
+            return _answer({"error": str(unwelcome)}, unwelcome.status)
+        except EpisodeOver as over:
+            return _answer({"error": str(over)}, 410)
+        except (CallerError, InvalidAction) as error:
+            return _answer({"error": str(error)}, 400)
+        except web.HTTPException as error:
+            return _answer({"error": f"{http.method} is nothing here: {error.reason}."}, error.status)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            logger.exception("A request of an agent's failed.")
+            return _answer({"error": reason(error)}, 500)
+
+
+class _Toolbox:
+    """One episode's tools for MCP's endpoint; see `gym_llm.mcp.Toolbox`."""
+
+    def __init__(self, episode: AgentEpisode) -> None:
+        self._episode = episode
+
+    async def instructions(self) -> str:
+        """For the client's model."""
+        return "The tools of an environment. Give your answer with `submit`, unless the program that runs you does."
+
+    async def task(self) -> list[Item]:
+        """What is to be done."""
+        return self._episode.request["input"]
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """The environment's, and `submit`."""
+        own = [tool for tool in self._episode.tools if tool.get("type") == "function"]
+        return own if any(tool.get("name") == "submit" for tool in own) else [*own, SUBMIT]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call one of them."""
+        episode = self._episode
+        try:
+            if name == "submit" and not any(tool.get("name") == "submit" for tool in episode.tools):
+                message = await episode.submit(_read_answer(arguments))
+                return ToolResult("The episode is over." if message is None else message)
+            return ToolResult(await episode.call_tool(name, arguments))
+        except (CallerError, InvalidAction) as error:
+            return ToolResult(str(error), is_error=True)
+
+
+def _read_answer(body: Any) -> Any:
+    """An answer: a text, `{"answer": text}`, or what `env.step` takes."""
+    if isinstance(body, dict) and "output" not in body:
+        if not isinstance(answer := body.get("answer"), str):
+            raise CallerError('An answer is {"answer": "..."}, with a text, or {"output": [...]} with items.')
+        return answer
+    return body
+
+
+async def _json(http: web.Request) -> Any:
+    if http.content_type != _JSON:
+        raise CallerError(f"The body is JSON, and the header says so: Content-Type: {_JSON}.")
+    try:
+        return loads(await http.read())
+    except ValueError:
+        raise CallerError("The body is not JSON.") from None
+
+
+def _answer(body: Any, status: int = 200) -> web.Response:
+    return web.Response(body=dumps(body), status=status, content_type=_JSON)
