@@ -8,6 +8,8 @@ from gym_llm.engines import Engine
 from gym_llm.engines.token_response import overflow_response, token_response
 from gym_llm.types import Item, Request, ResponseDict
 
+_REMEMBERED = 65_536
+
 
 class WithinBudget(Engine):
     """Ends an episode, truncated, when it has as many tokens after its first prompt as there may be.
@@ -23,6 +25,7 @@ class WithinBudget(Engine):
         self._engine = engine
         self._budget = budget
         self._tokenizer = tokenizer
+        self._first_prompts: dict[str, int] = {}
 
     async def start(self) -> None:
         """Start the engine within."""
@@ -38,19 +41,22 @@ class WithinBudget(Engine):
         earlier_turns = _sampled_turns(request["input"])
         budget = self._budget
         if earlier_turns:
-            first, last = earlier_turns[0], earlier_turns[-1]
-            budget += len(first["prompt_token_ids"]) - len(last["prompt_token_ids"]) - len(last["generation_token_ids"])
+            first, last = len(earlier_turns[0]["prompt_token_ids"]), earlier_turns[-1]
+            first = min(first, self._first_prompts.get(episode_id, first))
+            budget += first - len(last["prompt_token_ids"]) - len(last["generation_token_ids"])
         if budget < 1:
             return overflow_response(self.model)
         limit = request.get("max_output_tokens")
         limited: Request = {**request, "max_output_tokens": budget if limit is None else min(limit, budget)}
         response = await self._engine.respond(limited, episode_id=episode_id)
         turns = _sampled_turns(response["output"])
+        if turns and not earlier_turns:
+            self._remember(episode_id, len(turns[0]["prompt_token_ids"]))
         if not (earlier_turns and turns):
             return response
         # How many tokens a tool's output or a user has is known only now that the engine has put them in its prompt.
         prompt, sampled = turns[0]["prompt_token_ids"], turns[0]["generation_token_ids"]
-        budget = self._budget + len(first["prompt_token_ids"]) - len(prompt)
+        budget = self._budget + first - len(prompt)
         if budget < 1:
             return overflow_response(self.model, len(prompt))
         if len(sampled) <= budget:
@@ -63,6 +69,13 @@ class WithinBudget(Engine):
             log_probs=turns[0]["generation_log_probs"][:budget],
             incomplete="max_output_tokens",
         )
+
+    def _remember(self, episode_id: str, first_prompt: int) -> None:
+        """Note how long an episode's first prompt was: of an agent's history only the latest turn has its tokens."""
+        self._first_prompts.pop(episode_id, None)
+        self._first_prompts[episode_id] = first_prompt  # last in the dict: the first is the one noted longest ago
+        if len(self._first_prompts) > _REMEMBERED:
+            del self._first_prompts[next(iter(self._first_prompts))]
 
 
 def _sampled_turns(items: list[Item]) -> list[Item]:

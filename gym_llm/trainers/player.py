@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from gym_llm.engines.base import Engine
+from gym_llm.rollout.agent import agents_of
 from gym_llm.rollout.episode import play_episode
 from gym_llm.rollout.factory import EnvFactory, Wrap
 from gym_llm.rollout.plan import Job
@@ -48,9 +50,11 @@ class EpisodePlayer:
             slot, self._made = self._made, self._made + 1
         try:
             env = self._shard.env(slot)
-            return await with_retries(
-                lambda: play_episode(env, engine, job, settings, clock=clock), retries=settings.retries
-            )
+            agents = agents_of(engine, settings, lambda: env)
+            async with agents or nullcontext(engine) as player:
+                return await with_retries(
+                    lambda: play_episode(env, player, job, settings, clock=clock), retries=settings.retries
+                )
         finally:
             self._free.append(slot)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from gym_llm.agents.episode import AGENT_SECONDS, Agent
 from gym_llm.engines import Engine, capabilities, make_engine
 from gym_llm.rollout.factory import Wrap
 from gym_llm.rollout.plan import Job
@@ -68,6 +70,10 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         workers: Play in so many processes of Ray, with the engine in another, which all share; of several trainer
             processes each has so many. 0 plays in this process. They start with the first batch and live until `close`.
         ray_address: A cluster's; None for a Ray of this machine's own.
+        agent: Who plays, with the model behind it: an async function, or a program; see `RolloutSettings`. All that it
+            has the model say is sampled as the trainer asks, and `max_completion_length` holds for each of its
+            conversations. Agents that change their history, or have several, need `segments="last"`.
+        agent_timeout: Seconds that it may take for an episode.
         segments: TRL takes one sequence for an episode. `"one"`: an episode in several segments (something changed what
             was said before) is masked. `"last"`: its last segment is trained on, with the whole reward, and the others
             are not. `episodes/untrained_tokens`, in the log, is how many sampled tokens an episode had that are in no
@@ -94,6 +100,8 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         concurrency: int = 1024,
         workers: int = 0,
         ray_address: str | None = None,
+        agent: str | Agent | None = None,
+        agent_timeout: float = AGENT_SECONDS,
         segments: Literal["one", "last"] = "one",
     ) -> None:
         if engine is not None and not capabilities(engine).weights:
@@ -114,6 +122,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
         self.reward = _reward_function(self.name)
         self._segments = segments
+        self._how = RolloutSettings(agent=agent, agent_timeout=agent_timeout)
         self._spec = engine
         options = {"history": "append", **(engine_options or {})}
         if options["history"] != "append":
@@ -145,7 +154,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         # Each process has numbers of its own: an engine that they share knows an episode by its task and its number.
         process, processes = trainer.accelerator.process_index, trainer.accelerator.num_processes
         jobs = [Job(task, next(self._numbers) * processes + process) for task in task_indices(prompts)]
-        settings = RolloutSettings(seed=process_seed(trainer), sampling=self._sampling(trainer))
+        settings = replace(self._how, seed=process_seed(trainer), sampling=self._sampling(trainer))
         try:
             with evaluating(trainer):
                 engine = self._within_budget(self._policy.current(trainer), trainer)
