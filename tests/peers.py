@@ -78,6 +78,17 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("deepspeed==0.19.8", "einops==0.8.2", "hjson==3.1.0", "msgpack==1.2.4", "ninja==1.13.2"),
         "py-cpuinfo==9.0.0",
     ),
+    "agents": (  # four frameworks that agents are written in, in one environment
+        *("Authlib==1.9.9", "PyJWT==2.15.1", "aiofile==3.12.3", "beartype==0.23.1", "caio==0.12.10"),
+        *("dnspython==2.9.2", "email-validator==2.4.0", "exceptiongroup==1.3.1", "fastmcp-slim==4.2.1"),
+        *("genai-prices==0.2.3", "joserfc==1.8.0", "jsonpatch==1.47", "jsonpointer==3.12", "langchain-core==1.7.2"),
+        *("langchain-openai==1.7.3", "langchain-protocol==0.0.20", "langgraph==1.2.22"),
+        *("langgraph-checkpoint==4.3.2", "langgraph-prebuilt==1.1.2", "langgraph-sdk==0.4.14", "langsmith==0.15.0"),
+        *("logfire-api==5.6.0", "mcp==2.3.0", "mcp-types==2.3.0", "openai-agents==0.24.0", "ormsgpack==1.13.1"),
+        *("py-key-value-aio==0.5.0", "pydantic-ai-slim==2.68.0", "pydantic-graph==2.68.0"),
+        *("pydantic-settings==2.16.3", "python-multipart==0.0.34", "requests-toolbelt==1.0.0", "smolagents==1.26.0"),
+        *("sse-starlette==3.7.0", "tenacity==9.2.1", "uuid-utils==0.19.0", "websockets==16.1.1"),
+    ),
     "rllm": (
         "rllm @ git+https://github.com/rllm-org/rllm@9beb6e0f676a46d38858991fd79ac5f8e0b16d4c",
         *("codetiming==1.4.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3", "hydra-core==1.3.8"),
