@@ -6,6 +6,7 @@ import hmac
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -63,15 +64,12 @@ class Door:
         Raises:
             Unwelcome: With status 403.
         """
-        asked = http.url.host or ""
+        asked = _name(f"//{http.host}")
         if self._is_loopback and not is_loopback(asked):
             raise Unwelcome("Only this machine is answered here, under a name of its own such as localhost.", 403)
         if (origin := http.headers.get("Origin")) is None:
             return
-        try:
-            site = urlsplit(origin).hostname or ""
-        except ValueError:
-            site = ""
+        site = _name(origin)
         if site != asked and not (self._is_loopback and is_loopback(site)):
             raise Unwelcome("No page of another site is answered here.", 403)
 
@@ -85,6 +83,15 @@ class Door:
             return
         if not hmac.compare_digest(given_key(http).encode(errors="surrogateescape"), self.token.encode()):
             raise Unwelcome("The token is wrong, or none was sent.", 401)
+
+
+@lru_cache(maxsize=1024)
+def _name(address: str) -> str:
+    """The host's name in an address; "" if there is none. Servers are asked for the same few in every request."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def given_key(http: web.BaseRequest) -> str:

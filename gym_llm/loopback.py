@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether a host's name or address is one of this machine's own, whatever anybody's DNS says.
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
 
+from gym_llm.concurrency.garbage import rare_collection
 from gym_llm.data.files.jsonl import loads
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
@@ -141,6 +142,7 @@ class EnvServer:
     async def __aenter__(self) -> Self:
         """Open the port."""
         async with AsyncExitStack() as stack:
+            stack.enter_context(rare_collection())
             stack.push_async_callback(self.sessions.aclose)
             inner = self._forwarding.listener if self._forwarding is not None else None
             port = listening(self.application(), self.host, self.port, shared=inner is not None, also=inner)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hmac
 import re
 from base64 import urlsafe_b64encode
+from hashlib import blake2b
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_.-]")
-_SIGNATURE_BYTES = 18  # of SHA-256's 32; a multiple of 3 needs no padding
+_SIGNATURE_BYTES = 18  # a multiple of 3 needs no padding
 
 
 class SessionCookie:
@@ -26,7 +27,7 @@ class SessionCookie:
 
     def __init__(self, class_name: str, name: str, secret: bytes) -> None:
         self.name = _UNUSABLE.sub("_", f"{class_name}___{name}")
-        self._key = hmac.digest(secret, b"gym_llm session cookie " + self.name.encode(), "sha256")
+        self._key = blake2b(self.name.encode(), key=blake2b(secret).digest(), person=b"gym_llm cookie").digest()
         self._prefix = f"{self.name}="
 
     def read(self, header: str | None) -> str | None:
@@ -53,5 +54,5 @@ class SessionCookie:
         return f"{self._prefix}{session_id}.{self._sign(session_id).decode()}; Path=/; HttpOnly; SameSite=Lax"
 
     def _sign(self, session_id: str) -> bytes:
-        digest = hmac.digest(self._key, session_id.encode(errors="surrogateescape"), "sha256")
-        return urlsafe_b64encode(digest[:_SIGNATURE_BYTES])
+        text = session_id.encode(errors="surrogateescape")
+        return urlsafe_b64encode(blake2b(text, key=self._key, digest_size=_SIGNATURE_BYTES).digest())

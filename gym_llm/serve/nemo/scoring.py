@@ -19,7 +19,7 @@ from gym_llm.evaluate.rescoring import NotFromItems, check_env, score_items
 from gym_llm.limits import ITEMS, limit
 from gym_llm.responses.actions import read_action
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
-from gym_llm.serve.nemo.rows import PARAMS, Seeded, changed_field, prepare
+from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, changed_field
 from gym_llm.serve.nemo.verdicts import masked, scored
 from gym_llm.types import Item, Row
 
@@ -96,7 +96,7 @@ def read_conversation(body: dict[str, Any], server_name: str) -> Conversation:
     return Conversation(response, items)
 
 
-async def score_session(session: EpisodeSession, row: Row, conversation: Conversation) -> dict[str, Any]:
+async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversation: Conversation) -> dict[str, Any]:
     """What a session's episode is worth, with this conversation.
 
     Returns:
@@ -117,7 +117,7 @@ async def score_session(session: EpisodeSession, row: Row, conversation: Convers
     if row != seeded.row:
         if (name := changed_field(seeded.row, row)) is not None:
             raise OtherTask(f"The session was seeded with another task: `{name}` is not the same.")
-        prepared = prepare(session.verifier.task_kind(), row)
+        prepared = rows.prepare(row)
         session.episode.row, session.episode.request = prepared.row, prepared.request  # type: ignore[union-attr]
     cut = _cut(session.verifier.playing, conversation)
     try:
@@ -132,7 +132,7 @@ async def score_session(session: EpisodeSession, row: Row, conversation: Convers
     return scored(session.total_reward, last.truncated, last.info)
 
 
-async def score_alone(session: EpisodeSession, row: Row, conversation: Conversation) -> dict[str, Any]:
+async def score_alone(session: EpisodeSession, rows: Rows, row: Row, conversation: Conversation) -> dict[str, Any]:
     """What a conversation is worth by its items alone, in a session that was opened for this.
 
     Returns:
@@ -142,7 +142,7 @@ async def score_alone(session: EpisodeSession, row: Row, conversation: Conversat
         NotFromItems: If the verifier needs what tools have done beside their outputs.
         BadRequest: If the row is none.
     """
-    prepare(session.verifier.task_kind(), row)
+    rows.prepare(row)
     fields = {name: value for name, value in row.items() if name != PARAMS}
     record = {
         PARAMS: row[PARAMS],

@@ -19,7 +19,7 @@ from gym_llm.serve.nemo.cookies import SessionCookie
 from gym_llm.serve.nemo.mcp_tools import FAILED_TOOL, SessionToolbox
 from gym_llm.serve.nemo.named_sessions import NamedSessions, is_named
 from gym_llm.serve.nemo.once import Once
-from gym_llm.serve.nemo.rows import PARAMS, Seeded, prepare, read_row
+from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, read_row
 from gym_llm.serve.nemo.scoring import Conversation, OtherTask, read_conversation, score_alone, score_session
 from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
@@ -43,6 +43,7 @@ class NemoWire:
     def __init__(self, served: ServedEnv) -> None:
         self._served = served
         self._cookie = SessionCookie(type(served.verifier).__name__, served.name, served.secret)
+        self._rows = Rows(served.verifier.task_kind())
         self._named = NamedSessions()
         self._once = Once()
 
@@ -119,7 +120,7 @@ class NemoWire:
         return session
 
     async def _seed(self, session: EpisodeSession, row: Row) -> None:
-        prepared = prepare(self._served.verifier.task_kind(), row)
+        prepared = self._rows.prepare(row)
         step = await session.reset(options={"task": prepared})
         session.notes["nemo"] = Seeded(row, step.new_items)
 
@@ -224,7 +225,7 @@ class NemoWire:
         if "nemo" not in session.notes:
             return await self._scored_alone(row, conversation, "session_lost", "The session was not seeded.")
         try:
-            fields = await score_session(session, row, conversation)
+            fields = await score_session(session, self._rows, row, conversation)
         except OtherTask as other:
             fields = await self._scored_alone(row, conversation, "session_lost", str(other))
         await self._served.sessions.close(session)
@@ -234,7 +235,7 @@ class NemoWire:
         """Score a conversation by its items alone, or say why it is masked."""
         session = self._served.open()
         try:
-            return await score_alone(session, row, conversation)
+            return await score_alone(session, self._rows, row, conversation)
         except NotFromItems:
             why = f"{self._served.env_id} does not score this conversation from its items alone."
             return verdicts.masked(kind, f"{reason} {why}")
