@@ -18,8 +18,9 @@ examples:
   gym-llm serve-model transformers:Qwen/Qwen3-0.6B
   GYM_LLM_TOKEN=... gym-llm serve-model pocket --host 0.0.0.0
 
-POST /v1/responses and /v1/chat/completions, GET /v1/models and /health. Thinking and tool calls are items of their own.
-Answers come whole, not as a stream. Ctrl-C ends it. For vLLM's models `vllm serve` is the server to take.
+POST /v1/responses, /v1/chat/completions and /v1/messages (Anthropic's), GET /v1/models and /health. Thinking and tool
+calls are items of their own. A stream begins when its answer is there. Ctrl-C ends it. For vLLM's models `vllm serve`
+is the server to take.
 """
 app = typer.Typer()
 
@@ -42,7 +43,7 @@ def serve_model(
         ),
     ] = None,
 ) -> int:
-    """Serve a model over HTTP, for whatever speaks OpenAI's Responses or Chat Completions API."""
+    """Serve a model over HTTP, for whatever speaks OpenAI's APIs (Responses, Chat Completions) or Anthropic's."""
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.engines import make_engine
     from gym_llm.serve import ModelServer
@@ -56,7 +57,8 @@ def serve_model(
         print(f"Starting {served.model} ...", file=sys.stderr, flush=True)
         async with ModelServer(served, host=host, port=port, token=token) as server:
             print(
-                f"{served.model} answers at {server.url} (Responses and Chat Completions). Ctrl-C ends it.", flush=True
+                f"{served.model} answers at {server.url} (Responses, Chat Completions, Messages). Ctrl-C ends it.",
+                flush=True,
             )
             await asyncio.Event().wait()
 

@@ -2,12 +2,13 @@
 
 from gym_llm.dialects.chat import CHAT
 from gym_llm.dialects.dialect import Dialect
+from gym_llm.dialects.messages import MESSAGES
 from gym_llm.dialects.refusal import Refusal
 from gym_llm.dialects.responses import RESPONSES
 
 __all__ = ["DIALECTS", "Dialect", "Refusal", "dialect_of"]
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (CHAT, RESPONSES)}
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (CHAT, RESPONSES, MESSAGES)}
 """By name."""
 
 
