@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 from contextlib import aclosing
@@ -203,3 +205,23 @@ def test_programs_are_sent_to_other_processes_with_the_folder_of_this_one(monkey
     assert settings.agent == Program(("python", "my_agent.py", "--api-key", "sk-1234567890abcdef"), str(tmp_path))
     assert settings.for_workers().agent == settings.agent
     assert RolloutSettings(agent="echo 9").agent_name == "echo 9"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv")
+def test_a_program_ends_with_a_run_that_is_killed(program: Any, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    command = program(f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)")
+    code = f"import gym_llm; gym_llm.collect('gym_llm/Arithmetic-v0', 'constant:4', agent={command!r}, limit=1)"
+    with subprocess.Popen([PYTHON, "-c", code], stderr=subprocess.DEVNULL) as run:
+        wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"), seconds=60)
+        run.kill()
+    wait_for(lambda: not is_running(int(pid.read_text())))
+
+
+@pytest.mark.slow
+def test_programs_play_in_other_processes_too(program: Any) -> None:
+    command = program("import sys; print(9 if sys.stdin.read() == '4+5?' else 3)")
+    tasks = [row("4+5?", expected_answer="9")] * 4
+    records = collect(FOLLOW_UP, "constant:nine", tasks=tasks, agent=command, workers=2, progress=False)
+    assert [record["reward"] for record in records] == [1.0] * 4
