@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.data.files.parsing import refuse_constant
 from gym_llm.errors import CallerError
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022  # MCP's own, since 2026-07-28
 CANCELLED = -32800
 
+_LONG_INTEGER = re.compile(rb"\d{19}")
 MOST_LEVELS = 100
 """How deep the objects and lists of a message may be nested."""
 MOST_IN_A_BATCH = 64
@@ -67,7 +71,8 @@ def parse(body: bytes) -> Any:
         McpError: If it is not JSON, or too deep.
     """
     try:
-        value = loads(body)
+        # orjson makes floats of integers beyond 64 bits, but a model's argument is what it has written.
+        value = json.loads(body.decode(), parse_constant=refuse_constant) if _LONG_INTEGER.search(body) else loads(body)
     except (ValueError, RecursionError):
         raise McpError("The body is not JSON.", PARSE_ERROR, status=400) from None
     if body.count(b"[") + body.count(b"{") > MOST_LEVELS and _is_deeper(value, MOST_LEVELS):

@@ -3,7 +3,8 @@
 NeMo Gym's agents play the episode themselves: they ask the model, post its calls to `/TOOL`, and hand everything in at
 the end. So that the reward is the one of an episode played here, the last turn of the model is stepped, with all before
 it laid into the episode as it was said: the environment's own rules then say how it ends. Turns that it would not have
-allowed (after `max_turns`, or after the calls that it grades) are left out.
+allowed (after `max_turns`, or after the calls that it grades) are left out; if tools were called in these, the episode
+is played anew up to there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from gym_llm.responses.actions import read_action
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, changed_field
 from gym_llm.serve.nemo.verdicts import masked, scored
+from gym_llm.tasks import PreparedTask
 from gym_llm.types import Item, Row
 
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
@@ -52,6 +54,7 @@ class _Cut(NamedTuple):
         turn_start: Where in it the last of them begins.
         last: The turn to step; None if there is none.
         is_end: Whether nothing was left out.
+        undo: Whether tools were called in what was left out.
     """
 
     before: list[Item]
@@ -59,6 +62,7 @@ class _Cut(NamedTuple):
     turn_start: int
     last: list[Item] | None
     is_end: bool
+    undo: bool = False
 
 
 def read_conversation(body: dict[str, Any], server_name: str) -> Conversation:
@@ -121,6 +125,8 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
         session.episode.row, session.episode.request = prepared.row, prepared.request  # type: ignore[union-attr]
     cut = _cut(session.verifier.playing, conversation)
     try:
+        if cut.undo:
+            return await _played_again(session, rows.prepare(row), cut)
         await session.call(_lay, session, seeded.opening, conversation, cut)
         if cut.last is not None:
             status = conversation.response.get("status") if cut.is_end else "completed"
@@ -172,6 +178,17 @@ async def score_alone(session: EpisodeSession, rows: Rows, row: Row, conversatio
     return answer
 
 
+async def _played_again(session: EpisodeSession, prepared: PreparedTask, cut: _Cut) -> dict[str, Any]:
+    """Score an episode whose tools were called on after its end, by playing it anew up to there."""
+    last = await session.reset(options={"task": prepared})
+    for environments, turn in groupby([*cut.before, *(cut.last or [])], is_environments):
+        if not environments and not last.done:
+            last = await session.step(list(turn))
+    if not last.done:
+        last = await session.cut_short()
+    return scored(session.total_reward, last.truncated, last.info)
+
+
 def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversation, cut: _Cut) -> None:
     """Lay what was said before the last turn into the episode."""
     episode: Any = session.episode
@@ -193,7 +210,8 @@ def _cut(playing: VerifierEnv, conversation: Conversation) -> _Cut:
         is_end = position == len(items)
         if environments:
             if turns >= playing.max_turns:
-                return _Cut(items[:position], turns, turn_start, None, is_end)
+                undo = any(item.get("type") == "function_call" for item in items[position:])
+                return _Cut(items[:position], turns, turn_start, None, is_end, undo)
             continue
         turns, turn_start = turns + 1, position - len(said)
         if any(item.get("type") == "function_call" for item in said):
@@ -201,7 +219,8 @@ def _cut(playing: VerifierEnv, conversation: Conversation) -> _Cut:
         else:
             steps = is_end or turns >= playing.max_turns
         if steps:
-            return _Cut(items[:turn_start], turns - 1, turn_start, said, is_end)
+            calls = playing.executes_tools and any(item.get("type") == "function_call" for item in items[position:])
+            return _Cut(items[:turn_start], turns - 1, turn_start, said, is_end, calls)
     is_unfinished = conversation.response.get("status") in _UNFINISHED
     if not items or (is_unfinished and is_environments(items[-1])):
         return _Cut(items, turns, turn_start, [], True)  # the last turn said nothing: its prompt did not fit

@@ -285,6 +285,18 @@ async def test_turns_beyond_the_environments_own_limit_are_left_out():
 
 
 @in_loop
+async def test_what_tools_did_beyond_that_limit_is_undone():
+    async with served(env_kwargs={"max_turns": 2}) as client:
+        await client.post("/seed_session", WEATHER)
+        said = []
+        for number, city in enumerate(("Oslo", "Rome", "Paris")):
+            await client.post("/get_weather", {"city": city})
+            said += called("get_weather", {"city": city}, "{}", f"call_{number}")
+        verdict = await client.verify(WEATHER, *said, message_item("Cold."))
+        assert (verdict["reward"], verdict["truncated"], verdict["turn"]) == (0.0, True, 2)
+
+
+@in_loop
 async def test_where_the_calls_are_graded_the_episode_ends_with_them():
     async with served(GRADED) as client:
         await client.post("/seed_session", row())
