@@ -10,13 +10,17 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from gym_llm.errors import CallerError, UsageError
 from gym_llm.loopback import is_loopback
-from gym_llm.secrets import add_secrets
+from gym_llm.secrets import add_secrets, redacted_logger
 
 CLOSING_SECONDS = 5.0
 """How long requests under way have to end when a server is closed."""
+logger = redacted_logger(__name__)
+# What is no HTTP is answered with status 400; whoever sends it is not to fill the log, too.
+logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 
 
 class Unwelcome(CallerError):
@@ -131,7 +135,13 @@ async def listening(
     Raises:
         UsageError: If it cannot be opened.
     """
-    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        handler_cancellation=True,
+        logger=logger,
+        shutdown_timeout=CLOSING_SECONDS,
+    )
     await runner.setup()
     try:
         if also is not None:

@@ -23,6 +23,7 @@ for _name in (
     "testing",
     "verifier_vectors",
     "hostile",
+    "hostile_serving",
     "growth",
     "token_conversations",
     "cli_process",

@@ -60,6 +60,10 @@ PEERS: dict[str, tuple[str, ...]] = {
     ),
     "nemo_gym_4": ("nemo-gym==0.4.0", "openai==2.7.2", *_OF_NEMO_GYM),
     "nemo_gym_7": ("nemo-gym==0.7.0", "openai==2.44.0", *_OF_NEMO_GYM),
+    "schemathesis": (
+        *("schemathesis==4.32.5", "graphql-core==3.3.2", "harfile==0.6.0", "hypothesis-graphql==0.13.5"),
+        *("jsonschema_rs==0.60.3", "pyrate-limiter==4.5.1"),
+    ),
     "prime_rl": ("msgspec==0.22.0",),
     "openenv": (
         *("openenv==0.10.0", "fastmcp==3.4.10", "fastmcp-slim==3.4.10", "mcp==1.30.0", "py-key-value-aio==0.4.6"),

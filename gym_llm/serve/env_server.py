@@ -26,7 +26,7 @@ from gym_llm.serve.episode import BadRequest, EpisodeFailed
 from gym_llm.serve.forwarding import Forwarding
 from gym_llm.serve.openapi import openapi
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, Sessions, UnknownSession
+from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire, json_answer
 from gym_llm.types import Row
 
@@ -215,8 +215,12 @@ class EnvServer:
             session_id = await wire.session_of(http)
             room = 0 if others.number is None else self.sessions.capacity - len(self.sessions)
             worker = await others.elsewhere(session_id, room)
-            if worker is not None:
-                return await others.forward(http, worker, session_id)
+            try:
+                if worker is not None:
+                    return await others.forward(http, worker, session_id)
+            except SessionLost:  # the wire knows what that means to its clients: as with a session that has expired
+                if others.number is None and (worker := await others.elsewhere(None, 0)) is not None:
+                    return await others.forward(http, worker, None)
         return await route.handler(http)
 
     async def _tell(self, http: web.Request) -> web.Response:

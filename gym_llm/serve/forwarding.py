@@ -42,7 +42,6 @@ _OWN_DEFAULTS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 _ROOM_SECONDS = 0.25
 _NEWS_SECONDS = 0.5
 _RESTART_SECONDS = 10.0
-_HEARTBEAT_SECONDS = 30.0
 _GATHER_SECONDS = 2.0
 
 
@@ -128,7 +127,7 @@ class Forwarding:
         """Which other worker answers a request; None for this one.
 
         Args:
-            session_id: The session's that it is for; None for none yet.
+            session_id: The session's that it is for; None for none yet, or none any more.
             room: How many sessions there is room for here.
         """
         if session_id is not None:
@@ -244,14 +243,15 @@ class Forwarding:
         protocols = [word.strip() for word in http.headers.get("Sec-WebSocket-Protocol", "").split(",") if word.strip()]
         url = _url(place, http.rel_url.raw_path_qs)
         try:
-            there = await self._client(place).ws_connect(url, headers=headers, protocols=protocols, max_msg_size=0)
+            there = await self._client(place).ws_connect(
+                url, headers=headers, protocols=protocols, autoping=False, max_msg_size=0
+            )
         except aiohttp.WSServerHandshakeError as error:
             raise UnknownSession(f"There is no WebSocket here for this session (status {error.status}).") from None
         async with there:
             chosen = (there.protocol,) if there.protocol else ()
-            here = web.WebSocketResponse(
-                protocols=chosen, max_msg_size=limit(REQUEST_BYTES), heartbeat=_HEARTBEAT_SECONDS, compress=False
-            )
+            most = limit(REQUEST_BYTES)  # pings go through, so that each end knows whether the other is there
+            here = web.WebSocketResponse(protocols=chosen, autoping=False, max_msg_size=most, compress=False)
             try:
                 await here.prepare(http)
             except aiohttp.ClientError as error:
@@ -304,6 +304,10 @@ async def _pump(
                 await target.send_str(message.data)
             elif message.type is WSMsgType.BINARY:
                 await target.send_bytes(message.data)
+            elif message.type is WSMsgType.PING:
+                await target.ping(message.data)
+            elif message.type is WSMsgType.PONG:
+                await target.pong(message.data)
     with suppress(ConnectionError, aiohttp.ClientError):
         await target.close(code=_sendable(source.close_code))
 

@@ -23,7 +23,7 @@ from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, read_row
 from gym_llm.serve.nemo.scoring import Conversation, OtherTask, read_conversation, score_alone, score_session
 from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
 from gym_llm.serve.tool_calls import call_tool
 from gym_llm.serve.wires import NotJSON, Route, json_answer, read_json
 from gym_llm.tools.tool import error_output
@@ -221,7 +221,8 @@ class NemoWire:
         try:
             session = self._served.sessions.get(session_id)
         except UnknownSession as unknown:
-            return await self._scored_alone(row, conversation, "session_expired", str(unknown))
+            kind = unknown.failure_kind if isinstance(unknown, SessionLost) else "session_expired"
+            return await self._scored_alone(row, conversation, kind, str(unknown))
         if "nemo" not in session.notes:
             return await self._scored_alone(row, conversation, "session_lost", "The session was not seeded.")
         try:

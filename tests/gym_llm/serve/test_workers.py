@@ -148,6 +148,51 @@ async def test_what_cannot_be_served_is_said_and_leaves_no_process():
     assert set(psutil.Process().children()) <= before
 
 
+@in_loop
+async def test_every_wires_sessions_are_found_from_any_worker():
+    """Cookies of NeMo Gym's, names of its environment servers, headers of MCP's, ids of OpenEnv's."""
+    async with EnvWorkers(ID, workers=2, tasks=TASKS, port=0) as server:
+        url, task = server.url, row("B?", expected_answer="yes", follow_ups=["And?"] * 9)
+        for _ in range(4):
+            async with aiohttp.request("POST", f"{url}/seed_session", json=task) as answer:
+                cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+            for _ in range(4):  # a tool that is not there, of a session that is
+                status, _ = await ask(url, "POST", "/nothing", json={}, headers=cookie)
+                assert status == 200
+            initialize = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "x", "version": "1"},
+            }
+            headers = {"Accept": "application/json, text/event-stream"}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize}
+            async with aiohttp.request("POST", f"{url}/mcp", json=body, headers=headers) as answer:
+                headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+            for name in ("reset", "submit", "submit"):
+                arguments = {"answer": "no"} if name == "submit" else {"task_index": 0}
+                body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
+                body["params"] = {"name": name, "arguments": arguments}
+                async with aiohttp.request("POST", f"{url}/mcp", json=body, headers=headers) as answer:
+                    assert (answer.status == 200 and "And?" in await answer.text()) or name == "reset"
+            body = {"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create"}
+            _, made = await ask(url, "POST", "/mcp", json=body)
+            socket_url = f"{url}/ws?session_id={made['result']['session_id']}"
+            async with aiohttp.ClientSession() as client:
+                for turn in range(4):  # each time on a new connection
+                    async with client.ws_connect(socket_url) as socket_:
+                        await socket_.send_json(
+                            {"type": "step", "data": {"output": "no"}} if turn else {"type": "reset"}
+                        )
+                        assert (await socket_.receive_json())["type"] == "observation"
+                        await socket_.send_json({"type": "state"})
+                        assert (await socket_.receive_json())["data"]["step_count"] == turn
+        named = {"resources_session_id": "mine", "episode_id": {"rollout_id": "r", "attempt": 0}}
+        seed = {**named, "task_id": {"taskset": "t", "task_id": "1"}, "task_data": {"expected_answer": "yes"}}
+        answers = [await ask(url, "POST", "/seed_session", json=seed) for _ in range(4)]
+        assert {status for status, _ in answers} == {200}
+        assert (await metrics(url))["gym_llm_sessions_open"] == 4 * 3 + 1
+
+
 _SCRIPT = """
 import asyncio, sys
 from gym_llm.serve import EnvWorkers

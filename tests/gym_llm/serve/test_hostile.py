@@ -1,0 +1,115 @@
+"""Hostile clients: broken frames, bodies and heads, clients that vanish, sessions that are left; and who is let in.
+
+`benchmarks/serve_hostile.py` does the same on a large scale, and looks at the server's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from hostile_serving import (
+    ENV,
+    Findings,
+    at_once,
+    figures,
+    fuzz_sockets,
+    open_mcp,
+    open_nemo,
+    open_socket,
+    vanish,
+)
+from testing import in_loop
+
+from gym_llm import make_engine
+from gym_llm.serve import EnvServer, EnvWorkers, ModelServer
+
+TOKEN = "let-me-in-8!"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@asynccontextmanager
+async def serving(workers: int = 0, **options: Any) -> AsyncGenerator[tuple[str, aiohttp.ClientSession], None]:
+    options = {"port": 0, "token": TOKEN, **options}
+    server = EnvWorkers(ENV, workers=workers, **options) if workers else EnvServer(ENV, **options)
+    async with server, aiohttp.ClientSession(server.url, headers=HEADERS) as client:
+        yield server.url, client
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_fuzzed_frames_and_clients_that_vanish_break_nothing(workers: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        findings, rng = Findings(), random.Random(1)
+        async with serving(workers) as (url, client):
+            await fuzz_sockets(url, 4_000, findings, paths=("/ws", f"/{ENV[8:]}/ws"), headers=HEADERS)
+            await at_once(400, 16, lambda: vanish(url, HEADERS, rng))
+            held: list[Any] = []
+            await at_once(20, 4, lambda: open_socket(url, HEADERS, findings, held))
+            await at_once(20, 4, lambda: open_nemo(client, findings))
+            await at_once(20, 4, lambda: open_mcp(client, findings))
+            assert (await figures(client))["gym_llm_sessions_open"] >= 60
+            for writer in held:
+                writer.transport.abort()
+        assert findings.wrong == []
+        assert findings.counts["frames"] >= 4_000 and findings.counts["bytes read"] > 100_000
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@in_loop
+async def test_all_is_refused_without_the_token_and_to_other_sites():
+    engine = make_engine("constant:yes")
+    env_server, model_server = EnvServer(ENV, port=0, token=TOKEN), ModelServer(engine, port=0, token=TOKEN)
+    async with env_server, model_server, aiohttp.ClientSession() as client:
+        env_url, model_url = env_server.url, model_server.url.removesuffix("/v1")
+        asked = [
+            *(("GET", f"{env_url}{path}") for path in ("/ws", "/mcp", "/metadata", "/schema", "/state", "/metrics")),
+            *(("GET", f"{env_url}{path}") for path in ("/openapi.json", "/reverify_mode", "/list_environments", "/x")),
+            *(("POST", f"{env_url}{path}") for path in ("/reset", "/step", "/mcp", "/seed_session", "/verify", "/x")),
+            *(("GET", f"{model_url}{path}") for path in ("/v1/models", "/metrics", "/x")),
+            *(("POST", f"{model_url}/v1/{path}") for path in ("responses", "chat/completions", "messages", "x")),
+        ]
+        for method, url in asked:
+            for headers, status in (
+                ({}, 401),
+                ({"Authorization": "Bearer wrong"}, 401),
+                ({"Authorization": f"Basic {TOKEN}"}, 401),
+                ({"X-API-Key": ""}, 401),
+                ({**HEADERS, "Host": "evil.example"}, 403),
+                ({**HEADERS, "Origin": "https://evil.example"}, 403),
+                ({"Origin": "null"}, 403),
+            ):
+                async with client.request(method, url, headers=headers, json={}) as answer:
+                    assert answer.status == status, (method, url, headers)
+                    assert TOKEN not in await answer.text()
+        for url in (env_url, model_url):
+            async with client.get(f"{url}/health") as answer:
+                assert answer.status == 200
+            async with client.get(f"{url}/health", headers={"Host": "evil.example"}) as answer:
+                assert answer.status == 403
+
+
+@in_loop
+async def test_what_is_no_http_fills_no_log(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.DEBUG):
+        async with serving() as (url, client):
+            for data in (
+                b"GET / HTTP/9.9\r\n\r\n",
+                b"\x16\x03\x01\r\n\r\n",
+                b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            ):
+                reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+                writer.write(data)
+                assert b" 400 " in (await reader.read()).splitlines()[0]
+                writer.close()
+            assert (await client.get("/health")).status == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
