@@ -66,7 +66,7 @@ async def rounds(
 
 
 async def campaign(url: str, options: argparse.Namespace) -> tuple[Findings, dict[str, Any]]:
-    findings, result = Findings(), {}
+    findings, result = Findings(), dict[str, Any]()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(url, headers=_HEADERS, connector=connector) as client:
         began = time.monotonic()
