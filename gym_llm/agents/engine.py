@@ -30,13 +30,14 @@ from gym_llm.engines.weights import Weights
 from gym_llm.errors import EngineError
 from gym_llm.limits import check_seconds
 from gym_llm.parsers import Parser
-from gym_llm.secrets import add_secrets
+from gym_llm.secrets import add_secrets, redacted_logger
 from gym_llm.types import Request, ResponseDict
 
 _KEY = secrets.token_hex(16)
 """A part of every key that is given out in this process: this is what is `***` in whatever it writes."""
 
 _END_SECONDS = 30.0
+logger = redacted_logger(__name__)
 _SAMPLING = ("temperature", "top_p", "max_output_tokens", "chat_template_kwargs")
 """What a task's request says of sampling holds for its agent's calls, too, where these say nothing themselves."""
 
@@ -142,7 +143,10 @@ class AgentEngine(Engine):
         live = self._live.pop(episode_id, None)
         if live is None:
             return None
-        await finish(self._end(live, failed), _END_SECONDS)  # to its end, also where the run is being cancelled
+        try:
+            await finish(self._end(live, failed), _END_SECONDS)  # to its end, also where the run is being cancelled
+        except TimeoutError:
+            logger.error("An agent has not ended within %g seconds after its episode.", _END_SECONDS)
         return live.report(rewards)
 
     async def aclose(self) -> None:

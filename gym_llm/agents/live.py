@@ -119,6 +119,7 @@ class LiveAgent:
         self.episode.has_submitted = False
         self._calls_before = self._model.calls
         self._task = asyncio.create_task(self._play())
+        self._task.add_done_callback(_look_at)
 
     async def _play(self) -> Any:
         """The agent, without what would end the event loop."""
@@ -221,6 +222,12 @@ class LiveAgent:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="gym_llm_agent_"))
         return self._folder
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Have asyncio not say that nobody has looked at an error: one after the end of the episode is nobody's."""
+    if not task.cancelled():
+        task.exception()
 
 
 class Overflow:

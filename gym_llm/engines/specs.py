@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -115,9 +115,22 @@ def seeded_options(engine: str, options: dict[str, Any] | None, seed: int) -> di
     ({'seed': 7}, {'seed': 1}, {})
     """
     options = options or {}
-    if isinstance(inner := options.get("engine"), str):  # one around another
-        options = {**options, "engine_options": seeded_options(inner, options.get("engine_options"), seed)}
+    inner, its_options = model_spec(engine, options)
+    if inner is not engine:
+        options = {**options, "engine_options": seeded_options(inner, its_options, seed)}
     return {**({"seed": seed} if capabilities(engine).seed == "always" else {}), **options}
+
+
+def model_spec(engine: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The spec and the options of the engine that has the model: of one around another, as an agent is, the other's.
+
+    >>> model_spec("agent", {"agent": "python my_agent.py", "engine": "pocket", "engine_options": {"seed": 3}})
+    ('pocket', {'seed': 3})
+    """
+    inner = options.get("engine")
+    if isinstance(inner, str):
+        return inner, dict(options.get("engine_options") or {})
+    return engine, dict(options)
 
 
 def _theirs() -> dict[str, EntryPoint]:

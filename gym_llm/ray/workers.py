@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from gym_llm.engines import Engine, capabilities
+from gym_llm.engines.specs import model_spec
 from gym_llm.ray.shard_actor import ShardRecipe
 from gym_llm.ray.shard_client import RemoteShard, RemoteWorker, close_shards, end_shards, start_shards
 from gym_llm.ray.shared_engine import shared_engine
@@ -46,17 +47,12 @@ async def workers_in(
     An engine that takes a GPU whole, and batches better the more it gets, says that it is to be shared: of it there is
     one. Others are cheap clients, or small models of which every process runs its own.
     """
-    inner, options = engine_options.get("engine"), engine_options
-    if isinstance(inner, str):  # one around another, as an agent is: that one may be to be shared
-        asked, its_options = inner, engine_options.get("engine_options") or {}
-    else:
-        asked, its_options = engine, engine_options
-    shared = capabilities(asked).shared
-    async with shared_engine(asked, its_options) if shared else nullcontext(asked) as spec:
-        if isinstance(inner, str):
-            spec, options = engine, {**options, "engine": spec, "engine_options": {} if shared else its_options}
-        elif shared:
-            options = {}
+    inner, options = model_spec(engine, engine_options)
+    shared = capabilities(inner).shared
+    async with shared_engine(inner, options) if shared else nullcontext(inner) as spec:
+        options = {} if shared else options
+        if inner is not engine:  # an agent, say: each process has its own, around the one that is shared
+            spec, options = engine, {**engine_options, "engine": spec, "engine_options": options}
         workers = [RemoteWorker(shard, (spec, options, settings.for_workers())) for shard in shards]
         try:
             await asyncio.gather(*(worker.start() for worker in workers))

@@ -15,7 +15,7 @@ from gym_llm.agents.named import agent_name
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
-from gym_llm.engines.specs import seeded_options
+from gym_llm.engines.specs import model_spec, seeded_options
 from gym_llm.env import VerifierEnv
 from gym_llm.env_files import not_found
 from gym_llm.errors import UsageError
@@ -69,7 +69,9 @@ class Part:
             UsageError: If there is no such engine.
         """
         try:
-            return self.engine.capabilities if isinstance(self.engine, Engine) else capabilities(self.engine)
+            if isinstance(self.engine, Engine):
+                return self.engine.capabilities
+            return capabilities(model_spec(self.engine, self.engine_options)[0])
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from None
 
@@ -77,7 +79,7 @@ class Part:
     def tokenizer(self) -> str | None:
         """The name of the model whose tokenizer the engine uses, as far as it is known."""
         if isinstance(self.engine, str) and self.capabilities.loads_model:
-            kind, _, model = self.engine.strip().partition(":")
+            kind, _, model = model_spec(self.engine, self.engine_options)[0].strip().partition(":")
             return model or kind
         return self.engine_options.get("tokenizer") or self.engine_options.get("model")
 
