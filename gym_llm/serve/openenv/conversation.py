@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gym_llm.data.files.jsonl import loads
@@ -66,19 +67,25 @@ class Conversation:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _step(self, message: dict[str, Any]) -> bytes | Pending:
-        _check(message)
+        if len(message) != 2 or "data" not in message:
+            _check(message)
         session = self._session
         action = read_action(message.get("data"))
         if action is LIST_TOOLS:
             return _observation(listed(tools_of(self._env, session)))
+        answer: Callable[[Step], bytes] = _stepped
         if action.__class__ is ToolCall:
-            call, tools = action, tools_of(self._env, session)
-            action = [call.item(len(session.turn_rewards) + 1)]
-            return self._soon(lambda: session.start_step(action), lambda step: _observation(called(call, step, tools)))
-        return self._soon(lambda: session.start_step(action), lambda step: _observation(answers.result(step)))
+            answer = partial(_called, action, tools_of(self._env, session))
+            action = [action.item(len(session.turn_rewards) + 1)]
+        try:
+            outcome = session.start_step(action)
+            return self._answered(outcome, answer)
+        except Exception as error:
+            return self._refusal(error)
 
     def _reset(self, message: dict[str, Any]) -> bytes | Pending:
-        _check(message)
+        if len(message) != 2 or "data" not in message:
+            _check(message)
         session = self._session
         data = message.get("data", _NOTHING)
         if data.__class__ is not dict:
@@ -92,9 +99,10 @@ class Conversation:
             answer = answers.error(message_text, answers.FACTORY_ERROR, factory_name=self._env.name)
             raise Farewell(answer) from None
         session.notes["episode_id"] = episode_id
-        return self._soon(
-            lambda: session.start_reset(seed, options), lambda step: _observation(answers.result(step, began=True))
-        )
+        try:
+            return self._answered(session.start_reset(seed, options), _begun)
+        except Exception as error:
+            return self._refusal(error)
 
     def _other(self, kind: Any, message: dict[str, Any]) -> bytes | Pending:
         if kind == "state":
@@ -114,17 +122,11 @@ class Conversation:
             )
         return answers.error(f"Unknown message type: {str(kind or '')[:100]}", answers.UNKNOWN_TYPE)
 
-    def _soon(
-        self, start: Callable[[], Step | asyncio.Future[Step]], answer: Callable[[Step], bytes]
-    ) -> bytes | Pending:
-        """The answer of a call that may have to be waited for."""
-        try:
-            outcome = start()
-            if outcome.__class__ is Step:
-                return answer(outcome)  # type: ignore[arg-type]
-        except Exception as error:
-            return self._refusal(error)
-        return Pending(outcome, lambda future: self._late(future, answer))  # type: ignore[arg-type]
+    def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | Pending:
+        """The answer of what came of a call, which may have to be waited for."""
+        if isinstance(outcome, asyncio.Future):
+            return Pending(outcome, lambda future: self._late(future, answer))
+        return answer(outcome)
 
     def _late(self, future: asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes:
         try:
@@ -149,7 +151,19 @@ def _observation(result: dict[str, Any]) -> bytes:
     return answers.written({"type": "observation", "data": result})
 
 
+def _begun(step: Step) -> bytes:
+    return _observation(answers.result(step, began=True))
+
+
+def _stepped(step: Step) -> bytes:
+    return _observation(answers.result(step))
+
+
+def _called(call: ToolCall, tools: list[dict[str, Any]], step: Step) -> bytes:
+    return _observation(called(call, step, tools))
+
+
 def _check(message: dict[str, Any], fields: set[str] = _FIELDS) -> None:
     """Refuse a message with fields that it does not have."""
-    if len(message) > 1 and (unknown := message.keys() - fields):
+    if unknown := message.keys() - fields:
         raise Invalid(str(min(unknown))[:100], "Extra inputs are not permitted", "extra_forbidden")

@@ -40,6 +40,22 @@ class FrameReader:
         """Bytes have come."""
         self._buffer += data
 
+    def read_whole(self, data: bytes) -> bytes | None:
+        """The text that these bytes are: one frame and nothing else, after nothing else. None if they are not.
+
+        It is what nearly always comes, and costs a third.
+        """
+        if self._buffer or self._kind or len(data) < 6 or data[0] != 0x80 | TEXT or not data[1] & 0x80:
+            return None
+        length, start = data[1] & 0x7F, 2
+        if length == 126:
+            length, start = data[2] << 8 | data[3], 4
+        elif length == 127:
+            return None
+        if len(data) != start + 4 + length or length > self._most_bytes:
+            return None
+        return _unmasked(data[start : start + 4], data[start + 4 :])
+
     def __len__(self) -> int:
         """How many bytes wait to be read."""
         return len(self._buffer)
@@ -112,11 +128,11 @@ def closing_frame(code: int, reason: str = "") -> bytes:
     return frame(CLOSE, code.to_bytes(2, "big") + reason.encode()[:123].decode(errors="ignore").encode())
 
 
-def _unmasked(mask: bytearray, data: bytearray) -> bytes:
+def _unmasked(mask: bytes | bytearray, data: bytes | bytearray) -> bytes:
     length = len(data)
     if length < _LONG:
-        repeated = bytes(mask) * (length // 4 + 1)
-        number = int.from_bytes(data, "little") ^ int.from_bytes(repeated[:length], "little")
+        repeated = (mask * (length // 4 + 1))[:length]
+        number = int.from_bytes(data, "little") ^ int.from_bytes(repeated, "little")
         return number.to_bytes(length, "little")
     padded = np.frombuffer(bytes(data) + bytes(-length % 4), np.uint32) ^ np.frombuffer(mask, np.uint32)
     return padded.tobytes()[:length]

@@ -180,6 +180,11 @@ class Socket:
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Bytes have come."""
+        if not (self._is_waiting or self._is_scheduled or self._ahead):
+            message = self._frames.read_whole(data)
+            if message is not None:
+                self._answer(message)
+                return False, b""
         self._frames.feed(data)
         if not self._is_scheduled:
             self._work()
@@ -218,9 +223,6 @@ class Socket:
                     return
         except BrokenFrame as broken:
             self._break_off(broken.code, str(broken))
-        except Exception:
-            logger.exception("A WebSocket's message could not be answered.")
-            self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
         if self._is_paused and not self._ended.done():
             self._is_paused = False
             self._transport.resume_reading()
@@ -237,16 +239,18 @@ class Socket:
         if self.closed_with is not None:
             return
         try:
-            answer = cast(Talk, self._talk)(message)
+            answer = self._talk(message)  # type: ignore[misc]
         except Farewell as farewell:
             self._say(farewell)
-            return
-        if answer.__class__ is bytes:
-            self.send(cast(bytes, answer))
-            return
-        pending = cast(Pending, answer)
-        self._is_waiting = True
-        pending.future.add_done_callback(lambda future: self._answer_late(pending))
+        except Exception:
+            self._fail()
+        else:
+            if answer.__class__ is bytes:
+                self.send(answer)  # type: ignore[arg-type]
+                return
+            pending = cast(Pending, answer)
+            self._is_waiting = True
+            pending.future.add_done_callback(lambda future: self._answer_late(pending))
 
     def _answer_late(self, pending: Pending) -> None:
         try:
@@ -255,8 +259,7 @@ class Socket:
             self._say(farewell)
             return
         except Exception:
-            logger.exception("A WebSocket's message could not be answered.")
-            self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
+            self._fail()
             return
         if self.closed_with is None:
             self._is_waiting = False
@@ -285,6 +288,10 @@ class Socket:
             self._end()
         elif kind == BINARY:
             raise BrokenFrame(UNSUPPORTED, "Messages are text: JSON.")
+
+    def _fail(self) -> None:
+        logger.exception("A WebSocket's message could not be answered.")
+        self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
 
     def _break_off(self, code: int, reason: str) -> None:
         """Close, and read no more: what comes may be anything."""
