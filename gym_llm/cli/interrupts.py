@@ -56,14 +56,22 @@ class Interrupts(AbstractContextManager["Interrupts"]):
                 signal.signal(number, handler)
         return bool(self.code and isinstance(error, KeyboardInterrupt))
 
-    def run(self, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run(
+        self,
+        start: Callable[[], Coroutine[Any, Any, None]],
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
         """Run a coroutine in a new event loop, to its end or until a signal comes.
+
+        Args:
+            start: Makes it.
+            loop_factory: Makes the loop; None for asyncio's own.
 
         Raises:
             Exception: What it raises; after a signal only what the caller is to be told (`CallerError`).
         """
         try:
-            with asyncio.Runner() as runner:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
                 loop = runner.get_loop()
                 task = loop.create_task(start())
                 # Not loop.add_signal_handler: the second signal has to work while the loop is blocked, e.g. by loading
@@ -100,10 +108,13 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             raise KeyboardInterrupt
 
 
-def run_until_interrupted(start: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Run a coroutine until it ends or a signal comes; `Interrupts.code`."""
+def run_until_interrupted(
+    start: Callable[[], Coroutine[Any, Any, None]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> int:
+    """Run a coroutine until it ends or a signal comes; `Interrupts.code`. The arguments are those of `run`."""
     with Interrupts() as interrupts:
-        interrupts.run(start)
+        interrupts.run(start, loop_factory)
     return interrupts.code
 
 

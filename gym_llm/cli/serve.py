@@ -93,6 +93,7 @@ def serve(
     from gym_llm.cli.options import read_kwargs_by_env
     from gym_llm.concurrency.garbage import collect_rarely
     from gym_llm.serve import EnvServer, EnvWorkers
+    from gym_llm.serve.event_loop import loop_factory
 
     if ray_address and not workers:
         raise UsageError("--ray-address only makes sense with --workers N.")
@@ -123,7 +124,7 @@ def serve(
             print(_welcome(server.url, server.env_ids, server.wires, token), flush=True)
             await asyncio.Event().wait()
 
-    run_until_interrupted(run)
+    run_until_interrupted(run, loop_factory())
     print("Closed.", file=sys.stderr)
     return 0
 

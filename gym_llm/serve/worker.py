@@ -130,6 +130,7 @@ def main(descriptor: str) -> None:
     from gym_llm.concurrency.garbage import collect_rarely
     from gym_llm.outcomes import reason
     from gym_llm.secrets import redact_streams
+    from gym_llm.serve.event_loop import loop_factory
 
     parent = _Parent(int(descriptor))
     redact_streams()
@@ -141,5 +142,6 @@ def main(descriptor: str) -> None:
         parent.send(reason(error))
         return
     if order is not None:
-        asyncio.run(_serve(parent, order))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_serve(parent, order))
     os._exit(0)  # not waiting for threads that hang

@@ -44,7 +44,8 @@ def export_openenv(
         tasks: A task file of a single environment, which is copied; None for its own.
         env_kwargs: Further arguments of the environments.
         name: Of the package that the folder is; None to make it of the first environment's, `weather_env`.
-        requirement: What pip installs to have gym_llm, e.g. a wheel in the folder; None for this version.
+        requirement: What pip installs in the image to have gym_llm; None for a wheel that the author puts beside the
+            Dockerfile, because gym_llm is on no package index: `pip wheel --no-deps -w FOLDER GYM_LLM_REPOSITORY`.
 
     Returns:
         What was written.
@@ -80,7 +81,7 @@ def export_openenv(
         "env_list": "\n".join(f"- `{factory.env_id}`" for factory in factories),
         "tasks": repr(None if tasks is None else f"data/{Path(tasks).name}"),
         "per_env": repr({copy.there: env_kwargs or {} for copy in copied} if len(copied) > 1 else env_kwargs or {}),
-        "requirement": requirement or f"gym-llm=={__version__}",
+        "requirement": requirement or f"/app/env/gym_llm-{__version__}-py3-none-any.whl",
         "version": __version__,
         "port": str(PORT),
         "example": _example(first),

@@ -18,7 +18,7 @@ tags:
 
 $description
 
-Served by [gym_llm](https://pypi.org/project/gym-llm/), over OpenEnv's protocol, NeMo Gym's, and MCP:
+Served by gym_llm, over OpenEnv's protocol, NeMo Gym's, and MCP:
 
 $env_list
 
@@ -76,7 +76,7 @@ requires-python = ">=3.10"
 dependencies = ["openenv>=0.10"]  # the client's
 
 [project.optional-dependencies]
-server = ["$requirement"]
+server = ["gym-llm"]  # on no package index: the Dockerfile says where it comes from
 
 [project.scripts]
 server = "$name.server.app:main"
@@ -196,12 +196,15 @@ def main() -> None:
     """The command `server`."""
     import argparse
 
+    from gym_llm.serve.event_loop import loop_factory
+
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="0.0.0.0")
     parser.add_argument("--port", type=int, default=$port)
     options = parser.parse_args()
     os.chdir(Path(__file__).resolve().parent.parent)
-    asyncio.run(serve(options.host, options.port))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(options.host, options.port))
 
 
 if __name__ == "__main__":

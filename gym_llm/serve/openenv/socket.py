@@ -151,6 +151,8 @@ class Socket:
 
     def send(self, message: bytes) -> None:
         """Send a text."""
+        if self._transport.is_closing():
+            return  # the client is gone, and aiohttp about to say so
         self._transport.write(frame(TEXT, message))
         if self._transport.get_write_buffer_size() > _MOST_UNSENT and self._sending is None:
             self._is_waiting = True
@@ -236,7 +238,7 @@ class Socket:
             self._ahead.append(message)
 
     def _answer(self, message: bytes) -> None:
-        if self.closed_with is not None:
+        if self.closed_with is not None or self._transport.is_closing():
             return
         try:
             answer = self._talk(message)  # type: ignore[misc]
@@ -273,7 +275,9 @@ class Socket:
         self.close(farewell.code, str(farewell))
 
     def _control(self, kind: int, payload: bytes) -> None:
-        if kind == PING:
+        if self._transport.is_closing():
+            self._lose(DROPPED)
+        elif kind == PING:
             self._transport.write(frame(PONG, payload))
             if self._transport.get_write_buffer_size() > _MOST_UNSENT:
                 self.drop()  # whoever sends pings, and reads nothing
