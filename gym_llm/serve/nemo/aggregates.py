@@ -90,7 +90,7 @@ def _read(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         if type(row[TASK]) is not int or type(row[REPEAT]) is not int:
             raise BadRequest(f"Answer {number}: {TASK} and {REPEAT} are whole numbers.")
         reward = row.get("reward")
-        if not row.get("mask_sample") and (isinstance(reward, bool) or not isinstance(reward, (int, float))):
+        if not row.get("mask_sample") and (isinstance(reward, bool) or _number(reward) is None):
             raise BadRequest(f"Answer {number} has no `reward`, a number.")
         counts[row[TASK]] += 1
         if counts[row[TASK]] > MOST_REPEATS:
@@ -104,9 +104,19 @@ def _numbers(row: _Row) -> _Numbers:
     usage = (response.get("usage") if isinstance(response := row.get("response"), dict) else None) or {}
     found = {}
     for name, value in [*row.items(), *(usage.items() if isinstance(usage, dict) else ())]:
-        if not name.startswith("_") and name != "mask_sample" and isinstance(value, (bool, int, float)):
-            found[name] = float(value)
+        if not name.startswith("_") and name != "mask_sample" and (number := _number(value)) is not None:
+            found[name] = number
     return found
+
+
+def _number(value: Any) -> float | None:
+    """A number or truth value as a float; None for what is none."""
+    if not isinstance(value, (bool, int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer of 400 digits
+        return None
 
 
 def _described(numbers: Sequence[_Numbers], statistics: Mapping[str, Callable[[Any], float | None]]) -> dict[str, Any]:
@@ -226,8 +236,8 @@ def _score(row: _Row, env_id: str) -> EpisodeScore:
         task_index=row[TASK],
         repeat_index=row[REPEAT],
         outcome=outcome,
-        reward=None if is_masked else row["reward"],
+        reward=None if is_masked else _number(row["reward"]),
         failure_kind=kind if isinstance(kind := row.get("failure_kind"), str) else None,
         answer=answer if isinstance(answer, str) else None,
-        info={name: value for name, value in row.items() if isinstance(value, (bool, int, float))},
+        info={name: number for name, value in row.items() if (number := _number(value)) is not None},
     )

@@ -79,6 +79,7 @@ def test_usage_and_declared_metrics_are_columns_too():
 
 def test_numbers_without_end_are_left_out():
     result = figures(verdict(0, 0, 1e308), verdict(0, 1, 1e308))
+    result |= figures(verdict(0, 0, 1.0, words=10**400))
     assert all(math.isfinite(value) for value in result["agent_metrics"].values())
 
 
@@ -90,6 +91,7 @@ def test_numbers_without_end_are_left_out():
         {"verify_responses": [1]},
         {"verify_responses": [{"reward": "1"}]},
         {"verify_responses": [{"reward": True}]},
+        {"verify_responses": [{"reward": 10**400}]},
         {"verify_responses": [{}]},
         {"verify_responses": [{"reward": 1.0, "_ng_task_index": "0"}]},
         {"verify_responses": [verdict(0, n, 1.0) for n in range(MOST_REPEATS + 1)]},
