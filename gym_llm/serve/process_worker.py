@@ -40,12 +40,12 @@ class ProcessWorker:
             WorkerFailed: If it cannot serve what it is to.
         """
         ours, theirs = socket.socketpair()
-        # In a process group of its own: Ctrl-C is the parent's to handle.
+        # In a session of its own: Ctrl-C is the parent's to handle.
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
-            process_group=0,
+            start_new_session=True,
         )
         theirs.close()
         worker = cls(process, ours)
