@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import complete_env, printable
+from gym_llm.cli.usage import complete_env, printable, shown_argument
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -22,6 +23,8 @@ examples:
   GYM_LLM_TOKEN=... gym-llm serve gym_llm/Weather-v0 --host 0.0.0.0
   gym-llm serve gym_llm/MathVerify-v0 --tasks train.jsonl --workers 8
   gym-llm serve gym_llm/MathVerify-v0 --tasks train.jsonl --workers 64 --ray-address head:6379
+  gym-llm serve gym_llm/Weather-v0 --export weather_env              a package for OpenEnv's hub
+  gym-llm serve gym_llm/Weather-v0 --containerfile > Containerfile   an image for podman or docker
 
 The first environment is at the root, and each below its own name, /Weather-v0. GET /openapi.json says all addresses of
 the wires, GET /metrics is Prometheus', GET /health needs no token. Every client plays sessions of its own. Ctrl-C ends
@@ -85,6 +88,13 @@ def serve(
             metavar="A", show_default=False, help="a Ray cluster's, on whose machines the workers are: host:6379"
         ),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", show_default=False, help="only write the folder of an OpenEnv package"),
+    ] = None,
+    containerfile: Annotated[
+        bool, typer.Option("--containerfile", help="only print a Containerfile that serves this")
+    ] = False,
 ) -> int:
     """Serve environments to other frameworks: OpenEnv's clients, NeMo Gym and whatever speaks MCP."""
     import gymnasium as gym
@@ -119,6 +129,14 @@ def serve(
     except (gym.error.Error, TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
 
+    if export is not None:
+        return _export(env_ids, export, tasks, kwargs)
+    if containerfile:
+        print(
+            _containerfile(env_ids, tasks, wires, env_kwargs, max_sessions, idle_seconds, step_timeout, workers), end=""
+        )
+        return 0
+
     async def run() -> None:
         async with server:
             print(_welcome(server.url, server.env_ids, server.wires, token), flush=True)
@@ -127,6 +145,43 @@ def serve(
     run_until_interrupted(run, loop_factory())
     print("Closed.", file=sys.stderr)
     return 0
+
+
+def _export(env_ids: list[str], folder: Path, tasks: str | None, kwargs: dict[str, dict[str, Any]]) -> int:
+    from gym_llm.serve.openenv.export import export_openenv
+
+    if len(env_ids) > 1 and any(kwargs.values()):
+        raise UsageError("--env-kwargs goes with --export of one environment only.")
+    files = export_openenv(env_ids, folder, tasks=tasks, env_kwargs=kwargs[env_ids[0]] or None)
+    print(f"{printable(str(folder))}: {len(files)} files. Next: cd {printable(str(folder))} && openenv push")
+    return 0
+
+
+def _containerfile(
+    env_ids: list[str],
+    tasks: str | None,
+    wires: str | None,
+    env_kwargs: list[str],
+    max_sessions: int,
+    idle_seconds: float,
+    step_timeout: float,
+    workers: int,
+) -> str:
+    from gym_llm.serve.containerfile import containerfile
+
+    arguments = [] if wires is None else ["--as", wires]
+    for text in env_kwargs:
+        if shown_argument(text) != text:
+            raise UsageError("--env-kwargs has a secret in it, which every user of the image could read.")
+        arguments += ["--env-kwargs", text]
+    for option, value, default in (
+        ("--max-sessions", max_sessions, 16_384),
+        ("--idle-seconds", idle_seconds, 1_800.0),
+        ("--step-timeout", step_timeout, 600.0),
+        ("--workers", workers, 0),
+    ):
+        arguments += [option, f"{value:.15g}"] if value != default else []
+    return containerfile(env_ids, tasks=tasks, arguments=arguments)
 
 
 def _welcome(url: str, env_ids: Sequence[str], wires: Sequence[str], token: str | None) -> str:
