@@ -132,9 +132,8 @@ def serve(
     if export is not None:
         return _export(env_ids, export, tasks, kwargs)
     if containerfile:
-        print(
-            _containerfile(env_ids, tasks, wires, env_kwargs, max_sessions, idle_seconds, step_timeout, workers), end=""
-        )
+        numbers = max_sessions, idle_seconds, step_timeout, workers
+        print(_containerfile(env_ids, tasks, wires, env_kwargs or [], *numbers), end="")
         return 0
 
     async def run() -> None:
@@ -181,7 +180,8 @@ def _containerfile(
         ("--workers", workers, 0),
     ):
         arguments += [option, f"{value:.15g}"] if value != default else []
-    return containerfile(env_ids, tasks=tasks, arguments=arguments)
+    wheels = sorted(Path().glob("gym_llm-*.whl"))
+    return containerfile(env_ids, tasks=tasks, arguments=arguments, requirement=wheels[-1].name if wheels else None)
 
 
 def _welcome(url: str, env_ids: Sequence[str], wires: Sequence[str], token: str | None) -> str:

@@ -17,13 +17,14 @@ _TEMPLATE = """\
 # An image that serves {titles}. Build it in the folder that has the files which it copies, and run it:
 #   podman build --tag {tag} --file Containerfile .
 #   podman run --publish 127.0.0.1:{port}:{port} --env GYM_LLM_TOKEN {tag}
+# Where gym_llm is on no index of packages: `pip wheel --no-deps --wheel-dir . CLONE`, and write this file again.
 # It does not start without the token. Further options of `gym-llm serve` go at the end, e.g. --workers 4.
 FROM docker.io/library/python:3.12-slim
 ARG REQUIREMENT={requirement}
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /srv/env
 {copies}RUN pip install --no-cache-dir "$REQUIREMENT" && pip uninstall --yes --quiet setuptools wheel pip
-RUN useradd --uid {user} --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin player
+RUN useradd --uid {user} --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin player && chmod -R a+rX /srv
 USER {user}
 EXPOSE {port}
 HEALTHCHECK --interval=30s --timeout=3s --start-period=30s --retries=3 CMD {healthcheck}
@@ -43,8 +44,8 @@ def containerfile(
         env_ids: Registered ids, or files that have an environment, which are copied.
         tasks: A task file of a single environment, which is copied, or a hub's.
         arguments: Further ones of `gym-llm serve`.
-        requirement: What pip installs, e.g. `gym-llm[math]`, or a wheel, which is copied; None for this version. It is
-            the build's argument REQUIREMENT.
+        requirement: What pip installs, e.g. `gym-llm[math]`, or a wheel, which is copied; None for this version. The
+            build's argument REQUIREMENT goes over it.
 
     Raises:
         UsageError: If a file is not there, or not in the current folder or below it.
@@ -62,7 +63,7 @@ def containerfile(
     return _TEMPLATE.format(
         titles=" ".join(f"{', '.join(env_ids)}".split()),
         tag="".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name).strip("-") or "env",
-        requirement=shlex.quote(requirement),
+        requirement=shlex.quote(f"./{requirement}" if requirement.endswith(".whl") else requirement),
         copies="".join(f"COPY {json.dumps([file.as_posix(), file.as_posix()])}\n" for file in filter(None, files)),
         healthcheck=json.dumps(["python", "-c", _HEALTHCHECK]),
         command=json.dumps([*command, *arguments]),

@@ -71,6 +71,10 @@ def test_the_command_prints_it(folder: Path, capsys: pytest.CaptureFixture[str])
     assert main(arguments) == 0
     command = json.loads(dict(instructions(capsys.readouterr().out))["ENTRYPOINT"])
     assert command[-4:] == ["--max-sessions", "100", "--workers", "4"]
+    (folder / "gym_llm-0.1-py3-none-any.whl").touch()
+    assert main(["serve", "gym_llm/Weather-v0", "--containerfile"]) == 0
+    told = dict(instructions(capsys.readouterr().out))
+    assert told["ARG"] == "REQUIREMENT=./gym_llm-0.1-py3-none-any.whl" and ".whl" in told["COPY"]
     assert main(["serve", "gym_llm/Wether-v0", "--containerfile"]) == 2
     secret = ["--env-kwargs", '{"judge_api_key": "sk-1234567890abcdef"}']
     assert main(["serve", "gym_llm/SimpleQA-v0", "--containerfile", *secret]) == 2
