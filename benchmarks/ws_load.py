@@ -87,7 +87,7 @@ def play(
             episodes = 0
         for number, _ in poll.poll(0.1):
             connection = sockets[number]
-            data = connection.recv(1 << 18)
+            data = connection.recv(4096)
             if not data:
                 raise ConnectionError("The server has hung up.")
             if number in parts:
