@@ -18,10 +18,10 @@ from typing import Any
 from gym_llm.agents.episode import AGENT_SECONDS, Addresses, Agent
 from gym_llm.agents.live import LiveAgent
 from gym_llm.agents.model import EpisodeModel
-from gym_llm.agents.model_server import SessionServer
 from gym_llm.agents.named import NamedFunction, agent_name, read_agent
 from gym_llm.agents.tool_server import ToolServer
 from gym_llm.capture import CaptureSession
+from gym_llm.capture.server import CaptureServer
 from gym_llm.concurrency import finish
 from gym_llm.engines.base import Engine, EpisodeReport
 from gym_llm.engines.parsing import ParsingEngine
@@ -37,6 +37,7 @@ _KEY = secrets.token_hex(16)
 """A part of every key that is given out in this process: this is what is `***` in whatever it writes."""
 
 _END_SECONDS = 30.0
+_MOST_AGENTS = 1 << 20  # at once: as many as there are episodes
 logger = redacted_logger(__name__)
 _SAMPLING = ("temperature", "top_p", "max_output_tokens", "chat_template_kwargs")
 """What a task's request says of sampling holds for its agent's calls, too, where these say nothing themselves."""
@@ -88,7 +89,7 @@ class AgentEngine(Engine):
         self._started = started
         self._live: dict[str, LiveAgent] = {}
         self._stack = AsyncExitStack()
-        self._models: SessionServer
+        self._models: CaptureServer
         self._tools: ToolServer
 
     @property
@@ -110,7 +111,7 @@ class AgentEngine(Engine):
                 await stack.enter_async_context(self.engine)
             self.capabilities = self.engine.capabilities  # which it may know better now
             self._parsing = ParsingEngine(self.engine, self._parsers) if self._parsers else self.engine
-            self._models = await stack.enter_async_context(SessionServer())
+            self._models = await stack.enter_async_context(CaptureServer(capacity=_MOST_AGENTS))
             self._tools = await stack.enter_async_context(ToolServer())
             self._stack = stack.pop_all()
 

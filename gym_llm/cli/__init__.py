@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from gym_llm.cli import (
+    capture,
     chaos,
     compare,
     config,
@@ -54,6 +55,7 @@ app.command("rollout", cls=Command, epilog=rollout.EXAMPLES)(rollout.rollout)
 app.command("eval", cls=Command, epilog=eval.EXAMPLES)(eval.eval)
 app.add_typer(serve.app)
 app.add_typer(serve_model.app)
+app.add_typer(capture.app)
 app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
 app.add_typer(filter.app)
 app.add_typer(export.app)

@@ -1,0 +1,106 @@
+"""`gym-llm capture`: an engine as a server for agents, every call of which is kept, token by token."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gym_llm.cli import options
+from gym_llm.cli.help import Command
+from gym_llm.errors import UsageError
+
+_EXAMPLES = """\
+examples:
+  gym-llm capture pocket
+  gym-llm capture vllm:Qwen/Qwen3-4B --engine-option max_model_len=8192
+  gym-llm capture http://localhost:8000/v1 --model Qwen/Qwen3-4B --engine-option api=completions --port 9000
+  gym-llm capture vllm:Qwen/Qwen3-4B --other gpt-5-mini=https://api.openai.com/v1
+  GYM_LLM_TOKEN=... gym-llm capture pocket --host 0.0.0.0
+
+POST /sessions opens a session; its id is the agent's API key, for /v1/chat/completions, /v1/responses and /v1/messages.
+GET /sessions/ID/trajectory gives, for each branch of what the agent did, the token ids, a mask of the sampled ones and
+their log probabilities. /sessions/ID/rollout and /trace_entries are OpenEnv's. With GYM_LLM_TOKEN set, whoever opens
+sessions has to know it. Ctrl-C ends it. Engines that report token ids: pocket, transformers:MODEL, vllm:MODEL, and
+servers of vLLM's. To play environments with an agent: `gym-llm rollout ENV_ID --agent "python my_agent.py"`.
+"""
+app = typer.Typer()
+
+
+@app.command("capture", cls=Command, epilog=_EXAMPLES)
+def capture(
+    engine: Annotated[str, typer.Argument(metavar="SPEC", help="the engine, e.g. pocket or vllm:MODEL")],
+    *,
+    model: options.Model = None,
+    engine_option: options.EngineOptions = None,
+    other: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SPEC", help="another model that agents may ask for; its calls are not trained on"),
+    ] = None,
+    upstreams: Annotated[
+        bool, typer.Option("--upstreams", help="let who opens a session name another model server, which is then asked")
+    ] = False,
+    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")] = 8000,
+    host: Annotated[
+        str, typer.Option(metavar="H", help="any address but this machine's own needs a token")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="T",
+            envvar="GYM_LLM_TOKEN",
+            show_default=False,
+            help="what opens sessions; arguments can be seen by others, so set the variable instead",
+        ),
+    ] = None,
+    max_sessions: Annotated[int, typer.Option(metavar="N", min=1, help="sessions at once")] = 4_096,
+    idle_seconds: Annotated[
+        float, typer.Option(metavar="S", help="how long a session is kept that nobody asks")
+    ] = 3_600.0,
+) -> int:
+    """Serve a model to agents, and keep what each of them had it say: exact tokens for training."""
+    from gym_llm.capture import CaptureServer
+    from gym_llm.cli.interrupts import run_until_interrupted
+    from gym_llm.engines import make_engine
+
+    arguments: dict[str, Any] = {**({} if model is None else {"model": model}), **dict(engine_option or [])}
+    parsers = ["reasoning", "tool_calls"]
+    try:
+        served = make_engine(engine, parsers=parsers, **arguments)
+        others = {name: make_engine(spec, parsers=parsers) for name, spec in map(_named, other or [])}
+        server = CaptureServer(
+            served,
+            host=host,
+            port=port,
+            token=token,
+            others=others,
+            upstreams=upstreams,
+            capacity=max_sessions,
+            idle_seconds=idle_seconds,
+        )
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+    async def serve() -> None:
+        print(f"Starting {served.model} ...", file=sys.stderr, flush=True)
+        async with server:
+            header = "" if token is None else ' -H "Authorization: Bearer $GYM_LLM_TOKEN"'
+            print(f"{served.model} is captured at {server.url}. Ctrl-C ends it.")
+            print(
+                f"  a session: curl -X POST{header} -H 'Content-Type: application/json' -d '{{}}' {server.url}/sessions"
+            )
+            print(f"  an agent:  OPENAI_BASE_URL={server.url}/v1 OPENAI_API_KEY=SESSION_ID python my_agent.py")
+            print(f"  its data:  curl{header} {server.url}/sessions/SESSION_ID/trajectory", flush=True)
+            await asyncio.Event().wait()
+
+    run_until_interrupted(serve)
+    return 0
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, spec = text.partition("=")
+    if not (name and equals and spec):
+        raise UsageError(f"--other is NAME=SPEC, e.g. gpt-5-mini=https://api.openai.com/v1; got {text!r}.")
+    return name, spec
