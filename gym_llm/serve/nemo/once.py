@@ -9,6 +9,7 @@ from typing import Any
 
 _KEPT = 4_096
 _LARGEST = 1 << 16
+_KEPT_BYTES = 1 << 24
 
 
 class Once:
@@ -20,6 +21,7 @@ class Once:
     def __init__(self) -> None:
         self._under_way: dict[Hashable, asyncio.Task[bytes]] = {}
         self._done: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._bytes = 0
 
     def done(self, key: Hashable) -> bytes | None:
         """The answer, if it is kept."""
@@ -49,5 +51,6 @@ class Once:
             return
         if len(answer := task.result()) <= _LARGEST:
             self._done[key] = answer
-            if len(self._done) > _KEPT:
-                self._done.popitem(last=False)
+            self._bytes += len(answer)
+            while len(self._done) > _KEPT or self._bytes > _KEPT_BYTES:
+                self._bytes -= len(self._done.popitem(last=False)[1])
