@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.secrets import redact
+from gym_llm.secrets import redact, redacted_logger
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.openenv.actions import read_tool_call
 from gym_llm.serve.openenv.answers import Invalid, failure_fields
@@ -24,6 +24,7 @@ _OWN = ("openenv/session/create", "openenv/session/close")
 _TOOLS = ("tools/list", "tools/call")
 _FIELDS = {"jsonrpc", "method", "params", "id"}
 _LONGEST_MESSAGE = 4_000
+logger = redacted_logger(__name__)
 
 
 class RpcError(Exception):
@@ -77,6 +78,9 @@ class Rpc:
             sessions = self._env.sessions
             counts = {"active_sessions": len(sessions), "max_sessions": sessions.capacity}
             return _error(request_id, SERVER_ERROR, str(full), counts)
+        except Exception:
+            logger.exception("A JSON-RPC request failed.")
+            return _error(request_id, INTERNAL_ERROR, "The server has failed; its log says how.")
         return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
     async def _result(self, body: Any, mine: EpisodeSession | None) -> Any:

@@ -111,6 +111,18 @@ async def test_sessions_over_mcp_are_closed_by_who_made_them():
 
 
 @in_loop
+async def test_what_fails_in_the_server_is_an_error_of_json_rpc_too(monkeypatch: pytest.MonkeyPatch):
+    async with EnvServer(ID, wires=["openenv"], port=0) as server, aiohttp.ClientSession(server.url) as client:
+
+        def fail() -> None:
+            raise OSError("/etc/secret is not there")
+
+        monkeypatch.setattr(server.envs[0].factory, "make", fail)
+        error = (await rpc(client, "tools/call", name="get_weather", session_id=""))["error"]
+        assert error["code"] == -32603 and "secret" not in error["message"]
+
+
+@in_loop
 async def test_a_session_of_another_environment_is_none():
     async with serving([ID, "gym_llm/Counter-v0"]) as client:  # type: ignore[arg-type]
         mine = (await rpc(client, "openenv/session/create"))["result"]
