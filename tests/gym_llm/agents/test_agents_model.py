@@ -10,6 +10,7 @@ import aiohttp
 import openai
 import pytest
 from agent_playing import Says, play
+from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from testing import row
 
@@ -38,6 +39,19 @@ def test_openais_client_streams_and_lists_the_model() -> None:
 
     record = play(agent)
     assert record["info"]["answer"] == "four four" and record["info"]["agent"]["model_calls"] == 2
+
+
+def test_anthropics_client_asks_the_same_model() -> None:
+    async def agent(episode: AgentEpisode) -> str:
+        url = episode.addresses.anthropic_url
+        async with AsyncAnthropic(base_url=url, api_key=episode.api_key, max_retries=0) as client:
+            messages: Any = [{"role": "user", "content": episode.prompt}]
+            answer = await client.messages.create(model="any", max_tokens=9, messages=messages)
+            async with client.messages.stream(model="any", max_tokens=9, messages=messages) as stream:
+                return f"{answer.content[0].text} {await stream.get_final_text()}"  # type: ignore[union-attr]
+
+    record = play(agent)
+    assert record["info"]["answer"] == "four four" and len(record["trajectory"]) == 2
 
 
 def test_the_key_may_stand_in_the_path_or_in_a_header_and_no_other_is_answered() -> None:
