@@ -193,16 +193,21 @@ class EnvServer:
                 return await self._answer(http, first_wire, first)
 
             return alone
+        sockets = [each for each in claimants if each[1].is_socket]
+        others = [each for each in claimants if not each[1].is_socket] or sockets
 
         async def whoever_claims(http: web.Request) -> web.StreamResponse:
             http[_WIRE] = first_wire
-            try:
-                body = loads(await http.read())
-            except ValueError:
-                body = None
-            claimed = (each for each in claimants if each[1].claims is not None and each[1].claims(body))
-            left = (each for each in claimants if each[1].claims is None)
-            wire, route = next(claimed, None) or next(left, claimants[0])
+            if sockets and http.headers.get("Upgrade", "").lower() == "websocket":
+                wire, route = sockets[0]
+            else:
+                try:
+                    body = loads(await http.read())
+                except ValueError:
+                    body = None
+                claimed = (each for each in others if each[1].claims is not None and each[1].claims(body))
+                left = (each for each in others if each[1].claims is None)
+                wire, route = next(claimed, None) or next(left, others[0])
             http[_WIRE] = wire
             return await self._answer(http, wire, route)
 

@@ -24,6 +24,7 @@ class Route(NamedTuple):
         operation: What OpenAPI says of it, an Operation Object; None for what is not listed there.
         claims: Where wires share an address: whether a request's JSON body is this wire's (None: it is no JSON, or
             empty). None for whoever is left.
+        is_socket: Where wires share an address: whether it is for WebSockets only, and for all of them.
     """
 
     method: str
@@ -31,6 +32,7 @@ class Route(NamedTuple):
     handler: Handler
     operation: dict[str, Any] | None = None
     claims: Callable[[Any], bool] | None = None
+    is_socket: bool = False
 
 
 class Wire(Protocol):

@@ -1,19 +1,22 @@
-"""OpenEnv's JSON-RPC, over `POST /mcp` and as messages of type mcp: sessions, and an episode's tools.
+"""OpenEnv's JSON-RPC: sessions, and an episode's tools.
 
-It is not MCP, which opens with a handshake (`gym_llm.mcp`), but has the names of two of its methods. A call is a turn
-of the session's episode, as the action `call_tool` is; without a session it plays an episode of its own.
+It comes by `POST /mcp`, over a WebSocket there, and in messages of type mcp. It is not MCP, which opens with a
+handshake (`gym_llm.mcp`), but has the names of two of its methods. A call is a turn of the session's episode, as the
+action `call_tool` is; without a session it plays an episode of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
+from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.secrets import redact, redacted_logger
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.openenv.actions import read_tool_call
 from gym_llm.serve.openenv.answers import Invalid, failure_fields
 from gym_llm.serve.openenv.attachments import Attachments
+from gym_llm.serve.openenv.socket import Pending
 from gym_llm.serve.openenv.tool_results import output_of, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
@@ -55,6 +58,15 @@ class Rpc:
             return False
         method, params = body.get("method"), body.get("params")
         return not body or method in _OWN or (method in _TOOLS and isinstance(params, dict) and "session_id" in params)
+
+    def answer_text(self, text: bytes, mine: EpisodeSession) -> Pending:
+        """Answer a message of a WebSocket at `/mcp`, which has a session of its own."""
+        self._env.sessions.keep(mine)
+        try:
+            answer = self.answer(loads(text), mine)
+        except ValueError as error:
+            answer = _at_once(_error(None, PARSE_ERROR, f"Parse error: {error}"))
+        return Pending(asyncio.ensure_future(answer), lambda future: dumps(future.result())[:-1])
 
     async def answer(self, body: Any, mine: EpisodeSession | None = None) -> dict[str, Any]:
         """The answer to a request.
@@ -145,6 +157,10 @@ def _read(body: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(params, dict):
         raise RpcError(INVALID_PARAMS, "Params must be an object")
     return method, params
+
+
+async def _at_once(answer: dict[str, Any]) -> dict[str, Any]:
+    return answer
 
 
 def _described(tool: dict[str, Any]) -> dict[str, Any]:

@@ -260,6 +260,9 @@ class Socket:
         except Farewell as farewell:
             self._say(farewell)
             return
+        except asyncio.CancelledError:  # the server ends
+            self._break_off(GOING_AWAY, "The server has been stopped.")
+            return
         except Exception:
             self._fail()
             return

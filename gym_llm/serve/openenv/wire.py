@@ -16,7 +16,7 @@ from gym_llm.secrets import redact
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.openenv import answers, schemas
 from gym_llm.serve.openenv.actions import LIST_TOOLS, ToolCall, read_action, read_beginning
-from gym_llm.serve.openenv.answers import Invalid
+from gym_llm.serve.openenv.answers import Invalid, written
 from gym_llm.serve.openenv.attachments import Attachments
 from gym_llm.serve.openenv.conversation import Conversation
 from gym_llm.serve.openenv.frames import NORMAL
@@ -30,6 +30,7 @@ from gym_llm.serve.wires import NotJSON, Route, json_answer, read_json
 from gym_llm.version import __version__
 
 _MODES = ("simulation", "production")
+_CREATE = {"jsonrpc": "2.0", "method": "openenv/session/create"}
 _MOST_README = 100_000  # characters
 
 
@@ -63,6 +64,7 @@ class OpenEnvWire:
         yield Route("GET", "/schema", self._schema, {"summary": "JSON Schemas of actions, observations and states."})
         operation = {"summary": "OpenEnv's JSON-RPC: sessions and tools.", "requestBody": _body({"type": "object"})}
         yield Route("POST", "/mcp", self._mcp, operation, claims=Rpc.claims)
+        yield Route("GET", "/mcp", self._mcp_socket, is_socket=True)
         if self._mode == "simulation":
             result = {"200": {"description": "Observation, reward, done.", "content": _content(schemas.RESULT)}}
             operation = {"summary": "Begin an episode.", "requestBody": _body(schemas.RESET), "responses": result}
@@ -109,6 +111,19 @@ class OpenEnvWire:
             return response
         conversation = Conversation(self._env, session, self._split, self._rpc)
         await socket.converse(conversation.answer, partial(self._attachments.detach, session, socket))
+        return response
+
+    async def _mcp_socket(self, http: web.Request) -> web.StreamResponse:
+        socket = Socket(http)
+        response = await socket.accept()
+        try:
+            session = await self._session_for(None, socket)
+        except AtCapacity:
+            await _turn_away(socket, written(await self._rpc.answer(_CREATE)))
+            return response
+        talk = partial(self._rpc.answer_text, mine=session)
+        session.notes["close_when_left"] = True
+        await socket.converse(talk, partial(self._attachments.detach, session, socket))
         return response
 
     async def _session_for(self, session_id: str | None, socket: Socket) -> EpisodeSession:

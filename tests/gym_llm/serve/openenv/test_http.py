@@ -111,6 +111,24 @@ async def test_sessions_over_mcp_are_closed_by_who_made_them():
 
 
 @in_loop
+async def test_a_websocket_at_mcp_speaks_json_rpc_in_a_session_of_its_own():
+    async with EnvServer(ID, port=0, capacity=1) as server, aiohttp.ClientSession(server.url) as client:
+        async with client.ws_connect("/mcp") as ws:
+            for text, code in (("{", -32700), ("[]", -32600), ('{"jsonrpc": "2.0", "method": "x"}', -32601)):
+                await ws.send_str(text)
+                assert (await ws.receive_json())["error"]["code"] == code
+            call = {"name": "get_weather", "arguments": {"city": "Rome"}}
+            await ws.send_json({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": call})
+            answer = await ws.receive_json()
+            assert answer["id"] == "a" and "Rome" in answer["result"]["data"]
+            async with client.ws_connect("/mcp") as second:
+                assert (await second.receive_json())["error"]["data"] == {"active_sessions": 1, "max_sessions": 1}
+        assert len(server.sessions) == 0
+        async with client.get("/mcp") as answer:  # that is MCP's
+            assert answer.status != 426
+
+
+@in_loop
 async def test_what_fails_in_the_server_is_an_error_of_json_rpc_too(monkeypatch: pytest.MonkeyPatch):
     async with EnvServer(ID, wires=["openenv"], port=0) as server, aiohttp.ClientSession(server.url) as client:
 
