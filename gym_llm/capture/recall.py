@@ -106,7 +106,10 @@ def _bare(item: Item) -> Item:
 
 
 def _choice(found: list[tuple[Call, int]], expected: Call | None, turn: list[Item]) -> tuple[Call, int]:
-    """Of calls that said the same after the same: the one that is in the later turn's prompt, or has the calls' ids."""
+    """Of calls that said the same after the same: the one that is in the later turn's prompt, or has the calls' ids.
+
+    Of what nothing tells apart the latest that is not continued yet: conversations that are alike have a branch each.
+    """
     if len(found) > 1:
         ids = _call_ids(turn)
         latest = found[: -_LOOKED_AT - 1 : -1]
@@ -115,6 +118,9 @@ def _choice(found: list[tuple[Call, int]], expected: Call | None, turn: list[Ite
                 return call, count
         for call, count in latest:
             if ids and _call_ids(call.output)[-len(ids) :] == ids:
+                return call, count
+        for call, count in latest:
+            if not call.is_continued:
                 return call, count
     return found[-1]
 
