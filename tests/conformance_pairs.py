@@ -48,12 +48,12 @@ class Faulty(VerifierEnv):
 
     @tool
     def note(self, state: list[str], text: str) -> str:
-        """Keep a text; each is worth 0.1."""
+        """Keep a text; each is worth more than the one before."""
         if text == "raise":
             raise KeyError(text)
         state.append(text)
         assert self.episode is not None
-        self.episode.step_reward += 0.1
+        self.episode.step_reward += 0.1 + (len(state) - 1) / 7
         return text
 
     def verify(self, task: Any, episode: Any) -> Verdict:
@@ -202,6 +202,9 @@ def _faults() -> Iterator[tuple[dict[str, Any], list[Turn]]]:
     yield {}, [called(("note", {"text": "a"})), called(("note", {"text": "b"})), said("yes")]
     yield {}, [called(("note", {"text": "a"}), ("note", {"text": "b"}), ("note", {"text": "c"})), said("abcd")]
     yield {}, [said("abcdefghijk")]
+    one = ("note", {"text": "a"})
+    # Summed call by call these rewards are another float than turn by turn.
+    yield {}, [called(one), called(one), called(one, one, one), called(one, one, one), said("abcd")]
 
 
 KINDS = {

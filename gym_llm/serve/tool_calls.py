@@ -12,13 +12,14 @@ from gym_llm.tools.calls import run_calls
 from gym_llm.tools.tool import error_output
 from gym_llm.verdicts import read_step_reward
 
+CALL_REWARDS = "call_rewards"
 _GRADED = "The calls themselves are graded here: they are not carried out."
 
 
 async def call_tool(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool]:
     """Run a tool of an episode under way; it is no turn, and no item of the episode.
 
-    What `step_reward` it gives counts at once (`session.total_reward`).
+    What `step_reward` it gives counts at once (`session.total_reward`); `session.notes["call_rewards"]` has it by call.
 
     Args:
         session: Whose.
@@ -60,6 +61,7 @@ def _call(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool
     verifier.phase = "env"
     episode.tool_errors += errors
     session.total_reward += reward
+    session.notes.setdefault(CALL_REWARDS, []).append(reward)
     text: str = outputs[0]["output"]
     return text, errors > 0
 

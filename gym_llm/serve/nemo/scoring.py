@@ -22,6 +22,7 @@ from gym_llm.responses.actions import read_action
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, changed_field
 from gym_llm.serve.nemo.verdicts import masked, scored
+from gym_llm.serve.tool_calls import CALL_REWARDS
 from gym_llm.tasks import PreparedTask
 from gym_llm.types import Item, Row
 
@@ -192,6 +193,7 @@ async def _played_again(session: EpisodeSession, prepared: PreparedTask, cut: _C
 def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversation, cut: _Cut) -> None:
     """Lay what was said before the last turn into the episode."""
     episode: Any = session.episode
+    session.total_reward = _total(session, cut.before)
     episode.items = [*opening, *cut.before]
     episode.turn = cut.turns
     episode.turn_start = len(opening) + cut.turn_start
@@ -199,6 +201,18 @@ def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversatio
         episode.last_response = {**conversation.response, "output": cut.before[cut.turn_start :]}
         if isinstance(usage := conversation.response.get("usage"), dict):
             episode.add_usage(usage)
+
+
+def _total(session: EpisodeSession, items: list[Item]) -> float:
+    """What the turns so far are worth, summed turn by turn as a rollout does it, so that floats round alike."""
+    rewards = list(session.notes.get(CALL_REWARDS, ()))
+    calls = [
+        [item for item in turn if item.get("type") == "function_call"] for _, turn in groupby(items, is_environments)
+    ]
+    if len(rewards) != sum(map(len, calls)):  # not each call was made here
+        return session.total_reward
+    left = iter(rewards)
+    return sum((sum((next(left) for _ in turn), 0.0) for turn in calls), 0.0)
 
 
 def _cut(playing: VerifierEnv, conversation: Conversation) -> _Cut:

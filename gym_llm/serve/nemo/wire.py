@@ -24,7 +24,7 @@ from gym_llm.serve.nemo.scoring import Conversation, OtherTask, read_conversatio
 from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
-from gym_llm.serve.tool_calls import call_tool
+from gym_llm.serve.tool_calls import CALL_REWARDS, call_tool
 from gym_llm.serve.wires import NotJSON, Route, json_answer, read_json
 from gym_llm.tools.tool import error_output
 from gym_llm.types import Row
@@ -123,6 +123,7 @@ class NemoWire:
         prepared = self._rows.prepare(row)
         step = await session.reset(options={"task": prepared})
         session.notes["nemo"] = Seeded(row, step.new_items)
+        session.notes.pop(CALL_REWARDS, None)
 
     def _session(self, http: web.Request) -> EpisodeSession | None:
         """The session of the cookie, if there is (still) one."""
