@@ -19,6 +19,7 @@ from aiohttp import web
 from gym_llm.capture.control import SessionControl
 from gym_llm.capture.graph import Call
 from gym_llm.capture.session import CallRefused, CaptureSession
+from gym_llm.concurrency.garbage import rare_collection
 from gym_llm.dialects import DIALECTS, Dialect, Refusal, dialect_of
 from gym_llm.dialects.over_http import as_json, refusal_of, tell
 from gym_llm.engines.base import Engine
@@ -114,6 +115,7 @@ class CaptureServer:
     async def __aenter__(self) -> Self:
         """Start the engines and open the port."""
         async with AsyncExitStack() as stack:
+            stack.enter_context(rare_collection())  # sessions keep what was said
             for engine in (self.engine, *self.others.values()):
                 if engine is not None:
                     await stack.enter_async_context(engine)

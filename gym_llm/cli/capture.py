@@ -64,6 +64,7 @@ def capture(
     from gym_llm.capture import CaptureServer
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.engines import make_engine
+    from gym_llm.serve.event_loop import loop_factory
 
     arguments: dict[str, Any] = {**({} if model is None else {"model": model}), **dict(engine_option or [])}
     parsers = ["reasoning", "tool_calls"]
@@ -95,7 +96,7 @@ def capture(
             print(f"  its data:  curl{header} {server.url}/sessions/SESSION_ID/trajectory", flush=True)
             await asyncio.Event().wait()
 
-    run_until_interrupted(serve)
+    run_until_interrupted(serve, loop_factory())
     return 0
 
 
