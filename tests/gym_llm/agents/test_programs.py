@@ -213,7 +213,8 @@ def test_a_program_ends_with_a_run_that_is_killed(program: Any, tmp_path: Path) 
     pid = tmp_path / "pid"
     command = program(f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)")
     code = f"import gym_llm; gym_llm.collect('gym_llm/Arithmetic-v0', 'constant:4', agent={command!r}, limit=1)"
-    with subprocess.Popen([PYTHON, "-c", code], stderr=subprocess.DEVNULL) as run:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # its folder stays, as whoever would remove it is killed
+    with subprocess.Popen([PYTHON, "-c", code], stderr=subprocess.DEVNULL, env=environment) as run:
         wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"), seconds=60)
         run.kill()
     wait_for(lambda: not is_running(int(pid.read_text())))
