@@ -61,22 +61,50 @@ def message(**properties: Any) -> dict[str, Any]:
     return {"requestBody": body, "responses": {"200": {"description": ""}}}
 
 
-def test_models_apis(tmp_path: Path) -> None:
-    text = {"type": "object", "properties": {"role": {"enum": ["user", "assistant", "tool"]}, "content": {}}}
-    texts = {"type": "array", "items": text}
+_TEXT = {"type": "object", "properties": {"role": {"enum": ["user", "assistant", "tool"]}, "content": {}}}
+_TEXTS = {"type": "array", "items": _TEXT}
+
+
+def model_paths(prefix: str) -> dict[str, Any]:
+    """The three APIs of models."""
     common = {"model": {"const": "constant"}, "stream": {"type": "boolean"}, "tools": {"type": "array"}}
-    paths = {
-        "/v1/responses": {"post": message(input={"anyOf": [{"type": "string"}, texts]}, **common)},
-        "/v1/chat/completions": {"post": message(messages=texts, **common)},
-        "/v1/messages": {"post": message(messages=texts, max_tokens={"type": "integer"}, **common)},
-        "/v1/messages/count_tokens": {"post": message(messages=texts)},
-        "/v1/models": _GOT,
+    return {
+        f"{prefix}/v1/responses": {"post": message(input={"anyOf": [{"type": "string"}, _TEXTS]}, **common)},
+        f"{prefix}/v1/chat/completions": {"post": message(messages=_TEXTS, **common)},
+        f"{prefix}/v1/messages": {"post": message(messages=_TEXTS, max_tokens={"type": "integer"}, **common)},
+        f"{prefix}/v1/models": _GOT,
         "/metrics": _GOT,
     }
-    document = tmp_path / "openapi.json"
+
+
+def check(paths: dict[str, Any], url: str, folder: Path) -> None:
+    document = folder / "openapi.json"
     document.write_text(json.dumps({"openapi": "3.1.0", "info": {"title": "m", "version": "1"}, "paths": paths}))
-    with command("serve-model", "constant:yes") as url:
-        root = url.removesuffix("/v1")
-        told = in_peer("schemathesis", "schemathesis_routes.py", str(document), root, json.dumps(HEADERS))
+    told = in_peer("schemathesis", "schemathesis_routes.py", str(document), url, json.dumps(HEADERS))
     assert told["operations"] == sum(map(len, paths.values()))
     assert told["generated"] == told["passed"] > 100
+
+
+def test_a_models_apis(tmp_path: Path) -> None:
+    with command("serve-model", "constant:yes") as url:
+        check(
+            {**model_paths(""), "/v1/messages/count_tokens": {"post": message(messages=_TEXTS)}},
+            url.removesuffix("/v1"),
+            tmp_path,
+        )
+
+
+def test_a_capture_servers_apis(tmp_path: Path) -> None:
+    with command("capture", "constant:yes") as url:
+        url = url.rstrip(".")
+        ask(f"{url}/sessions", {"session_id": "mine"}).close()
+        own = [{"name": "id", "in": "path", "required": True, "schema": {"enum": ["mine", "other", "%00", "a/b"]}}]
+        got = {"parameters": own, "responses": {"200": {"description": ""}}}
+        opened = message(session_id={"type": "string"}, sampling={}, defaults={}, metadata={}, max_model_calls={})
+        paths = {
+            **model_paths("/s/mine"),
+            **{f"/sessions/{{id}}{name}": {"get": got} for name in ("", "/rollout", "/trace_entries", "/trajectory")},
+            "/sessions": {"post": opened, "get": _GOT["get"]},
+            "/ng-rollout/{id}/v1/chat/completions": {"post": {**message(messages=_TEXTS), "parameters": own}},
+        }
+        check(paths, url, tmp_path)

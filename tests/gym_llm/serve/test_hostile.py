@@ -28,6 +28,7 @@ from hostile_serving import (
 from testing import in_loop
 
 from gym_llm import make_engine
+from gym_llm.capture import CaptureServer
 from gym_llm.serve import EnvServer, EnvWorkers, ModelServer
 
 TOKEN = "let-me-in-8!"
@@ -69,14 +70,22 @@ def test_fuzzed_frames_and_clients_that_vanish_break_nothing(workers: int, caplo
 async def test_all_is_refused_without_the_token_and_to_other_sites():
     engine = make_engine("constant:yes")
     env_server, model_server = EnvServer(ENV, port=0, token=TOKEN), ModelServer(engine, port=0, token=TOKEN)
-    async with env_server, model_server, aiohttp.ClientSession() as client:
+    capture_server = CaptureServer(make_engine("constant:yes"), port=0, token=TOKEN)
+    async with env_server, model_server, capture_server, aiohttp.ClientSession() as client:
         env_url, model_url = env_server.url, model_server.url.removesuffix("/v1")
+        capture_url = capture_server.url
         asked = [
             *(("GET", f"{env_url}{path}") for path in ("/ws", "/mcp", "/metadata", "/schema", "/state", "/metrics")),
             *(("GET", f"{env_url}{path}") for path in ("/openapi.json", "/reverify_mode", "/list_environments", "/x")),
             *(("POST", f"{env_url}{path}") for path in ("/reset", "/step", "/mcp", "/seed_session", "/verify", "/x")),
             *(("GET", f"{model_url}{path}") for path in ("/v1/models", "/metrics", "/x")),
             *(("POST", f"{model_url}/v1/{path}") for path in ("responses", "chat/completions", "messages", "x")),
+            *(("POST", f"{capture_url}{path}") for path in ("/sessions", "/ng-rollout/r/v1/chat/completions")),
+            *(("POST", f"{capture_url}{path}") for path in ("/v1/responses", "/v1/messages", "/s/x/v1/messages")),
+            *(
+                ("GET", f"{capture_url}{path}")
+                for path in ("/sessions", "/sessions/x/rollout", "/metrics", "/v1/models")
+            ),
         ]
         for method, url in asked:
             for headers, status in (
@@ -91,7 +100,7 @@ async def test_all_is_refused_without_the_token_and_to_other_sites():
                 async with client.request(method, url, headers=headers, json={}) as answer:
                     assert answer.status == status, (method, url, headers)
                     assert TOKEN not in await answer.text()
-        for url in (env_url, model_url):
+        for url in (env_url, model_url, capture_url):
             async with client.get(f"{url}/health") as answer:
                 assert answer.status == 200
             async with client.get(f"{url}/health", headers={"Host": "evil.example"}) as answer:
