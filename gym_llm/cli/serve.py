@@ -141,7 +141,7 @@ def serve(
             print(_welcome(server.url, server.env_ids, server.wires, token), flush=True)
             await asyncio.Event().wait()
 
-    run_until_interrupted(run, None if workers else loop_factory())  # uvloop starts no process in a group of its own
+    run_until_interrupted(run, loop_factory())
     print("Closed.", file=sys.stderr)
     return 0
 
