@@ -199,7 +199,10 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        asyncio.run(serve())
+        from gym_llm.serve.event_loop import loop_factory
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:  # as `gym-llm serve` has it
+            runner.run(serve())
         return
     raise_open_files()
     result: dict[str, Any] = {}

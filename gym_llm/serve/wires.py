@@ -72,7 +72,11 @@ async def read_json(http: web.Request) -> dict[str, Any]:
     Raises:
         NotJSON: If it is something else.
     """
-    payload = await http.read()
+    return parse_json(await http.read())
+
+
+def parse_json(payload: bytes) -> dict[str, Any]:
+    """The same of a body that was read."""
     if not payload:
         return {}
     try:

@@ -25,7 +25,7 @@ from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
 from gym_llm.serve.tool_calls import CALL_REWARDS, call_tool
-from gym_llm.serve.wires import NotJSON, Route, json_answer, read_json
+from gym_llm.serve.wires import NotJSON, Route, json_answer, parse_json, read_json
 from gym_llm.tools.tool import error_output
 from gym_llm.types import Row
 
@@ -200,7 +200,7 @@ class NemoWire:
 
     async def _verify(self, http: web.Request) -> web.Response:
         payload = await http.read()
-        body = await read_json(http)
+        body = parse_json(payload)
         conversation = read_conversation(body, self._served.name)
         row = read_row(body)
         session_id = self._cookie.read(http.headers.get("Cookie"))
