@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from gymnasium.error import InvalidAction
 
-from gym_llm.engines.replay import is_environments
+from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.env import VerifierEnv
 from gym_llm.evaluate.rescoring import NotFromItems, check_env, score_items
 from gym_llm.limits import ITEMS, limit
@@ -28,6 +28,12 @@ from gym_llm.types import Item, Row
 
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 _MOST_TURNS = 4_096
+
+
+ADDRESSES = frozenset(
+    ("seed_session", "verify", "close_session", "aggregate_metrics", "reset", "step", "close", "mcp", "tasks")
+)
+"""What a model may call that is no tool, and that its agent will post all the same."""
 
 
 class OtherTask(Exception):
@@ -44,6 +50,11 @@ class Conversation(NamedTuple):
 
     response: dict[str, Any]
     items: list[Item]
+
+    @property
+    def calls_addresses(self) -> bool:
+        """Whether the model has called what is an address of the server: the session may have ended so, or changed."""
+        return any(item.get("type") == "function_call" and item.get("name") in ADDRESSES for item in self.items)
 
 
 class _Cut(NamedTuple):
@@ -127,7 +138,7 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
     cut = _cut(session.verifier.playing, conversation)
     try:
         if cut.undo:
-            return await _played_again(session, rows.prepare(row), cut)
+            return await _played_again(session, rows.prepare(row), conversation)
         await session.call(_lay, session, seeded.opening, conversation, cut)
         if cut.last is not None:
             status = conversation.response.get("status") if cut.is_end else "completed"
@@ -179,12 +190,31 @@ async def score_alone(session: EpisodeSession, rows: Rows, row: Row, conversatio
     return answer
 
 
-async def _played_again(session: EpisodeSession, prepared: PreparedTask, cut: _Cut) -> dict[str, Any]:
-    """Score an episode whose tools were called on after its end, by playing it anew up to there."""
+async def score_anew(session: EpisodeSession, rows: Rows, row: Row, conversation: Conversation) -> dict[str, Any]:
+    """What a conversation is worth whose turns are all played here, in whatever session.
+
+    Returns:
+        The fields of the answer.
+
+    Raises:
+        BadRequest: If the row is none.
+    """
+    prepared = rows.prepare(row)
+    try:
+        return await _played_again(session, prepared, conversation)
+    except EpisodeFailed as failed:
+        return masked(failed.failure.kind, failed.failure.reason)
+
+
+async def _played_again(session: EpisodeSession, prepared: PreparedTask, conversation: Conversation) -> dict[str, Any]:
+    """Score an episode by playing it anew, up to where the environment ends it."""
     last = await session.reset(options={"task": prepared})
-    for environments, turn in groupby([*cut.before, *(cut.last or [])], is_environments):
-        if not environments and not last.done:
-            last = await session.step(list(turn))
+    turns = recorded_turns({**conversation.response, "output": conversation.items})
+    for number, turn in enumerate(turns, 1):
+        status = conversation.response.get("status") if number == len(turns) else "completed"
+        last = await session.step({**conversation.response, "output": turn, "status": status})
+        if last.done:
+            break
     if not last.done:
         last = await session.cut_short()
     return scored(session.total_reward, last.truncated, last.info)

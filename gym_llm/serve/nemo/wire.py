@@ -20,7 +20,14 @@ from gym_llm.serve.nemo.mcp_tools import FAILED_TOOL, SessionToolbox
 from gym_llm.serve.nemo.named_sessions import NamedSessions, is_named
 from gym_llm.serve.nemo.once import Once
 from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, read_row
-from gym_llm.serve.nemo.scoring import Conversation, OtherTask, read_conversation, score_alone, score_session
+from gym_llm.serve.nemo.scoring import (
+    Conversation,
+    OtherTask,
+    read_conversation,
+    score_alone,
+    score_anew,
+    score_session,
+)
 from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
@@ -219,19 +226,33 @@ class NemoWire:
 
     async def _scored(self, session_id: str, row: Row, conversation: Conversation) -> dict[str, Any]:
         """Score a session's episode, and close the session."""
+        sessions = self._served.sessions
         try:
-            session = self._served.sessions.get(session_id)
+            session = sessions.get(session_id)
         except UnknownSession as unknown:
+            if conversation.calls_addresses:
+                return await self._scored_anew(row, conversation)
             kind = unknown.failure_kind if isinstance(unknown, SessionLost) else "session_expired"
             return await self._scored_alone(row, conversation, kind, str(unknown))
         if "nemo" not in session.notes:
             return await self._scored_alone(row, conversation, "session_lost", "The session was not seeded.")
         try:
-            fields = await score_session(session, self._rows, row, conversation)
+            if conversation.calls_addresses:
+                fields = await self._scored_anew(row, conversation)
+            else:
+                fields = await score_session(session, self._rows, row, conversation)
         except OtherTask as other:
             fields = await self._scored_alone(row, conversation, "session_lost", str(other))
-        await self._served.sessions.close(session)
+        await sessions.close(session)
         return fields
+
+    async def _scored_anew(self, row: Row, conversation: Conversation) -> dict[str, Any]:
+        """Score what a model has tampered with: it may have closed its session, or seeded it with another row."""
+        session = self._served.open()
+        try:
+            return await score_anew(session, self._rows, row, conversation)
+        finally:
+            await self._served.sessions.close(session)
 
     async def _scored_alone(self, row: Row, conversation: Conversation, kind: Any, reason: str) -> dict[str, Any]:
         """Score a conversation by its items alone, or say why it is masked."""
