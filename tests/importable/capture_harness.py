@@ -17,7 +17,7 @@ class Session(ResourceSession):
 
     def __init__(self, url, seed, episode_id, sampling):
         self.url = url
-        self.env = gym.make("gym_llm/Arithmetic-v0")
+        self.env = gym.make("gym_llm/Arithmetic-v0", digits=1)
         self.request, _ = self.env.reset(options={"task_index": seed})
         opened = {"sampling": sampling, "purpose": "train", "metadata": {"episode_id": episode_id}}
         self.session = self.ask("POST", "/sessions", opened)
@@ -35,7 +35,7 @@ class Session(ResourceSession):
         said = [{"role": item["role"], "content": item["content"]} for item in self.request["input"]]
         for _ in range(2):
             message = client.chat.completions.create(model="any", messages=said, temperature=0.1).choices[0].message
-            self.answer = message.content or ""
+            self.answer = self.answer or message.content or ""  # the first
             said += [message.model_dump(exclude_none=True), {"role": "user", "content": "Are you sure? Say it again."}]
         return 0
 
