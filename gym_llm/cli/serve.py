@@ -35,7 +35,7 @@ _ENV_KWARGS = """the environment's further arguments; of several environments th
 (several: give it again)"""
 _TRIES = {
     "openenv": ("", "-X POST {url}/reset -H 'Content-Type: application/json' -d '{{\"seed\": 1}}'"),
-    "nemo": ("", "-X POST {url}/seed_session -H 'Content-Type: application/json' -d '{{}}' -c cookies"),
+    "nemo": ("", "{url}/reverify_mode"),  # a session needs a row of the environment's
     "mcp": (
         "/mcp",
         "-X POST {url}/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' "
