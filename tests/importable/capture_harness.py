@@ -9,7 +9,20 @@ import gymnasium as gym
 import openai
 from openenv.core.harness import ResourceSession, ResourceSessionFactory, TrainingTrace, VerifyResult
 
-import gym_llm  # noqa: F401 - registers the environments
+from gym_llm import VerifierEnv
+
+
+class Parity(VerifierEnv):
+    """An even number of characters is right: half of what a model says that was never trained on it."""
+
+    def generate(self, rng):
+        return {"responses_create_params": {"input": f"What is {rng.integers(100)} + {rng.integers(100)}?"}}
+
+    def verify(self, task, episode):
+        return float(len(episode.answer) % 2 == 0)
+
+
+gym.register("tests/Parity-v0", Parity, disable_env_checker=True)
 
 
 class Session(ResourceSession):
@@ -17,7 +30,7 @@ class Session(ResourceSession):
 
     def __init__(self, url, seed, episode_id, sampling):
         self.url = url
-        self.env = gym.make("gym_llm/Arithmetic-v0", digits=1)
+        self.env = gym.make("tests/Parity-v0")
         self.request, _ = self.env.reset(options={"task_index": seed})
         opened = {"sampling": sampling, "purpose": "train", "metadata": {"episode_id": episode_id}}
         self.session = self.ask("POST", "/sessions", opened)
