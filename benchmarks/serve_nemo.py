@@ -194,7 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=20_000, help="episodes per run (default 20000)")
     parser.add_argument("--clients", type=int, default=64, help="clients without a model (default 64)")
-    parser.add_argument("--model-clients", type=int, default=512, help="clients with a model (default 512)")
+    parser.add_argument("--model-clients", type=int, default=256, help="clients with a model (default 256)")
     parser.add_argument("--runs", type=int, default=3, help="runs, of which the median counts (default 3)")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
