@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from testing import function_call, in_loop, row
 
 from gym_llm import VerifierEnv, tool
+from gym_llm.concurrency.garbage import collect_rarely
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.serve.episode import BadRequest, EpisodeFailed
 from gym_llm.serve.sessions import AtCapacity, Sessions, UnknownSession
@@ -168,3 +171,27 @@ async def test_a_busy_session_does_not_expire():
         assert sessions.get(session.id) is session
         Waits.gate.set()
         assert (await step).new_items[0]["output"] == "seen"
+
+
+@in_loop
+async def test_what_many_sessions_leave_behind_is_collected_although_python_looks_rarely(monkeypatch):
+    class Circle:
+        pass
+
+    monkeypatch.setattr("gym_llm.serve.sessions._COLLECT_AFTER", 20)
+    thresholds = gc.get_threshold()
+    collect_rarely()
+    left: list[weakref.ref[Circle]] = []
+    try:
+        async with opened(idle_seconds=0.2) as sessions:
+            for _ in range(20):
+                circle = Circle()
+                circle.itself = circle
+                left.append(weakref.ref(circle))
+                sessions.open()
+            del circle
+            async with asyncio.timeout(10):
+                while any(circle() is not None for circle in left):
+                    await asyncio.sleep(0.05)
+    finally:
+        gc.set_threshold(*thresholds)
