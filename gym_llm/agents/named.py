@@ -18,6 +18,7 @@ from gym_llm.agents.program import Program
 from gym_llm.agents.run import run_agent
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import EngineUnavailable
+from gym_llm.outcomes import reason
 from gym_llm.secrets import mask
 
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
@@ -120,8 +121,9 @@ def _look_up(named: NamedFunction) -> Agent:
             if named.folder not in sys.path:
                 sys.path.append(named.folder)
             module = importlib.import_module(named.module)
-    except (ImportError, OSError, SyntaxError) as error:
-        raise EngineUnavailable(f"The agent {named} cannot be imported: {error}.") from error
+    except (Exception, SystemExit) as error:
+        said = error if isinstance(error, (ImportError, OSError, SyntaxError)) else reason(error)
+        raise EngineUnavailable(f"The agent {named} cannot be imported: {said}.") from error
     function = getattr(module, named.name, None)
     if not callable(function):
         hint = did_you_mean(named.name, [name for name in vars(module) if not name.startswith("_")])

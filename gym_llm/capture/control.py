@@ -121,13 +121,14 @@ class SessionControl:
         options = {"model": model, "api_key": key}
         if not all(value is None or isinstance(value, str) for value in options.values()):
             raise Refusal("model and api_key are texts.", param="model")
-        if key:
-            add_secrets({key})
         name = hashlib.sha256(repr((url, model, key)).encode()).hexdigest()
         if name not in self._engines:
             if len(self._engines) >= _MOST_UPSTREAMS:
                 raise Refusal(f"There are {_MOST_UPSTREAMS} other model servers already.", 503, param="llm_url")
-            given = {option: value for option, value in options.items() if value}
+            if key:
+                add_secrets({key})
+            # Without a key none is sent: not this machine's own (OPENAI_API_KEY), to an address that a client names.
+            given = {**({"model": model} if model else {}), "api_key": key or ""}
             self._engines[name] = asyncio.ensure_future(self._start(url, given))
         try:
             return await asyncio.shield(self._engines[name])

@@ -47,11 +47,14 @@ def rollout_document(session: CaptureSession, *, include_messages: bool = False)
                 "validation": [],
             }
         )
+    roots: dict[int, str] = {}
+    for sample in samples:  # a parent comes before its children
+        roots[id(sample)] = names[id(sample)] if sample.parent is None else roots[id(sample.parent)]
     turns = [
         {
             "node_id": names[id(sample)],
             "index": number,
-            "root_id": names[id(_path(sample)[0])],
+            "root_id": roots[id(sample)],
             "n_sampled": len(sample.log_probs),
             "n_prompt": sample.start,
             "n_tools": len(sample.call.request.get("tools") or ()),
@@ -64,7 +67,7 @@ def rollout_document(session: CaptureSession, *, include_messages: bool = False)
     return {
         "session_id": session.id,
         "metadata": session.metadata,
-        "budget_stop_count": session.metadata.get("budget_stops", 0),
+        "budget_stop_count": session.budget_stops,
         "turns": turns,
         "stats": {
             "n_turns": len(samples),

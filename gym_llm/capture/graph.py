@@ -67,6 +67,12 @@ class Sample:
             if self.parent._heir is None:
                 self.parent._heir, self.parent._buffer = self, b""
 
+    @property
+    def ids_kept(self) -> int:
+        """How many ids are in memory for it, beside those that its parent would have by itself."""
+        shared = self.parent.size if self.parent is not None and self.parent._heir is self else 0
+        return (self.size - shared) // _ID_BYTES
+
     def leave(self) -> None:
         """Be the parent's child no more."""
         if self.parent is not None:

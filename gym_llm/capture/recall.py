@@ -65,10 +65,11 @@ class Recall:
         Returns:
             The request to ask, with a fresh list of items; the call whose turn was found last; the request's hash.
         """
-        items = [_bare(item) for item in request["input"]]
+        items = [bare(item) for item in request["input"]]
         stretches = list(_stretches(items, _hash_of_frame(request)))
         state = stretches[-1].state if stretches else _hash_of_frame(request)
         previous = expected = None
+        has_tokens = False
         number = len(stretches) - 1
         while number >= 0:
             stretch = stretches[number]
@@ -76,12 +77,13 @@ class Recall:
             if not found:
                 number -= 1
                 continue
-            call, count = _choice(found, expected, items[stretch.start : stretch.end])
+            call, count = _choice(found, expected, stretches[: number + 1], items)
             number = max(0, number - count + 1)
             start = stretches[number].start
-            own = _own_items(call, items[start : stretch.end], with_tokens=previous is None)
+            own = _own_items(call, items[start : stretch.end], with_tokens=not has_tokens)
             if own is not None:
                 items[start : stretch.end] = own
+                has_tokens = True
             previous, expected = previous or call, call.previous
             number -= 1
         return {**request, "input": items}, previous, state
@@ -99,30 +101,42 @@ class Recall:
                 calls.remove((call, count))
 
 
-def _bare(item: Item) -> Item:
+def bare(item: Item) -> Item:
+    """An item without token ids."""
     if any(name in item for name in TOKEN_FIELDS):
         return {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
     return item
 
 
-def _choice(found: list[tuple[Call, int]], expected: Call | None, turn: list[Item]) -> tuple[Call, int]:
-    """Of calls that said the same after the same: the one that is in the later turn's prompt, or has the calls' ids.
+def _choice(
+    found: list[tuple[Call, int]], expected: Call | None, stretches: list[_Stretch], items: list[Item]
+) -> tuple[Call, int]:
+    """Of calls that said the same after the same: the one that is in the later turn's prompt, or is most like the turn.
 
     Of what nothing tells apart the latest that is not continued yet: conversations that are alike have a branch each.
+
+    Args:
+        found: The calls, each with how many stretches its turn is.
+        expected: The call that the later turn's call continues.
+        stretches: The request's, up to the turn's last.
+        items: The request's.
     """
-    if len(found) > 1:
-        ids = _call_ids(turn)
-        latest = found[: -_LOOKED_AT - 1 : -1]
-        for call, count in latest:
-            if call is expected:
-                return call, count
-        for call, count in latest:
-            if ids and _call_ids(call.output)[-len(ids) :] == ids:
-                return call, count
-        for call, count in latest:
-            if not call.is_continued:
-                return call, count
-    return found[-1]
+    if len(found) == 1:
+        return found[0]
+    latest = found[: -_LOOKED_AT - 1 : -1]
+    for call, count in latest:
+        if call is expected:
+            return call, count
+
+    def likeness(candidate: tuple[Call, int]) -> tuple[bool, ...]:
+        call, count = candidate
+        turn = items[stretches[-count:][0].start : stretches[-1].end]
+        ids, reasoning = _call_ids(turn), _reasoning(turn)
+        has_ids = bool(ids) and _call_ids(call.output)[-len(ids) :] == ids
+        has_thoughts = not reasoning or reasoning == _reasoning(call.output)
+        return has_ids, has_thoughts, _words(turn) == _words(call.output), not call.is_continued
+
+    return max(latest, key=likeness)
 
 
 def _own_items(call: Call, theirs: list[Item], *, with_tokens: bool) -> list[Item] | None:
@@ -207,6 +221,11 @@ def _said(turn: list[Item]) -> tuple[Any, ...]:
             if "tool_calls" in item:
                 texts.append(dumps(item["tool_calls"]).decode())
     return "".join(texts).strip(), *calls
+
+
+def _words(turn: list[Item]) -> str:
+    """A turn's texts, to the last space."""
+    return "".join(_text(item.get("content")) for item in turn if (item.get("type") or "message") == "message")
 
 
 def _told(item: Item, kind: str) -> tuple[Any, ...]:

@@ -205,19 +205,18 @@ class CaptureServer:
             except CallRefused as refused:
                 if refused.code != "max_model_calls" or self._control is None:
                     raise
-                session.metadata["budget_stops"] = session.metadata.get("budget_stops", 0) + 1
+                session.budget_stops += 1
                 return _stop(session)
-            calls.append(call)
             if (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded":
                 raise Refusal("The conversation is longer than the model's context.", code="context_length_exceeded")
+            calls.append(call)
             return response
 
-        try:
-            return await tell(http, dialect, respond)
-        except (asyncio.CancelledError, ConnectionError):
-            for call in calls:  # the agent has left before it had all of the answer
+        def lost() -> None:
+            for call in calls:
                 session.withdraw(call)
-            raise
+
+        return await tell(http, dialect, respond, lost)
 
     def _session(self, http: web.Request) -> CaptureSession:
         key = http.match_info.get("key")

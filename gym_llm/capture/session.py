@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gym_llm.capture.graph import Call, CallGraph
-from gym_llm.capture.recall import Recall
+from gym_llm.capture.recall import Recall, bare
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.base import Engine
 from gym_llm.engines.sampling import check_sampling
@@ -70,6 +70,7 @@ class CaptureSession:
         under_way: How many calls are being answered.
         used: When the last call began or ended; Unix time in seconds.
         is_closed: Whether no more calls are made.
+        budget_stops: How often the agent was told to stop, for it had made all of its calls.
 
     Raises:
         ValueError: If `sampling` or `defaults` say what nothing can be sampled with.
@@ -109,6 +110,7 @@ class CaptureSession:
         self.under_way = 0
         self.created = self.used = time.time()
         self.is_closed = False
+        self.budget_stops = 0
         self._recall = Recall()
         self._bytes = 0
         self._lines = 0
@@ -142,11 +144,12 @@ class CaptureSession:
         """As `call`, for servers: the call, too, for `withdraw`; `dialect` is the API by which it was asked."""
         self._check_room()
         other = self.others.get(model) if model is not None else None
-        asked, previous, state = self._recall.give_back({**request, "input": _items(request)})
+        asked: Request = {**request, "input": _items(request)}
         if other is None:
+            asked, previous, state = self._recall.give_back(asked)
             asked = _over(self.sampling, _over(asked, self.defaults))
-        else:
-            asked, previous = {**request, "input": asked["input"]}, None
+        else:  # the policy's ids would be other words to it
+            asked, previous, state = {**asked, "input": [bare(item) for item in asked["input"]]}, None, 0
         call = Call(
             index=len(self.calls),
             model=(other or self.engine).model,
@@ -171,6 +174,7 @@ class CaptureSession:
             raise
         finally:
             if call.status != "answered":
+                self.graph.remove(call)  # what it had, should some of its answer be wrong
                 self._give_line_back(call)
             self._shorten(call)
             self.under_way -= 1
@@ -213,8 +217,7 @@ class CaptureSession:
             except ValueError as error:
                 raise EngineError(f"{call.model} gave tokens that cannot be: {error}.") from None
             if sample is not None:
-                shared = 0 if sample.parent is None else sample.parent.size // 4
-                self._bytes += (len(prompt) + len(sampled) - shared) * _TOKEN_BYTES
+                self._bytes += sample.ids_kept * _TOKEN_BYTES
         call.response = {**response, "output": output}
         self._bytes += len(dumps(output))
         if call.is_policy:

@@ -24,6 +24,8 @@ _FINISH_REASONS = {"stop", "length", "tool_calls", "content_filter"}
 def read(body: Body) -> Request:
     """The request of a body; see `Dialect.read`."""
     check_answerable(body)
+    if not isinstance(body.get("stream_options") or {}, dict):
+        raise Refusal('stream_options is an object, {"include_usage": true}.', param="stream_options")
     try:
         request = chat_to_request({name: value for name, value in body.items() if name not in NOT_THE_MODELS})
     except (*MALFORMED, EngineError) as error:

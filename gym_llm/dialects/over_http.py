@@ -35,7 +35,10 @@ logger = redacted_logger(__name__)
 
 
 async def tell(
-    http: web.Request, dialect: Dialect, respond: Callable[[Body], Awaitable[ResponseDict]]
+    http: web.Request,
+    dialect: Dialect,
+    respond: Callable[[Body], Awaitable[ResponseDict]],
+    lost: Callable[[], None] = lambda: None,
 ) -> web.StreamResponse:
     """Answer one request of this API, with a stream if its body asks for one.
 
@@ -43,18 +46,27 @@ async def tell(
         http: The request.
         dialect: The API.
         respond: The response to a body. It is cancelled if the client leaves.
+        lost: Called if a response is not told, or not to its end: the client has left, or this API cannot say it.
 
     Raises:
         Exception: What `respond` raises, unless a stream has begun; see `refusal_of`.
     """
     body = await read_json(http)
-    if not body.get("stream"):
-        return as_json(dialect.answer(await respond(body), body))
-    return await _stream(http, dialect, body, asyncio.ensure_future(respond(body)))
+    try:
+        if not body.get("stream"):
+            return as_json(dialect.answer(await respond(body), body))
+        return await _stream(http, dialect, body, asyncio.ensure_future(respond(body)), lost)
+    except BaseException:
+        lost()
+        raise
 
 
 async def _stream(
-    http: web.Request, dialect: Dialect, body: Body, responding: asyncio.Future[ResponseDict]
+    http: web.Request,
+    dialect: Dialect,
+    body: Body,
+    responding: asyncio.Future[ResponseDict],
+    lost: Callable[[], None],
 ) -> web.StreamResponse:
     try:
         await asyncio.wait({responding}, timeout=PATIENCE)
@@ -68,6 +80,7 @@ async def _stream(
             try:
                 events = b"".join(dialect.events(responding.result(), body))
             except Exception as error:
+                lost()
                 events = dialect.broken(refusal_of(error))
         for start in range(0, len(events), _BLOCK):
             await stream.write(events[start : start + _BLOCK])

@@ -72,6 +72,13 @@ def test_agents_are_named_by_module_and_by_file(tmp_path: Path, monkeypatch: pyt
         RolloutSettings(agent="python 'my_agent.py")
 
 
+@pytest.mark.parametrize("code", ["1 / 0", "raise SystemExit(3)"])
+def test_a_file_that_fails_as_it_is_read_is_a_sentence(code: str, tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(f"{code}\n\ndef agent(episode): ...\n")
+    with pytest.raises(EngineUnavailable, match=r"failing.py:agent cannot be imported: (ZeroDivision|SystemExit)"):
+        collect(WEATHER, "pocket", agent=f"{tmp_path}/failing.py:agent", limit=1)
+
+
 def test_what_plays_single_episodes_for_a_trainer_takes_agents_too() -> None:
     async def main() -> Any:
         player = EpisodePlayer(EnvFactory("agent_tests/Two-v0", tasks=[row()]))

@@ -208,7 +208,7 @@ async def test_other_models_are_answered_and_never_trained_on():
 @in_loop
 async def test_after_its_last_call_an_agent_is_told_to_stop_and_nothing_is_kept_of_that():
     async with served() as client:
-        session = await client.open(max_model_calls=1)
+        session = await client.open(max_model_calls=1, metadata={"budget_stops": "mine"})
         for _ in range(3):
             last = await client.gpt(session).chat.completions.create(model="any", messages=ASK)
         assert last.choices[0].message.content == "Step budget exhausted; stopping."
@@ -262,6 +262,47 @@ async def test_another_model_server_answers_a_session_where_that_is_allowed():
         assert answer.choices[0].message.content
         assert len(await client.trajectory(opened["session_id"])) == 1
         await client.call("POST", "/sessions", 502, json={"llm_url": "http://127.0.0.1:9/v1", "model": "m"})
+
+
+@in_loop
+async def test_another_model_server_is_not_told_this_machines_own_key(monkeypatch):
+    from gym_llm.serve import ModelServer
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame-4711-open")
+    async with (
+        ModelServer(make_engine("pocket"), port=0, token="sesame-4711-open") as elsewhere,
+        served(upstreams=True) as client,
+    ):
+        asked = {"llm_url": elsewhere.url, "model": "pocket"}
+        told = await client.call("POST", "/sessions", 502, json=asked)
+        assert "API key" in told["error"]["message"]
+        await client.call("POST", "/sessions", json={**asked, "api_key": "sesame-4711-open"})
+
+
+@in_loop
+async def test_what_an_api_cannot_say_is_not_trained_on():
+    class Searches(Logged):
+        async def respond(self, request, *, episode_id=""):
+            response = await super().respond(request, episode_id=episode_id)
+            return {**response, "output": [*response["output"], {"type": "web_search_call", "id": "ws_1"}]}
+
+    async with served(Searches()) as client:
+        session = await client.open()
+        for stream in (False, True):
+            body = {"messages": ASK, "max_tokens": 8, "stream": stream}
+            await client.call("POST", f"/s/{session}/v1/messages", 500, json=body)
+        assert await client.trajectory(session) == []
+        assert [call.status for call in client.server.sessions[session].calls] == ["abandoned"] * 2
+
+
+@in_loop
+async def test_stream_options_that_are_none_are_refused_before_the_model_is_asked():
+    async with served() as client:
+        session = await client.open()
+        body = {"messages": ASK, "stream": True, "stream_options": "include_usage"}
+        told = await client.call("POST", f"/s/{session}/v1/chat/completions", 400, json=body)
+        assert told["error"]["param"] == "stream_options"
+        assert client.server.sessions[session].calls == []
 
 
 @pytest.mark.slow
