@@ -39,6 +39,8 @@ async def settled(client: aiohttp.ClientSession) -> float:
     until = time.monotonic() + _SETTLE_SECONDS
     while (told := await figures(client))["gym_llm_sessions_open"] and time.monotonic() < until:
         await asyncio.sleep(0.5)
+    await asyncio.sleep(3.0)  # their episodes end, and what they leave is collected
+    told = await figures(client)
     return round(told["process_resident_memory_bytes"] / 1e6, 1)
 
 
