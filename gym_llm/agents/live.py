@@ -68,7 +68,6 @@ class LiveAgent:
         self._task: asyncio.Task[Any] | None = None
         self._calls_before = 0
         self._acted_after: list[Sample | None] = []
-        self._samples = 0
         self._exchange = Exchange(request, self._missing)
         self.episode = AgentEpisode(self._exchange, session.call, lambda: model.unmade, addresses, self._make_folder)
 
@@ -89,6 +88,7 @@ class LiveAgent:
     async def end(self, *, at_once: bool) -> None:
         """End the agent, after a few seconds in which it may do so itself."""
         self._exchange.end()
+        self.session.close()  # what it asks from now on has led to nothing that was rewarded
         task = self._task
         try:
             if task is not None:
@@ -205,8 +205,8 @@ class LiveAgent:
 
     def _response(self, action: dict[str, Any]) -> ResponseDict:
         samples = self.session.graph.samples
-        self._acted_after.append(samples[-1] if len(samples) > self._samples else None)
-        self._samples = len(samples)
+        latest = samples[-1] if samples else None
+        self._acted_after.append(None if latest in self._acted_after else latest)
         return {
             "id": f"resp_{len(self._acted_after)}",
             "object": "response",

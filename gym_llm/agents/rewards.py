@@ -32,5 +32,5 @@ def add_rewards(
         branch["rewards"] = [0.0] * len(branch["input_ids"])
     for sample, reward in steps:
         if sample is not None and id(sample) in home:  # one whose answer was not handed over counts nowhere
-            place = len(sample.prompt_ids) + len(sample.sampled_ids) - 1
+            place = sample.start + len(sample.log_probs) - 1
             trajectory[home[id(sample)]]["rewards"][place] = float(reward)

@@ -77,7 +77,7 @@ class Recall:
             if not found:
                 number -= 1
                 continue
-            call, count = _choice(found, expected, stretches[: number + 1], items)
+            call, count = _choice(found, expected, stretches, number, items)
             number = max(0, number - count + 1)
             start = stretches[number].start
             own = _own_items(call, items[start : stretch.end], with_tokens=not has_tokens)
@@ -109,7 +109,7 @@ def bare(item: Item) -> Item:
 
 
 def _choice(
-    found: list[tuple[Call, int]], expected: Call | None, stretches: list[_Stretch], items: list[Item]
+    found: list[tuple[Call, int]], expected: Call | None, stretches: list[_Stretch], number: int, items: list[Item]
 ) -> tuple[Call, int]:
     """Of calls that said the same after the same: the one that is in the later turn's prompt, or is most like the turn.
 
@@ -118,7 +118,8 @@ def _choice(
     Args:
         found: The calls, each with how many stretches its turn is.
         expected: The call that the later turn's call continues.
-        stretches: The request's, up to the turn's last.
+        stretches: The request's.
+        number: The index of the turn's last.
         items: The request's.
     """
     if len(found) == 1:
@@ -130,7 +131,7 @@ def _choice(
 
     def likeness(candidate: tuple[Call, int]) -> tuple[bool, ...]:
         call, count = candidate
-        turn = items[stretches[-count:][0].start : stretches[-1].end]
+        turn = items[stretches[max(0, number - count + 1)].start : stretches[number].end]
         ids, reasoning = _call_ids(turn), _reasoning(turn)
         has_ids = bool(ids) and _call_ids(call.output)[-len(ids) :] == ids
         has_thoughts = not reasoning or reasoning == _reasoning(call.output)

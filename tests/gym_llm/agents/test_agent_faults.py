@@ -126,11 +126,21 @@ def test_the_end_of_the_episode_ends_the_agent() -> None:
             ends.append("cancelled")
 
     record = play(goes_on)
-    assert record["outcome"] == "truncated" and record["info"]["turn"] == 4 and ends[0] == "over"
+    assert record["outcome"] == "truncated" and record["info"]["turn"] == 4 and ends == ["over", "refused"]
     ends.clear()
     start = time.monotonic()
     assert play(ignores)["info"]["answer"] == "done"
     assert ends == ["cancelled"] and time.monotonic() - start < 9
+
+
+def test_what_an_agent_asks_after_the_end_is_not_trained_on() -> None:
+    async def remembers(episode: AgentEpisode) -> None:
+        await episode.respond(episode.request)
+        await episode.submit("done")
+        await episode.respond({"input": [{"role": "user", "content": "What have you learned?"}]})
+
+    record = play(remembers)
+    assert record["info"]["agent"] == {"model_calls": 1, "branches": 1} and len(record["trajectory"]) == 1
 
 
 def test_a_run_that_is_cancelled_ends_its_agents() -> None:
