@@ -162,21 +162,31 @@ def leaves(calls: Sequence[Call]) -> int:
 
 def _delivered(log: Sequence[Call], delivered: Sequence[list[Any]], problems: list[str], abandoned: int) -> list[Call]:
     """The calls whose answers the agent has, known by what they say."""
-    waiting = Counter(json.dumps(said, sort_keys=True) for said in delivered)
+    waiting = list(delivered)
     found = []
     for call in log:
-        name = json.dumps(call.said, sort_keys=True)
-        if waiting[name]:
-            waiting[name] -= 1
+        place = next((place for place, told in enumerate(waiting) if _tells(told, call.said)), None)
+        if place is not None:
+            del waiting[place]
             found.append(call)
-    for name, count in waiting.items():
-        if count:
-            problems.append(f"The agent was told what the engine did not say: {name:.300}")
+    problems += [f"The agent was told what the engine did not say: {json.dumps(told):.300}" for told in waiting]
     if not abandoned:
         if len(log) != len(delivered):
             problems.append(f"The engine was asked {len(log)} times for {len(delivered)} answers.")
         return list(log)
     return found
+
+
+def _tells(told: list[Any], said: list[Any]) -> bool:
+    """Whether that is what was said; arguments that are no object have no form in Messages, so any will do there."""
+    return (
+        told[:-1] == said[:-1]
+        and len(told[-1]) == len(said[-1])
+        and all(
+            name == told_name and (arguments == told_arguments or not isinstance(arguments, dict))
+            for (told_name, told_arguments), (name, arguments) in zip(told[-1], said[-1], strict=True)
+        )
+    )
 
 
 def _malformed(branch: Branch) -> str | None:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import random
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ OTHER_MODEL = "judge-of-another-house"
 """The name of one that is not."""
 
 RUN = re.compile(r"run:([0-9a-f]{8})")
-_DIRECTIVE = re.compile(r"\[\[run:[0-9a-f]{8} (?=\{)")
+_DIRECTIVE = re.compile(r"\[\[run:([0-9a-f]{8}) (?=\{)")
 _SPECIAL = re.compile(r"(<\|?/?[a-z_]+\|?>)")
 
 
@@ -82,9 +83,9 @@ class DirectedEngine(PocketEngine):
     """The pocket model, which says what a directive in its prompt tells it to.
 
     A directive is a JSON object after the name of its run. `think`, `say` and `calls` (`[[name, arguments], ...]`) are
-    what is sampled, in that order; `{n}` in `say` is the number of the call. `odd` splits the text into other tokens
-    than the tokenizer does, as a model that samples may. `wait` is how many seconds it takes. `max_output_tokens` and
-    `stop` of the request count, as with vLLM: a stop text is sampled, and not told.
+    what is sampled, in that order; `{n}` in `say` is the number of the call in its run. `odd` splits the text into
+    other tokens than the tokenizer does, as a model that samples may. `wait` is how many seconds it takes.
+    `max_output_tokens` and `stop` of the request count, as with vLLM: a stop text is sampled, and not told.
     """
 
     capabilities = Capabilities(token_ids=True, tools=True)
@@ -93,7 +94,7 @@ class DirectedEngine(PocketEngine):
         super().__init__(max_new_tokens=96)
         self.prompts: PromptTokens  # its own: the pocket model makes its prompts in another thread
         self._tokens: Any
-        self._answers = 0
+        self._answers: Counter[str] = Counter()
 
     async def start(self) -> None:
         await super().start()
@@ -102,16 +103,18 @@ class DirectedEngine(PocketEngine):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         prompt = build_prompt(self.prompts, request, conversation=episode_id, model=self.model)
-        directive = _last_directive(self.prompts.decode(prompt))
+        run, directive = _last_directive(self.prompts.decode(prompt))
         if directive is None:
             return await super().respond(request, episode_id=episode_id)
-        self._answers += 1
-        number = self._answers
+        self._answers[run] += 1
+        number = self._answers[run]
         if directive.get("wait"):
             await asyncio.sleep(directive["wait"])
-        generator = random.Random(number)
-        sampled = self._ids(_written(directive, number), generator if directive.get("odd") else None)
+        text = _written(directive, number)
+        # The same pieces in each run of an agent, so that it is the same for each server.
+        sampled = self._ids(text, random.Random(f"{number} {text}") if directive.get("odd") else None)
         text, sampled, incomplete = self._cut(sampled, request)
+        generator = random.Random(f"{run} {number}")
         log_probs = [-generator.expovariate(2.0) for _ in sampled]
         return token_response(
             self.model, text, prompt=prompt, sampled=sampled, log_probs=log_probs, incomplete=incomplete
@@ -226,12 +229,13 @@ def _written(directive: dict[str, Any], number: int) -> str:
     return text + "\n".join(filter(None, [spoken, *calls]))
 
 
-def _last_directive(prompt: str) -> dict[str, Any] | None:
-    places = [match.end() for match in _DIRECTIVE.finditer(prompt)]
-    if not places:
-        return None
-    directive: dict[str, Any] = json.JSONDecoder().raw_decode(prompt, places[-1])[0]
-    return directive
+def _last_directive(prompt: str) -> tuple[str, dict[str, Any] | None]:
+    """Its run, and what it says; None if there is none."""
+    matches = list(_DIRECTIVE.finditer(prompt))
+    if not matches:
+        return "", None
+    directive: dict[str, Any] = json.JSONDecoder().raw_decode(prompt, matches[-1].end())[0]
+    return matches[-1][1], directive
 
 
 def _value(arguments: str) -> Any:

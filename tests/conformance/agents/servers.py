@@ -14,9 +14,10 @@ from typing import Any
 import aiohttp
 
 from gym_llm.capture import CaptureServer as OurServer
+from gym_llm.engines import make_engine
 
 from .checks import Branch
-from .engine import OTHER_MODEL, LoggedEngine, OtherModel
+from .engine import MODEL, OTHER_MODEL, LoggedEngine, OtherModel
 from .engine_server import serving
 
 HERE = Path(__file__).parent
@@ -64,7 +65,7 @@ class CaptureServer(ABC):
 
 
 class GymLLM(CaptureServer):
-    """Ours: `gym-llm capture`."""
+    """Ours: `gym-llm capture`. With the engine in its process that goes on from the ids that were sampled."""
 
     async def trajectory(self, http: aiohttp.ClientSession, key: str) -> list[Branch]:
         branches: list[Branch] | None = (await self._get(http, f"{key}/trajectory"))["trajectory"]
@@ -107,15 +108,28 @@ class OpenEnvEntries(CaptureServer):
         ]
 
 
-SERVERS: dict[str, type[CaptureServer]] = {"gym_llm": GymLLM, "openenv": OpenEnv, "openenv-entries": OpenEnvEntries}
+SERVERS: dict[str, type[CaptureServer]] = {
+    "gym_llm": GymLLM,
+    "gym_llm-http": GymLLM,
+    "openenv": OpenEnv,
+    "openenv-entries": OpenEnvEntries,
+}
 
 
 @asynccontextmanager
 async def started(kind: str, engine: LoggedEngine) -> AsyncGenerator[CaptureServer, None]:
-    """A server of ours in this process, or OpenEnv's in an environment of its own, in front of an engine."""
+    """A server of ours in this process, or OpenEnv's in an environment of its own, in front of an engine.
+
+    Ours may ask the engine directly, or over HTTP (`gym_llm-http`), which is how OpenEnv's does.
+    """
     if kind == "gym_llm":
         async with OurServer(engine, others={OTHER_MODEL: OtherModel(engine)}) as ours:
             yield GymLLM(ours.url)
+    elif kind == "gym_llm-http":
+        async with engine, serving(engine) as engine_url:
+            model, other = (make_engine(f"{engine_url}/v1", model=name) for name in (MODEL, OTHER_MODEL))
+            async with OurServer(model, others={OTHER_MODEL: other}) as ours:
+                yield GymLLM(ours.url)
     else:
         async with engine, serving(engine) as engine_url, _openenv(engine_url) as url:
             yield SERVERS[kind](url)

@@ -105,3 +105,11 @@ def test_an_answer_that_nobody_waited_for_may_be_there_or_not():
 def test_an_answer_that_the_engine_did_not_give_is_a_problem():
     outcome = check(LOG, [*DELIVERED[:2], said("", "Made up.", [])], RIGHT, ANY)
     assert any("did not say" in problem for problem in outcome.problems)
+
+
+def test_arguments_that_are_no_object_may_be_told_in_any_form():
+    broken = replace(FIRST, said=said("", "", [("add", '{"a": ')]))
+    right = [branch([1, 2, 3, 4], FIRST)]
+    assert check([broken], [said("", "", [("add", '{"unparsed": 1}')])], right, 1).passed
+    assert not check([broken], [said("", "", [("other", '{"unparsed": 1}')])], right, 1).exact
+    assert not check([broken], [said("", "", [])], right, 1).exact
