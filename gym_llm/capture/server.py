@@ -48,7 +48,8 @@ class NoRoom(InfrastructureError):
 class CaptureServer:
     """Serves capture sessions to agents. An async context manager, of one event loop.
 
-    Who knows a session's id can ask its model, and nothing else. A call without such an id is answered 401. Where
+    Who knows a session's id can ask its model, and nothing else. A call without such an id is answered 401. One that
+    NeMo Gym's path has opened has a name that others can guess: there the server's token is asked for, too. Where
     sessions are opened over HTTP, whoever opens one and asks what came of it has the server's token, if there is one.
     A session whose calls are all made (`max_model_calls`) is answered with a message that says so, so that agents end;
     that message is no call, and in no trajectory.
@@ -104,6 +105,7 @@ class CaptureServer:
         self.sessions: dict[str, CaptureSession] = {}
         self.opens_for_prefixes = engine is not None
         self._control = None if engine is None else SessionControl(self, upstreams=upstreams)
+        self._named: set[str] = set()  # of sessions that a path has opened: names that others can guess
         self._door = Door(host, token)
         self._stack = AsyncExitStack()
 
@@ -151,6 +153,7 @@ class CaptureServer:
 
     def close(self, id: str) -> CaptureSession | None:
         """Nobody can any more: no more calls are made. The session, if there was one."""
+        self._named.discard(id)
         if (session := self.sessions.pop(id, None)) is not None:
             session.close()
         return session
@@ -222,10 +225,14 @@ class CaptureServer:
         key = http.match_info.get("key")
         session = self.sessions.get(key or given_key(http))
         if session is not None:
+            if session.id in self._named:
+                self._door.check_token(http)
             return session
         if key is not None and self._control is not None and http.path.startswith("/ng-rollout/"):
             self._door.check_token(http)
-            return self._control.open_named(key)
+            session = self._control.open_named(key)
+            self._named.add(session.id)
+            return session
         raise Unwelcome("No session has this key: open one with POST /sessions, and send its id as the API key.", 401)
 
     @web.middleware

@@ -54,7 +54,10 @@ async def tell(
     body = await read_json(http)
     try:
         if not body.get("stream"):
-            return as_json(dialect.answer(await respond(body), body))
+            whole = as_json(dialect.answer(await respond(body), body))
+            await whole.prepare(http)
+            await whole.write_eof()  # here, and not after the handler: a client that leaves meanwhile has lost it
+            return whole
         return await _stream(http, dialect, body, asyncio.ensure_future(respond(body)), lost)
     except BaseException:
         lost()

@@ -171,6 +171,43 @@ async def test_the_key_may_stand_in_the_path_and_nemo_gyms_paths_open_a_session(
 
 
 @in_loop
+async def test_who_guesses_the_name_of_a_path_can_ask_nothing_without_the_token():
+    async with served(token="sesame-4711-open") as client:
+        body, headers = {"messages": ASK, "max_tokens": 4}, {"Authorization": "Bearer sesame-4711-open"}
+        path = "/ng-rollout/0-1/v1/chat/completions"
+        await client.call("POST", path, json=body, headers=headers)
+        await client.call("POST", path, json=body, headers=headers)
+        await client.call("POST", path, 401, json=body)
+        await client.call("POST", "/s/0-1/v1/chat/completions", 401, json=body)
+        await client.call("POST", "/v1/chat/completions", 401, json=body, headers={"Authorization": "Bearer 0-1"})
+        assert len(client.server.sessions["0-1"].calls) == 2
+
+
+@in_loop
+async def test_an_answer_that_is_cut_off_as_it_is_written_is_not_trained_on():
+    class Long(Logged):
+        async def respond(self, request, *, episode_id=""):
+            response = await super().respond(request, episode_id=episode_id)
+            (*_, last) = response["output"]
+            last = {**last, "type": "message", "role": "assistant"}
+            last["content"] = [{"type": "output_text", "text": "x" * 20_000_000, "annotations": []}]
+            return {**response, "output": [last]}
+
+    async with served(Long()) as client:
+        for stream in (False, True):
+            session = await client.open()
+            body = {"messages": ASK, "max_tokens": 4, "stream": stream}
+            async with client.http.post(f"{client.server.url}/s/{session}/v1/chat/completions", json=body) as reply:
+                await reply.content.readexactly(100)
+                reply.close()
+            calls = client.server.sessions[session].calls
+            async with asyncio.timeout(10):
+                while calls[0].status != "abandoned":
+                    await asyncio.sleep(0.01)
+            assert await client.trajectory(session) == []
+
+
+@in_loop
 async def test_a_stream_that_is_cut_off_is_not_trained_on_and_its_retry_is():
     engine = Logged()
     async with served(engine) as client:
