@@ -42,19 +42,9 @@ def capture(
     upstreams: Annotated[
         bool, typer.Option("--upstreams", help="let who opens a session name another model server, which is then asked")
     ] = False,
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")] = 8000,
-    host: Annotated[
-        str, typer.Option(metavar="H", help="any address but this machine's own needs a token")
-    ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T",
-            envvar="GYM_LLM_TOKEN",
-            show_default=False,
-            help="what opens sessions; arguments can be seen by others, so set the variable instead",
-        ),
-    ] = None,
+    port: options.Port = 8000,
+    host: options.Host = "127.0.0.1",
+    token: options.Token = None,
     max_sessions: Annotated[int, typer.Option(metavar="N", min=1, help="sessions at once")] = 4_096,
     idle_seconds: Annotated[
         float, typer.Option(metavar="S", help="how long a session is kept that nobody asks")

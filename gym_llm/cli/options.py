@@ -99,6 +99,19 @@ _LOG = """follow the run: tensorboard[:FOLDER], mlflow[:EXPERIMENT] or wandb[:PR
 _OTEL = "send traces of the episodes to an OpenTelemetry collector, e.g. http://localhost:4318"
 _OWN = "instead of the tasks' own"
 
+_TOKEN = """what whoever asks has to send (`Authorization: Bearer T`, an API key); others can see arguments, so set the
+variable instead"""
+Port = Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")]
+Host = Annotated[str, typer.Option(metavar="H", help="any address but this machine's own needs a token")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T",
+        envvar="GYM_LLM_TOKEN",
+        show_default=False,
+        help=_TOKEN,
+    ),
+]
 Model = Annotated[str | None, engine("NAME", "the model to ask an http engine for")]
 EngineOptions = Annotated[list[Any] | None, engine("NAME=VALUE", _ENGINE_OPTION, _name_value)]
 Temperature = Annotated[float | None, engine("T", _OWN, _temperature)]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gym_llm.cli import options
 from gym_llm.cli.help import Command
 from gym_llm.cli.usage import complete_env, printable, shown_argument
 from gym_llm.errors import UsageError
@@ -56,19 +57,9 @@ def serve(
     ],
     *,
     wires: Annotated[str | None, typer.Option("--as", metavar="WIRES", show_default=False, help=_AS)] = None,
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")] = 8000,
-    host: Annotated[
-        str, typer.Option(metavar="H", help="any address but this machine's own needs a token")
-    ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T",
-            envvar="GYM_LLM_TOKEN",
-            show_default=False,
-            help="what clients send as `Authorization: Bearer T`; arguments can be seen by others, so set the variable",
-        ),
-    ] = None,
+    port: options.Port = 8000,
+    host: options.Host = "127.0.0.1",
+    token: options.Token = None,
     tasks: Annotated[
         str | None,
         typer.Option(metavar="FILE", show_default=False, help="tasks instead of the environment's own, as for rollout"),

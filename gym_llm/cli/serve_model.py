@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gym_llm.cli import options
 from gym_llm.cli.help import Command
 from gym_llm.errors import UsageError
 
@@ -29,19 +30,9 @@ app = typer.Typer()
 def serve_model(
     engine: Annotated[str, typer.Argument(metavar="SPEC", help="the engine, e.g. pocket or transformers:MODEL")],
     *,
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")] = 8000,
-    host: Annotated[
-        str, typer.Option(metavar="H", help="any address but this machine's own needs a token")
-    ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="T",
-            envvar="GYM_LLM_TOKEN",
-            show_default=False,
-            help="what clients send as their API key; arguments can be seen by others, so set the variable instead",
-        ),
-    ] = None,
+    port: options.Port = 8000,
+    host: options.Host = "127.0.0.1",
+    token: options.Token = None,
 ) -> int:
     """Serve a model over HTTP, for whatever speaks OpenAI's APIs (Responses, Chat Completions) or Anthropic's."""
     from gym_llm.cli.interrupts import run_until_interrupted
