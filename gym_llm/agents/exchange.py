@@ -73,7 +73,7 @@ class Exchange:
             "type": "function_call",
             "name": name,
             "arguments": arguments,
-            "call_id": call_id or f"call_{uuid.uuid4().hex}",
+            "call_id": call_id or _new_id(),
             "status": "completed",
         }
         output: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -118,6 +118,11 @@ class Exchange:
         calls: list[_Call] = []
         while self._waiting and isinstance(self._waiting[0], _Call):
             calls.append(self._waiting.popleft())  # type: ignore[arg-type]
+        ids: set[str] = set()
+        for call in calls:  # models do write one id twice: each call has an output of its own
+            if call.item["call_id"] in ids:
+                call.item["call_id"] = _new_id()
+            ids.add(call.item["call_id"])
         self._given = [*calls]
         return {"output": [call.item for call in calls]}
 
@@ -158,6 +163,10 @@ class Exchange:
             except TimeoutError:
                 return
             await asyncio.sleep(0)
+
+
+def _new_id() -> str:
+    return f"call_{uuid.uuid4().hex}"
 
 
 def _news(items: list[Item]) -> list[Item]:

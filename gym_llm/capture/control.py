@@ -6,8 +6,9 @@ import asyncio
 import hashlib
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -47,7 +48,7 @@ class SessionControl:
         self._server = server
         self._upstreams = upstreams
         self._engines: dict[str, asyncio.Task[Engine]] = {}
-        self._stack = AsyncExitStack()
+        self._waiting: Counter[str] = Counter()  # who opens a session of each, and has none yet
 
     def routes(self) -> Iterator[tuple[str, str, Handler]]:
         """Method, path and handler of each."""
@@ -61,7 +62,7 @@ class SessionControl:
 
     async def aclose(self) -> None:
         """Close the other model servers' engines."""
-        await self._stack.aclose()
+        await asyncio.gather(*[_closed(starting) for starting in self._engines.values()])
 
     def open_named(self, id: str) -> CaptureSession:
         """A session that its first call opens, by a name of its caller's.
@@ -124,20 +125,32 @@ class SessionControl:
         name = hashlib.sha256(repr((url, model, key)).encode()).hexdigest()
         if name not in self._engines:
             if len(self._engines) >= _MOST_UPSTREAMS:
+                await self._close_unused()
+            if len(self._engines) >= _MOST_UPSTREAMS:
                 raise Refusal(f"There are {_MOST_UPSTREAMS} other model servers already.", 503, param="llm_url")
             if key:
                 add_secrets({key})
             # Without a key none is sent: not this machine's own (OPENAI_API_KEY), to an address that a client names.
             given = {**({"model": model} if model else {}), "api_key": key or ""}
-            self._engines[name] = asyncio.ensure_future(self._start(url, given))
+            self._engines[name] = asyncio.ensure_future(_started(url, given))
+        starting = self._engines[name]
+        self._waiting[name] += 1
         try:
-            return await asyncio.shield(self._engines[name])
+            return await asyncio.shield(starting)
         except (EngineError, TypeError, ValueError) as error:
-            self._engines.pop(name, None)
+            if self._engines.get(name) is starting:
+                del self._engines[name]
             raise Refusal(f"The model server cannot be asked: {error}", 502, param="llm_url") from None
+        finally:
+            self._waiting[name] -= 1
+            self._waiting += Counter()  # without zeros
 
-    async def _start(self, url: str, options: dict[str, Any]) -> Engine:
-        return await self._stack.enter_async_context(make_engine(url, token_ids=True, **options))
+    async def _close_unused(self) -> None:
+        """Close the engines that no session has any more."""
+        used = {id(session.engine) for session in self._server.sessions.values()}
+        used_now = [name for name, one in self._engines.items() if self._waiting[name] or _is_among(one, used)]
+        unused = self._engines.keys() - used_now
+        await asyncio.gather(*[_closed(self._engines.pop(name)) for name in unused])
 
     async def _list(self, _: web.Request) -> web.Response:
         return as_json({"sessions": [_status_of(session) for session in self._server.sessions.values()]})
@@ -167,6 +180,22 @@ class SessionControl:
         if session is None:
             raise Refusal("There is no such session: it has expired, was deleted, or never was.", 404)
         return session
+
+
+async def _started(url: str, options: dict[str, Any]) -> Engine:
+    engine = make_engine(url, token_ids=True, **options)
+    return await engine.__aenter__()
+
+
+async def _closed(starting: asyncio.Task[Engine]) -> None:
+    starting.cancel()
+    with suppress(asyncio.CancelledError, EngineError, TypeError, ValueError):
+        await (await starting).aclose()
+
+
+def _is_among(started: asyncio.Task[Engine], engines: set[int]) -> bool:
+    is_there = started.done() and not started.cancelled() and started.exception() is None
+    return is_there and id(started.result()) in engines
 
 
 def _status_of(session: CaptureSession) -> dict[str, Any]:

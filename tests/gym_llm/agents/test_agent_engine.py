@@ -92,6 +92,20 @@ def test_the_models_calls_keep_their_ids_and_are_waited_for_together() -> None:
     assert ids == ["call_b", "call_a"]
 
 
+def test_calls_of_one_id_have_an_output_each() -> None:
+    class Calls(Engine):
+        model = "calls"
+
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            return response(function_call("left", {"number": 1}, "same"), function_call("left", {"number": 2}, "same"))
+
+    async def agent(episode: AgentEpisode) -> str:
+        await episode.respond(episode.request)
+        return ", ".join(await asyncio.gather(*[episode.call_tool("left", {"number": n}) for n in (1, 2)]))
+
+    assert play(agent, Calls())["info"]["answer"] == "went left 1, went left 2"
+
+
 def test_what_tools_object_to_is_told_to_the_agent() -> None:
     async def agent(episode: AgentEpisode) -> str:
         return await episode.call_tool("up", {}) + await episode.call_tool("left", "no JSON {")

@@ -302,6 +302,24 @@ async def test_another_model_server_answers_a_session_where_that_is_allowed():
 
 
 @in_loop
+async def test_model_servers_that_no_session_has_any_more_make_room_for_others():
+    from gym_llm.serve import ModelServer
+
+    async with ModelServer(make_engine("pocket"), port=0) as elsewhere, served(upstreams=True) as client:
+
+        async def opened(number: int, status: int = 200) -> Any:
+            asked = {"llm_url": elsewhere.url, "model": "pocket", "api_key": f"key-of-number-{number}"}
+            return (await client.call("POST", "/sessions", status, json=asked)).get("session_id")
+
+        kept = [await opened(number) for number in range(16)]
+        await opened(16, 503)
+        await client.call("DELETE", f"/sessions/{kept.pop()}")
+        kept.append(await opened(16))
+        for session in kept:
+            await client.gpt(session).chat.completions.create(model="any", messages=ASK, max_tokens=2)
+
+
+@in_loop
 async def test_another_model_server_is_not_told_this_machines_own_key(monkeypatch):
     from gym_llm.serve import ModelServer
 
