@@ -92,7 +92,7 @@ def serve(
 
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.cli.options import read_kwargs_by_env
-    from gym_llm.concurrency.garbage import collect_rarely
+    from gym_llm.concurrency.garbage import collect_rarely, spare_the_living
     from gym_llm.serve import EnvServer, EnvWorkers
     from gym_llm.serve.event_loop import loop_factory
 
@@ -129,6 +129,7 @@ def serve(
 
     async def run() -> None:
         async with server:
+            spare_the_living()
             print(_welcome(server.url, server.env_ids, server.wires, token), flush=True)
             await asyncio.Event().wait()
 

@@ -18,6 +18,15 @@ def collect_rarely() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
+def spare_the_living() -> None:
+    """Have the collector pass over all that is alive now, for good: a server's modules and what it was made with.
+
+    Going through them takes 40 ms of every collection of everything, in which nobody is answered.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def rare_collection() -> Iterator[None]:
     """`collect_rarely` for the length of a block; the thresholds of before are put back."""

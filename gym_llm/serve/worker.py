@@ -90,6 +90,7 @@ class _Parent:
 
 
 async def _serve(parent: _Parent, order: WorkerOrder) -> None:
+    from gym_llm.concurrency.garbage import spare_the_living
     from gym_llm.outcomes import reason
     from gym_llm.serve.env_server import EnvServer
     from gym_llm.serve.forwarding import Forwarding, close_clients
@@ -116,6 +117,7 @@ async def _serve(parent: _Parent, order: WorkerOrder) -> None:
     except Exception as error:
         parent.send(reason(error))
         return
+    spare_the_living()
     parent.send(None)
     try:
         while (places := await news.get()) is not None:
