@@ -88,7 +88,9 @@ class LiveAgent:
     async def end(self, *, at_once: bool) -> None:
         """End the agent, after a few seconds in which it may do so itself."""
         self._exchange.end()
-        self.session.close()  # what it asks from now on has led to nothing that was rewarded
+        # What it is told from now on has led to nothing that was rewarded.
+        self.session.close()
+        late = [call for call in self.session.calls if call.status == "asked"]
         task = self._task
         try:
             if task is not None:
@@ -99,6 +101,8 @@ class LiveAgent:
                 if running:
                     logger.error("An agent goes on though it was cancelled: it holds a slot no more, but it is there.")
         finally:
+            for call in late:
+                self.session.withdraw(call)
             if self._folder is not None:
                 await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 

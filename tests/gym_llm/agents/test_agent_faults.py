@@ -143,6 +143,21 @@ def test_what_an_agent_asks_after_the_end_is_not_trained_on() -> None:
     assert record["info"]["agent"] == {"model_calls": 1, "branches": 1} and len(record["trajectory"]) == 1
 
 
+def test_what_an_agent_is_told_after_the_end_is_not_trained_on() -> None:
+    class Slow(Says):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            await asyncio.sleep(0.0 if len(request["input"]) == 1 else 0.3)
+            return await super().respond(request)
+
+    async def hurries(episode: AgentEpisode) -> None:
+        await episode.respond(episode.request)
+        question = {"role": "user", "content": "Sure?"}
+        await asyncio.gather(episode.respond({"input": [question] * 2}), episode.submit("done"))
+
+    record = play(hurries, Slow())
+    assert [branch["input_ids"] for branch in record["trajectory"]] == [[0, 7]]
+
+
 def test_a_run_that_is_cancelled_ends_its_agents() -> None:
     ends: list[str] = []
 
