@@ -44,3 +44,9 @@ class LazilySeeded(gym.Env[ObsType, ActType]):
     @_np_random.setter
     def _np_random(self, generator: np.random.Generator | None) -> None:
         self._np_random_made = generator
+
+
+def forget_seed(env: gym.Env[Any, Any]) -> None:
+    """Have an environment draw as if it had been made just now, whatever seeds it was reset with."""
+    bare = env.unwrapped
+    bare._np_random, bare._np_random_seed = None, None

@@ -19,6 +19,7 @@ from gym_llm.outcomes import Failure, failure_of
 from gym_llm.responses.actions import is_refusal
 from gym_llm.rollout.factory import EnvFactory
 from gym_llm.rollout.step_timeout import StepClock
+from gym_llm.seeding import forget_seed
 from gym_llm.types import Episode, Item, OutcomeName, Request
 
 _ASKED_WRONGLY = (DataError, IndexError, ValueError, TypeError, OverflowError)
@@ -105,13 +106,14 @@ class EpisodeSession:
         outcome: How the episode ended; None while it is under way, or before the first.
         failure: Why it is masked, if it is.
         asked_at: When it was last asked, `time.monotonic()`; `Sessions` keeps it.
+        is_ended: Whether `end` was called.
         on_end: Is called when it ends otherwise than by the one who opened it.
         notes: Whatever a wire keeps of its session.
     """
 
     __slots__ = (
-        *("_clock", "_env", "_factory", "_task", "asked_at", "env_id", "failure", "id", "last", "notes", "on_end"),
-        *("outcome", "tally", "total_reward", "turn_rewards"),
+        *("_clock", "_env", "_factory", "_task", "asked_at", "env_id", "failure", "id", "is_ended", "last", "notes"),
+        *("on_end", "outcome", "tally", "total_reward", "turn_rewards"),
     )
 
     def __init__(
@@ -131,6 +133,7 @@ class EpisodeSession:
         self.outcome: OutcomeName | None = None
         self.failure: Failure | None = None
         self.asked_at = 0.0
+        self.is_ended = False
         self.on_end: Callable[[], None] | None = None
         self.notes: dict[str, Any] = {}
         self._factory = factory
@@ -222,14 +225,22 @@ class EpisodeSession:
         """
         return await self._alone(function, *args)
 
+    async def settled(self) -> None:
+        """Wait until no reset and no step is under way, so that what the session says of itself is the last word."""
+        while self._task is not None:
+            await asyncio.wait({self._task})
+
     async def end(self) -> None:
-        """Give up the episode under way; its `teardown` runs."""
+        """Give up the episode under way; its `teardown` runs. From now on nothing is played here."""
+        self.is_ended = True
         await self._alone(self._end)
 
     def release(self) -> gym.Env[Any, Any] | None:
         """Hand the environment over, if there is one; the session has none any more."""
         env, self._env = self._env, None
         self.last, self.notes = None, {}
+        if env is not None:  # whom it serves next draws as from a new one, not on from this client's seed
+            forget_seed(env)
         return env
 
     def fail(self, error: BaseException) -> EpisodeFailed:
@@ -244,14 +255,15 @@ class EpisodeSession:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     async def _alone(self, function: Callable[..., Any], *args: Any) -> Any:
-        while self._task is not None:
-            await asyncio.wait({self._task})
+        await self.settled()
         outcome = self._start(function, *args)
         return await outcome if isinstance(outcome, asyncio.Future) else outcome
 
     def _start(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._task is not None:
             return asyncio.ensure_future(self._alone(function, *args))
+        if self.is_ended and function != self._end:  # a new environment would be nobody's to end
+            raise BadRequest("The session has ended.")
         outcome = begin(function, *args)
         if not isinstance(outcome, Suspended):
             return outcome

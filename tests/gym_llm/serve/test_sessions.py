@@ -195,3 +195,46 @@ async def test_what_many_sessions_leave_behind_is_collected_although_python_look
                     await asyncio.sleep(0.05)
     finally:
         gc.set_threshold(*thresholds)
+
+
+@in_loop
+async def test_a_seed_is_forgotten_with_its_session():
+    factory = EnvFactory("gym_llm/Weather-v0")  # its tasks are generated, each by its number
+
+    async def drawn(sessions: Sessions, seed: int | None) -> list[int]:
+        session = sessions.open()
+        steps = [await session.reset(seed=seed), await session.reset()]
+        await sessions.close(session)
+        return [step.info["task_index"] for step in steps]
+
+    env = gym.make("gym_llm/Weather-v0")
+    made = [env.reset(seed=7)[1]["task_index"], env.reset()[1]["task_index"]]
+    sessions = Sessions({factory.env_id: factory})
+    try:
+        unseeded = []
+        for _ in range(2):  # all in the same environment, which goes from session to session
+            assert await drawn(sessions, 7) == made
+            unseeded.append(await drawn(sessions, None))
+        assert unseeded[0] != unseeded[1]
+    finally:
+        await sessions.aclose()
+
+
+@in_loop
+async def test_nothing_is_played_in_a_session_that_has_ended():
+    async with opened() as sessions:
+        session = sessions.open()
+        await session.reset()
+        Waits.gate = asyncio.Event()
+        looking = asyncio.create_task(session.step([function_call("look", {})]))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(sessions.close(session))
+        resetting = asyncio.create_task(session.reset())  # it came while the session was about to end
+        await asyncio.sleep(0)
+        Waits.gate.set()
+        await asyncio.gather(looking, closing)
+        with pytest.raises(BadRequest, match="has ended"):
+            await resetting
+        with pytest.raises(BadRequest, match="has ended"):
+            await session.reset()
+        assert sessions.counts["resets"] == Waits.torn_down == 1
