@@ -107,7 +107,9 @@ class Conversation:
     def _other(self, kind: Any, message: dict[str, Any]) -> bytes | Pending:
         if kind == "state":
             _check(message, {"type"})
-            return answers.written({"type": "state", "data": answers.state(self._session)})
+            if self._session.is_busy:  # a step of the connection before: who were told that it is not there did it twice
+                return Pending(asyncio.ensure_future(self._session.settled()), lambda _: self._state())
+            return self._state()
         if kind == "close":
             _check(message, {"type"})
             raise Farewell()
@@ -121,6 +123,9 @@ class Conversation:
                 lambda future: answers.written({"type": "mcp", "data": future.result()}),
             )
         return answers.error(f"Unknown message type: {str(kind or '')[:100]}", answers.UNKNOWN_TYPE)
+
+    def _state(self) -> bytes:
+        return answers.written({"type": "state", "data": answers.state(self._session)})
 
     def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | Pending:
         """The answer of what came of a call, which may have to be waited for."""

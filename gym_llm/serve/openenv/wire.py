@@ -172,7 +172,9 @@ class OpenEnvWire:
     async def _state(self, http: web.Request) -> web.Response:
         if (named := http.query.get("session_id")) is None:
             return json_answer({"episode_id": None, "step_count": 0})
-        return json_answer(answers.state(self._attachments.find(named)))
+        session = self._attachments.find(named)
+        await session.settled()
+        return json_answer(answers.state(session))
 
     def _session_named(self, body: dict[str, Any]) -> tuple[EpisodeSession, bool]:
         """The session that a body names, or a new one, and whether it is that."""

@@ -202,6 +202,33 @@ async def test_a_client_whose_connection_broke_goes_on_where_it_was():
 
 
 @in_loop
+async def test_a_client_that_comes_back_is_told_of_a_step_under_way_when_it_is_done():
+    async with serving() as (server, client):
+        ws = await client.ws_connect("/ws")
+        await ask(ws, "reset", {"task_index": 0})
+        session_id = (await ask(ws, "state"))["data"]["session_id"]
+        Talks.gate = asyncio.Event()
+        await ws.send_json({"type": "step", "data": {"output": [function_call("look", {})]}})
+        await _until(lambda: server.sessions.get(session_id).is_busy)
+        ws._response.connection.transport.abort()  # type: ignore[union-attr]
+        async with client.ws_connect(f"/ws?session_id={session_id}") as again:
+            asked = [asyncio.create_task(ask(again, "state"))]
+            asked.append(asyncio.create_task(_state_by_http(client, session_id)))
+            await asyncio.sleep(0.05)
+            assert not any(task.done() for task in asked)
+            Talks.gate.set()
+            over_ws, by_http = (await asked[0])["data"], await asked[1]
+            assert over_ws == by_http and over_ws["step_count"] == 1
+            assert over_ws["last"]["observation"]["request"]["input"][-1]["output"] == "seen here"
+
+
+async def _state_by_http(client: aiohttp.ClientSession, session_id: str) -> dict[str, Any]:
+    async with client.get("/state", params={"session_id": session_id}) as answer:
+        state: dict[str, Any] = await answer.json()
+        return state
+
+
+@in_loop
 async def test_a_session_that_was_left_makes_room_and_ends_after_a_while(monkeypatch: pytest.MonkeyPatch):
     async with serving(capacity=1) as (server, client):
 
