@@ -18,9 +18,10 @@ from gym_llm.secrets import add_secrets, redacted_logger
 
 CLOSING_SECONDS = 5.0
 """How long requests under way have to end when a server is closed."""
+_NO_HTTP = (HttpProcessingError, web.RequestPayloadError)
 logger = redacted_logger(__name__)
 # What is no HTTP is answered with status 400; whoever sends it is not to fill the log, too.
-logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _NO_HTTP)))
 
 
 class Unwelcome(CallerError):
@@ -68,7 +69,7 @@ class Door:
         Raises:
             Unwelcome: With status 403.
         """
-        asked = _name(f"//{http.host}")
+        asked = _name(f"//{http.headers.get('Host', '')}")  # http.host would ask the network for this machine's name
         if self._is_loopback and not is_loopback(asked):
             raise Unwelcome("Only this machine is answered here, under a name of its own such as localhost.", 403)
         if (origin := http.headers.get("Origin")) is None:
@@ -78,12 +79,12 @@ class Door:
             raise Unwelcome("No page of another site is answered here.", 403)
 
     def check_token(self, http: web.BaseRequest) -> None:
-        """Refuse a request without the token, if there is one.
+        """Refuse a request without the token, if there is one; whether the server is well (`GET /health`) all may ask.
 
         Raises:
             Unwelcome: With status 401.
         """
-        if self.token is None:
+        if self.token is None or (http.path == "/health" and http.method in ("GET", "HEAD")):
             return
         if not hmac.compare_digest(given_key(http).encode(errors="surrogateescape"), self.token.encode()):
             raise Unwelcome("The token is wrong, or none was sent.", 401)

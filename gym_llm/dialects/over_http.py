@@ -128,6 +128,8 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(str(error), 502 if elsewhere else 400, kind="engine_error")
         case web.HTTPRequestEntityTooLarge():
             return Refusal(f"A request has at most {limit(REQUEST_BYTES):,} bytes ({REQUEST_BYTES}).", 413)
+        case web.RequestPayloadError():
+            return Refusal("The body is not what its headers say: its encoding, or its length.")
         case web.HTTPException():
             return Refusal(f"Nothing is here for this method and path ({error.reason}).", error.status)
     logger.error("A request failed.", exc_info=error)

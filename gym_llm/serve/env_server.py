@@ -261,8 +261,7 @@ class EnvServer:
                 http[_INNER] = True
             else:
                 self._door.check_origin(http)
-                if http.path != "/health":
-                    self._door.check_token(http)
+                self._door.check_token(http)
             return await handler(http)
         except Unwelcome as unwelcome:
             return _refusal(http, unwelcome, unwelcome.status)
@@ -275,6 +274,8 @@ class EnvServer:
                 f"{http.method} {http.path} is nothing here ({error.reason}); GET /openapi.json says what there is."
             )
             return _refusal(http, BadRequest(sentence), error.status)
+        except web.RequestPayloadError:
+            return _refusal(http, BadRequest("The body is not what its headers say: its encoding, or its length."), 400)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:

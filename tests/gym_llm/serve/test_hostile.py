@@ -78,6 +78,7 @@ async def test_all_is_refused_without_the_token_and_to_other_sites():
             *(("GET", f"{env_url}{path}") for path in ("/ws", "/mcp", "/metadata", "/schema", "/state", "/metrics")),
             *(("GET", f"{env_url}{path}") for path in ("/openapi.json", "/reverify_mode", "/list_environments", "/x")),
             *(("POST", f"{env_url}{path}") for path in ("/reset", "/step", "/mcp", "/seed_session", "/verify", "/x")),
+            *(("POST", f"{url}/health") for url in (env_url, model_url)),  # of NeMo Gym's wire that is a tool's address
             *(("GET", f"{model_url}{path}") for path in ("/v1/models", "/metrics", "/x")),
             *(("POST", f"{model_url}/v1/{path}") for path in ("responses", "chat/completions", "messages", "x")),
             *(("POST", f"{capture_url}{path}") for path in ("/sessions", "/ng-rollout/r/v1/chat/completions")),
@@ -122,3 +123,37 @@ async def test_what_is_no_http_fills_no_log(caplog: pytest.LogCaptureFixture):
                 writer.close()
             assert (await client.get("/health")).status == 200
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@in_loop
+async def test_bodies_that_are_not_encoded_as_they_say_are_refused(caplog: pytest.LogCaptureFixture):
+    engine = make_engine("constant:yes")
+    env_server, model_server = EnvServer(ENV, port=0), ModelServer(engine, port=0)
+    with caplog.at_level(logging.WARNING):
+        async with env_server, model_server, CaptureServer(engine, port=0) as capture_server:
+            model_url = model_server.url.removesuffix("/v1")
+            paths = ("reset", "step", "mcp", "seed_session", "verify", "close_session", "look")
+            urls = [f"{env_server.url}/{path}" for path in paths]
+            urls += [f"{model_url}/v1/{path}" for path in ("responses", "chat/completions", "messages")]
+            for url in [*urls, f"{capture_server.url}/sessions"]:
+                async with (
+                    aiohttp.ClientSession() as client,
+                    client.post(url, data=b"no gzip", headers={**_JSON, "Content-Encoding": "gzip"}) as answer,
+                ):
+                    assert answer.status == (404 if url.endswith("/look") else 400), url
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@in_loop
+async def test_who_names_no_host_is_refused_without_asking_the_network(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    monkeypatch.setattr("socket.getfqdn", lambda name="": asked.append(name) or "localhost")
+    async with serving() as (url, _):
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+        assert b" 403 " in (await reader.read()).splitlines()[0]
+        writer.close()
+    assert asked == []
+
+
+_JSON = {"Content-Type": "application/json"}
