@@ -267,6 +267,10 @@ class EnvServer:
             return _refusal(http, unwelcome, unwelcome.status)
         except tuple(_STATUS) as error:
             return _refusal(http, error, next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS))
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(
+                http, BadRequest(f"A request has at most {limit(REQUEST_BYTES):,} bytes ({REQUEST_BYTES})."), 413
+            )
         except web.HTTPException as error:
             if error.status < 400:
                 raise

@@ -59,6 +59,7 @@ class TaskApi:
         """Its addresses."""
         yield Route("GET", "/list_environments", self._environments, {"summary": "Environments.", "tags": ["Task API"]})
         yield Route("GET", "/{env_name}/splits", self._splits, {"summary": "Splits of tasks.", "tags": ["Task API"]})
+        tools = {tool.get("name") for tool in self._env.tools}
         for name, kind, answer in (
             ("tasks", _Body, self._tasks),
             ("num_tasks", _Body, self._count),
@@ -66,7 +67,10 @@ class TaskApi:
             ("task_range", _RangeBody, self._range),
         ):
             operation = {"summary": f"{name} of a split.", "tags": ["Task API"], "requestBody": _json_body(kind)}
-            yield Route("POST", f"/{{env_name}}/{name}", self._handler(kind, answer), operation)
+            handler = self._handler(kind, answer)
+            yield Route("POST", f"/{{env_name}}/{name}", handler, operation)
+            if name not in tools:  # NeMo Gym's wire has an address for each tool there, known or not
+                yield Route("POST", f"/{self._env.name}/{name}", handler)
 
     async def _environments(self, _: web.Request) -> web.Response:
         return json_answer([self._env.name])
@@ -121,7 +125,7 @@ class TaskApi:
         return {"id": f"{self._split}-{index}", "index": index, "split": self._split, "request": task.request}
 
     def _check_name(self, http: web.Request) -> None:
-        if http.match_info["env_name"].lower() != self._env.name.lower():
+        if http.match_info.get("env_name", self._env.name).lower() != self._env.name.lower():
             raise web.HTTPNotFound(reason="unknown environment")
 
 

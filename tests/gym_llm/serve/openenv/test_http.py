@@ -183,6 +183,25 @@ async def test_the_task_api_shows_what_a_model_is_shown():
 
 
 @in_loop
+async def test_the_task_api_is_there_beside_nemo_gyms_tools():
+    async with serving("gym_llm/FollowUp-v0", tasks=[row(text, expected_answer="4") for text in ("A?", "B?")], wires=None) as client:
+        _, (name,) = await get(client, "/list_environments")
+        for prefix in ("", f"/{name}"):
+            assert await post(client, f"{prefix}/{name}/num_tasks", {"split": "train"}) == (200, {"num_tasks": 2})
+            _, one = await post(client, f"{prefix}/{name}/task", {"split": "train", "index": 1})
+            assert one["task"]["request"]["input"][0]["content"] == "B?"
+
+
+@in_loop
+async def test_a_body_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GYM_LLM_MAX_REQUEST_BYTES", "1000")
+    async with serving(wires=None) as client:
+        for path in ("/step", "/verify", "/mcp"):
+            status, answer = await post(client, path, {"action": {"output": "x" * 2000}})
+            assert status == 413 and "at most" in str(answer)
+
+
+@in_loop
 async def test_tasks_without_end_are_not_counted():
     async with serving("gym_llm/Blackjack-v0") as client:
         status, answer = await post(client, "/Blackjack-v0/num_tasks", {"split": "train"})
