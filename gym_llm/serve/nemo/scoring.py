@@ -9,6 +9,7 @@ is played anew up to there.
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
@@ -28,6 +29,7 @@ from gym_llm.types import Item, Row
 
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 _MOST_TURNS = 4_096
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]*")
 
 
 ADDRESSES = frozenset(
@@ -53,8 +55,13 @@ class Conversation(NamedTuple):
 
     @property
     def calls_addresses(self) -> bool:
-        """Whether the model has called what is an address of the server: the session may have ended so, or changed."""
-        return any(item.get("type") == "function_call" and item.get("name") in ADDRESSES for item in self.items)
+        """Whether the model has called what is an address of the server: the session may have ended so, or changed.
+
+        An agent posts to `/NAME` whatever the name is, so one that is not of a tool's letters may be an address, too:
+        `close_session?x`, `./close_session`, `Weather-v0/close_session`.
+        """
+        names = {str(item.get("name")) for item in self.items if item.get("type") == "function_call"}
+        return not names.isdisjoint(ADDRESSES) or not all(map(_TOOL_NAME.fullmatch, names))
 
 
 class _Cut(NamedTuple):

@@ -107,9 +107,7 @@ class Conversation:
     def _other(self, kind: Any, message: dict[str, Any]) -> bytes | Pending:
         if kind == "state":
             _check(message, {"type"})
-            if (
-                self._session.is_busy
-            ):  # a step of the connection before: who were told that it is not there did it twice
+            if self._session.is_busy:  # a step of an earlier connection, which nobody is to take twice
                 return Pending(asyncio.ensure_future(self._session.settled()), lambda _: self._state())
             return self._state()
         if kind == "close":

@@ -37,6 +37,14 @@ TRICKS = [
     ("verify", {**PARIS, "response": {"output": [message_item("Cold.")]}}),
     ("step", {**PARIS, "response": {"output": [message_item("Cold.")]}}),
     ("aggregate_metrics", {"verify_responses": []}),
+    ("close_session?x=1", {}),
+    ("close#x", {}),
+    ("./close_session", {}),
+    ("Weather-v0/close_session", {}),
+    ("%63lose_session", {}),
+    ("seed_session?", OSLO),
+    ("x/../reset", OSLO),
+    ("verify?", VERIFY),
 ]
 
 
@@ -48,4 +56,4 @@ async def test_tricks_are_unknown_tools(trick: tuple[str, Any]):
         assert (lost["reward"], lost["mask_sample"]) == (0.0, False)
         won = await play(client, PARIS, RIGHT, trick)
         assert (won["reward"], won["mask_sample"]) == (1.0, False)
-        assert len(client.sessions) == 0 or trick[0] in ("seed_session", "reset")
+        assert len(client.sessions) == 0 or any(name in trick[0] for name in ("seed_session", "reset"))
