@@ -184,8 +184,10 @@ async def test_the_task_api_shows_what_a_model_is_shown():
 
 @in_loop
 async def test_the_task_api_is_there_beside_nemo_gyms_tools():
-    async with serving("gym_llm/FollowUp-v0", tasks=[row(text, expected_answer="4") for text in ("A?", "B?")], wires=None) as client:
-        _, (name,) = await get(client, "/list_environments")
+    tasks = [row(text, expected_answer="4") for text in ("A?", "B?")]
+    async with serving("gym_llm/FollowUp-v0", tasks=tasks, wires=None) as client:
+        _, names = await get(client, "/list_environments")
+        name = names[0]
         for prefix in ("", f"/{name}"):
             assert await post(client, f"{prefix}/{name}/num_tasks", {"split": "train"}) == (200, {"num_tasks": 2})
             _, one = await post(client, f"{prefix}/{name}/task", {"split": "train", "index": 1})
