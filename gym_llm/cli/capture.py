@@ -37,7 +37,10 @@ def capture(
     engine_option: options.EngineOptions = None,
     other: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SPEC", help="another model that agents may ask for; its calls are not trained on"),
+        typer.Option(
+            metavar="NAME=SPEC",
+            help="another model that agents may ask for (at a URL, by this name); its calls are not trained on",
+        ),
     ] = None,
     upstreams: Annotated[
         bool, typer.Option("--upstreams", help="let who opens a session name another model server, which is then asked")
@@ -60,7 +63,9 @@ def capture(
     parsers = ["reasoning", "tool_calls"]
     try:
         served = make_engine(engine, parsers=parsers, **arguments)
-        others = {name: make_engine(spec, parsers=parsers) for name, spec in map(_named, other or [])}
+        others = {
+            name: make_engine(spec, parsers=parsers, **_model_at(spec, name)) for name, spec in map(_named, other or [])
+        }
         server = CaptureServer(
             served,
             host=host,
@@ -88,6 +93,11 @@ def capture(
 
     run_until_interrupted(serve, loop_factory())
     return 0
+
+
+def _model_at(spec: str, name: str) -> dict[str, str]:
+    """What names a server's model: it may have several, and would be asked for its first."""
+    return {"model": name} if spec.startswith(("http://", "https://")) else {}
 
 
 def _named(text: str) -> tuple[str, str]:

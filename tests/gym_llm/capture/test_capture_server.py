@@ -371,3 +371,13 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
         finally:
             process.terminate()
         wait_for(lambda: process.poll() is not None)
+
+
+def test_another_model_at_a_url_is_asked_for_by_its_name(monkeypatch):
+    from gym_llm.cli import capture
+
+    made: dict[str, Engine] = {}
+    monkeypatch.setattr("gym_llm.cli.interrupts.run_until_interrupted", lambda *_: None)
+    monkeypatch.setattr("gym_llm.capture.CaptureServer", lambda *_, others, **__: made.update(others))
+    capture.capture("pocket", other=["gpt-5-mini=https://api.openai.com/v1", "judge=constant:4"])
+    assert {name: engine.model for name, engine in made.items()} == {"gpt-5-mini": "gpt-5-mini", "judge": "constant"}
