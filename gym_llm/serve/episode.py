@@ -230,6 +230,13 @@ class EpisodeSession:
         while self._task is not None:
             await asyncio.wait({self._task})
 
+    async def hurry(self, seconds: float) -> None:
+        """As the session is about to end: what takes longer is cancelled, and nothing else is begun."""
+        self.is_ended = True
+        if (task := self._task) is not None:
+            await asyncio.wait({task}, timeout=seconds)
+            task.cancel()
+
     async def end(self) -> None:
         """Give up the episode under way; its `teardown` runs. From now on nothing is played here."""
         self.is_ended = True

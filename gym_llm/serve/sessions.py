@@ -32,6 +32,7 @@ LOST = "The process that had this session has ended, and the session with it."
 _KEPT_IDLE = 256  # environments of each kind whose session has ended, for the next ones
 _LOOK_SECONDS = 1.0
 _COLLECT_AFTER = 2_048
+_LAST_SECONDS = 3.0  # for what is under way when the server ends
 _LONGEST_ID = 256
 _WORKER = re.compile(r"w(\d{1,4})g\d{1,9}-")
 logger = redacted_logger(__name__)
@@ -96,7 +97,7 @@ class Sessions:
         self._clock = None if step_timeout is None else StepClock(step_timeout)
         self._sessions: OrderedDict[str, EpisodeSession] = OrderedDict()  # who was asked last is last
         self._idle: dict[str, list[gym.Env[Any, Any]]] = {env_id: [] for env_id in self.factories}
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings: dict[asyncio.Task[None], EpisodeSession] = {}
         self._expiring: asyncio.Task[None] | None = None
         self._ended = 0  # since garbage was last collected
 
@@ -199,11 +200,12 @@ class Sessions:
             _tell_end(session)
 
     async def aclose(self) -> None:
-        """End all sessions and close the environments."""
+        """End all sessions and close the environments; a reset or a step under way has a moment to end."""
         if self._expiring is not None:
             self._expiring.cancel()
         self.dismiss()
         sessions, self._sessions = list(self._sessions.values()), OrderedDict()
+        await asyncio.gather(*(each.hurry(_LAST_SECONDS) for each in [*sessions, *self._endings.values()]))
         if self._endings:
             await asyncio.wait(self._endings)
         await asyncio.gather(*map(self._end, sessions))
@@ -271,8 +273,8 @@ class Sessions:
 
     def _end_soon(self, session: EpisodeSession) -> None:
         ending = asyncio.create_task(self._end(session))
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
+        self._endings[ending] = session
+        ending.add_done_callback(self._endings.pop)
 
 
 def worker_prefix(worker: int, generation: int) -> str:

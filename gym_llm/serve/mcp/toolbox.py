@@ -189,7 +189,11 @@ class Lobby:
             session_id, toolbox = self._open_session()
         except AtCapacity as error:
             return ToolResult(str(error), is_error=True)
-        result = await toolbox.reset(self._task or arguments)
+        try:
+            result = await toolbox.reset(self._task or arguments)
+        except asyncio.CancelledError:  # the client has left, and nobody else knows of the session
+            self._env.sessions.close_soon(self._env.sessions.get(session_id))
+            raise
         if result.is_error:
             await self._env.sessions.close(self._env.sessions.get(session_id))
             return result

@@ -41,7 +41,7 @@ def answer(payload: bytes, body: dict[str, Any], fields: dict[str, Any]) -> byte
     """
     if body.keys().isdisjoint(fields):
         return payload.rstrip()[:-1] + b"," + dumps(fields)[1:]
-    wires = masked("cancelled", "").keys() | {"reward_components"}
+    wires = masked("cancelled", "").keys() | {"reward_components", "truncated"}
     own = {name: value for name, value in fields.items() if name in wires or name not in body}
     stale = wires - fields.keys()  # of an earlier answer, which was sent as a row
     return dumps({**{name: value for name, value in body.items() if name not in stale}, **own})

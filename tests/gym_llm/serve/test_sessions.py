@@ -238,3 +238,21 @@ async def test_nothing_is_played_in_a_session_that_has_ended():
         with pytest.raises(BadRequest, match="has ended"):
             await session.reset()
         assert sessions.counts["resets"] == Waits.torn_down == 1
+
+
+@in_loop
+async def test_a_server_that_ends_does_not_wait_for_steps_that_hang(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gym_llm.serve.sessions._LAST_SECONDS", 0.1)
+    async with asyncio.timeout(5), opened(step_timeout=None) as sessions:
+        left, closed = sessions.open(), sessions.open()
+        steps = []
+        for session in (left, closed):
+            await session.reset()
+            Waits.gate = asyncio.Event()
+            steps.append(asyncio.create_task(session.step([function_call("look", {})])))
+        await asyncio.sleep(0)
+        sessions.close_soon(closed)
+    assert all(
+        isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*steps, return_exceptions=True)
+    )
+    assert Waits.torn_down == 2
