@@ -188,6 +188,15 @@ async def test_without_a_session_a_verifier_that_needs_none_scores_the_items():
 
 
 @in_loop
+async def test_an_answer_that_is_verified_again_says_nothing_of_the_first_time():
+    async with served("gym_llm/MathVerify-v0", keeps_cookies=False) as client:
+        stale = {"truncated": True, "failure_kind": "verifier_error", "reward": 0.5, "mask_sample": True}
+        again = await client.verify({**MATH, **stale}, message_item("\\boxed{4}"))
+        assert (again["reward"], again["mask_sample"], again["truncated"]) == (1.0, False, False)
+        assert "failure_kind" not in again
+
+
+@in_loop
 async def test_a_session_is_scored_with_its_own_task_only():
     async with served() as client:
         await client.post("/seed_session", WEATHER)
