@@ -11,7 +11,7 @@ from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError
 from gym_llm.serve.episode import BadRequest
 from gym_llm.tasks import PreparedTask, RowKind
-from gym_llm.types import Item, Row
+from gym_llm.types import Episode, Item, Row
 
 PARAMS = "responses_create_params"
 _KEPT = 512
@@ -25,10 +25,12 @@ class Seeded:
     Attributes:
         row: The row, read.
         opening: What the user says first, after the row's own input.
+        episode: What began so. Another may follow in the session, over another wire.
     """
 
     row: Row
     opening: list[Item]
+    episode: Episode | None
 
 
 def read_row(body: dict[str, Any]) -> Row:

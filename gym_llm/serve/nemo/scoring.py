@@ -134,9 +134,11 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
     last = session.last
     if last is None:
         return masked("session_lost", "The session has no episode: it was not seeded.")
+    seeded: Seeded = session.notes["nemo"]
+    if session.episode is not seeded.episode:  # an agent with the token for its tools may have reset it elsewhere
+        raise OtherTask("The session plays another episode than the one that it was seeded with.")
     if session.outcome is not None:  # it was played with /step
         return scored(session.total_reward, session.outcome == "truncated", last.info)
-    seeded: Seeded = session.notes["nemo"]
     if row != seeded.row:
         if (name := changed_field(seeded.row, row)) is not None:
             raise OtherTask(f"The session was seeded with another task: `{name}` is not the same.")

@@ -129,7 +129,7 @@ class NemoWire:
     async def _seed(self, session: EpisodeSession, row: Row) -> None:
         prepared = self._rows.prepare(row)
         step = await session.reset(options={"task": prepared})
-        session.notes["nemo"] = Seeded(row, step.new_items)
+        session.notes["nemo"] = Seeded(row, step.new_items, session.episode)
         session.notes.pop(CALL_REWARDS, None)
 
     def _session(self, http: web.Request) -> EpisodeSession | None:

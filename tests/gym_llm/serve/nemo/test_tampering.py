@@ -57,3 +57,15 @@ async def test_tricks_are_unknown_tools(trick: tuple[str, Any]):
         won = await play(client, PARIS, RIGHT, trick)
         assert (won["reward"], won["mask_sample"]) == (1.0, False)
         assert len(client.sessions) == 0 or any(name in trick[0] for name in ("seed_session", "reset"))
+
+
+@in_loop
+async def test_an_episode_that_an_agent_began_over_another_wire_is_not_the_tasks():
+    async with served(wires=("openenv", "nemo", "mcp")) as client:
+        seeded = await client.post("/seed_session", PARIS)
+        mine = {"session_id": next(iter(seeded["mcp"]["headers"].values()))}
+        await client.post("/reset", {**mine, "task": OSLO})
+        await client.post("/step", {**mine, "action": {"output": [function_call("get_weather", {"city": "Oslo"})]}})
+        assert (await client.post("/step", {**mine, "action": {"output": "Cold."}}))["reward"] == 1.0
+        verdict = await client.verify(PARIS, message_item("Cold."))
+        assert (verdict["reward"], verdict["mask_sample"]) == (0.0, False)  # of its items alone
