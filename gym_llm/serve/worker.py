@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,19 @@ class WorkerOrder:
             listener = socket.create_server((host, 0), backlog=_BACKLOG)
         else:
             listener = socket.socket(socket.AF_UNIX)
-            listener.bind(str(Path(self.folder) / f"w{self.number}g{self.generation}.sock"))
+            listener.bind(str(self._socket(self.folder)))
             listener.listen(_BACKLOG)
         return listener
+
+    def clean_up(self) -> None:
+        """Remove its Unix socket, and the folder after the last: a parent that was killed does not."""
+        if self.folder is not None:
+            with suppress(OSError):
+                self._socket(self.folder).unlink(missing_ok=True)
+                Path(self.folder).rmdir()
+
+    def _socket(self, folder: str) -> Path:
+        return Path(folder) / f"w{self.number}g{self.generation}.sock"
 
 
 def packed(message: Any) -> bytes:
@@ -67,9 +78,14 @@ def packed_length(head: bytes) -> int:
 
 
 class _Parent:
-    """The parent's end of the socket."""
+    """The parent's end of the socket.
+
+    Attributes:
+        is_gone: Whether it has closed its end, or has died.
+    """
 
     def __init__(self, descriptor: int) -> None:
+        self.is_gone = False
         self._socket = socket.socket(fileno=descriptor)
         self._file = self._socket.makefile("rb")
 
@@ -81,12 +97,12 @@ class _Parent:
 
     def receive(self) -> Any:
         """The next message; None when there are no more."""
-        try:
+        payload = b""
+        with suppress(OSError):
             head = self._file.read(_LENGTH.size)
             payload = self._file.read(packed_length(head)) if len(head) == _LENGTH.size else b""
-            return pickle.loads(payload) if payload else None
-        except OSError:
-            return None
+        self.is_gone = not payload
+        return pickle.loads(payload) if payload else None
 
 
 async def _serve(parent: _Parent, order: WorkerOrder) -> None:
@@ -146,4 +162,6 @@ def main(descriptor: str) -> None:
     if order is not None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(parent, order))
+        if parent.is_gone:  # else another worker follows, in the same folder
+            order.clean_up()
     os._exit(0)  # not waiting for threads that hang

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -206,12 +207,17 @@ asyncio.run(main())
 """
 
 
-def test_workers_end_with_a_parent_that_is_killed():
-    with subprocess.Popen([sys.executable, "-c", _SCRIPT], stdout=subprocess.PIPE, text=True) as process:
+def test_workers_end_with_a_parent_that_is_killed_and_leave_nothing_behind():
+    folder = tempfile.mkdtemp(prefix="gl")  # not pytest's, whose names are too long for a Unix socket
+    environment = {**os.environ, "TMPDIR": folder}
+    arguments = [sys.executable, "-c", _SCRIPT]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("http://")
         children = psutil.Process(process.pid).children()
+        assert len(os.listdir(folder)) == 1
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert len(children) == 2
     assert psutil.wait_procs(children, timeout=20)[1] == []
+    os.rmdir(folder)  # it is empty again
