@@ -56,7 +56,10 @@ class Door:
         if token is not None and not (token.isascii() and token.strip()):
             raise UsageError("A token is a text of ASCII characters, not empty.")
         if token is None and not is_loopback(host):
-            raise UsageError(f"Listening on {host} lets other machines ask: give a token, or listen on 127.0.0.1.")
+            raise UsageError(
+                f"Listening on {host} lets other machines ask: give a token (on the command line: set the variable "
+                "GYM_LLM_TOKEN), or listen on 127.0.0.1."
+            )
         if token is not None:
             add_secrets({token})
         self.host = host

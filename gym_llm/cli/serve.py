@@ -117,6 +117,8 @@ def serve(
         else:
             server = EnvServer(env_ids, **options)
             collect_rarely()
+    except gym.error.UnregisteredEnv as error:
+        raise _missing(env_ids, error) from None
     except (gym.error.Error, TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
 
@@ -136,6 +138,20 @@ def serve(
     run_until_interrupted(run, loop_factory())
     print("Closed.", file=sys.stderr)
     return 0
+
+
+def _missing(env_ids: Sequence[str], error: Exception) -> UsageError:
+    """The error for the first of the names that is no environment's."""
+    import gymnasium as gym
+
+    from gym_llm.env_files import env_spec, not_found
+
+    for name in env_ids:
+        try:
+            env_spec(name)
+        except gym.error.UnregisteredEnv:
+            return not_found(name)
+    return UsageError(str(error))
 
 
 def _export(env_ids: list[str], folder: Path, tasks: str | None, kwargs: dict[str, dict[str, Any]]) -> int:

@@ -73,7 +73,8 @@ def test_what_is_wrong_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str])
     for arguments, said in (
         (["gym_llm/Weather-v0", "--as", "openenw"], "There is no wire 'openenw'"),
         (["gym_llm/Weather-v0", "--host", "0.0.0.0"], "lets other machines ask: give a token"),
-        (["gym_llm/Wether-v0"], "Weather"),
+        (["gym_llm/Wether-v0"], "Did you mean gym_llm/Weather-v0?"),
+        (["gym_llm/Counter-v0", "Weather-v0"], "no environment 'Weather-v0'. Did you mean gym_llm/Weather-v0?"),
         (["gym_llm/Weather-v0", "--env-kwargs", '{"what": 1}'], "no argument 'what'"),
         (["gym_llm/Weather-v0", "--max-sessions", "0"], "--max-sessions"),
         (["gym_llm/Weather-v0", "--idle-seconds", "-1"], "idle_seconds"),
