@@ -31,6 +31,11 @@ from gym_llm.version import __version__
 
 _MODES = ("simulation", "production")
 _CREATE = {"jsonrpc": "2.0", "method": "openenv/session/create"}
+_NO_EPISODE = (
+    "No episode is under way: over HTTP a request without a `session_id` has a session of its own, which ends with its "
+    'answer. Play over the WebSocket /ws, or POST {"jsonrpc": "2.0", "id": 1, "method": '
+    '"openenv/session/create"} to /mcp and send its `session_id` with each /reset and /step.'
+)
 _MOST_README = 100_000  # characters
 
 
@@ -155,6 +160,8 @@ class OpenEnvWire:
             tools = tools_of(self._env, session)
             if action is LIST_TOOLS:
                 return json_answer(listed(tools))
+            if is_fresh:
+                raise BadRequest(_NO_EPISODE)
             if isinstance(action, ToolCall):
                 step = await session.step([action.item(len(session.turn_rewards) + 1)])
                 return json_answer(called(action, step, tools))

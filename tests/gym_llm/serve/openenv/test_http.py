@@ -63,7 +63,8 @@ async def test_single_calls_have_a_session_of_their_own_unless_they_name_one():
         status, begun = await post(client, "/reset", {"seed": 3})
         assert (status, begun["reward"], begun["done"]) == (200, None, False)
         assert (await post(client, "/reset"))[0] == 200
-        assert (await post(client, "/step", {"action": {"output": "hi"}}))[0] == 400  # a session of its own
+        status, refused = await post(client, "/step", {"action": {"output": "hi"}})
+        assert status == 400 and "has a session of its own" in refused["detail"]  # and says how to have one that stays
         assert await get(client, "/state") == (200, {"episode_id": None, "step_count": 0})
         mine = {"session_id": (await rpc(client, "openenv/session/create"))["result"]["session_id"]}
         await post(client, "/reset", {"seed": 3, **mine})
