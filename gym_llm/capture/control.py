@@ -17,9 +17,11 @@ from gym_llm.capture.documents import rollout_document, trace_entries
 from gym_llm.capture.session import CaptureSession
 from gym_llm.dialects import Refusal
 from gym_llm.dialects.over_http import as_json, read_json
+from gym_llm.did_you_mean import did_you_mean
 from gym_llm.engines.base import Engine
 from gym_llm.engines.specs import make_engine
 from gym_llm.errors import EngineError
+from gym_llm.responses.bodies import REQUEST_PARAMETERS
 from gym_llm.secrets import add_secrets
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _NOTHING = {"top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,), "presen
 _NOTHING |= {"frequency_penalty": (0,)}
 """Of sampling fields the values that say nothing: OpenEnv's clients send all of them."""
 _NAMES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
+_PARAMETERS = REQUEST_PARAMETERS | _NAMES.keys()
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -220,4 +223,7 @@ def _sampling(body: dict[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise Refusal(f"{name} is a JSON object.", param=name)
     said = [(name, value) for name, value in fields.items() if value not in _NOTHING.get(name, ())]
+    for parameter in fields.keys() - _PARAMETERS:  # others may be of servers that we do not know
+        if hint := did_you_mean(parameter, _PARAMETERS, cutoff=0.8):
+            raise Refusal(f"{name} has {parameter!r:.40}, which is no parameter.{hint}", param=name)
     return {_NAMES.get(name, name): value for name, value in said}

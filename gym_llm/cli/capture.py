@@ -88,6 +88,7 @@ def capture(
                 f"  a session: curl -X POST{header} -H 'Content-Type: application/json' -d '{{}}' {server.url}/sessions"
             )
             print(f"  an agent:  OPENAI_BASE_URL={server.url}/v1 OPENAI_API_KEY=SESSION_ID python my_agent.py")
+            print(f"             or ANTHROPIC_BASE_URL={server.url} ANTHROPIC_API_KEY=SESSION_ID")
             print(f"  its data:  curl{header} {server.url}/sessions/SESSION_ID/trajectory", flush=True)
             await asyncio.Event().wait()
 

@@ -131,6 +131,10 @@ def refusal_of(error: Exception) -> Refusal:
         case web.RequestPayloadError():
             return Refusal("The body is not what its headers say: its encoding, or its length.")
         case web.HTTPException():
-            return Refusal(f"Nothing is here for this method and path ({error.reason}).", error.status)
+            return Refusal(
+                f"Nothing is here for this method and path ({error.reason}). The base URL of OpenAI's clients ends "
+                "with /v1, that of Anthropic's does not.",
+                error.status,
+            )
     logger.error("A request failed.", exc_info=error)
     return Refusal(reason(error), 500, kind="server_error")
