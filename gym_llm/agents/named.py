@@ -123,7 +123,7 @@ def _look_up(named: NamedFunction) -> Agent:
             module = importlib.import_module(named.module)
     except (Exception, SystemExit) as error:
         said = error if isinstance(error, (ImportError, OSError, SyntaxError)) else reason(error)
-        raise EngineUnavailable(f"The agent {named} cannot be imported: {said}.") from error
+        raise EngineUnavailable(f"The agent {named} cannot be imported: {str(said).rstrip('.')}.") from error
     function = getattr(module, named.name, None)
     if not callable(function):
         hint = did_you_mean(named.name, [name for name in vars(module) if not name.startswith("_")])

@@ -55,10 +55,13 @@ class RunningProgram(asyncio.SubprocessProtocol):
         """Start it.
 
         Raises:
-            OSError: If there is no such program or folder.
+            OSError: If there is no such program or folder, or the file is none that can be started.
         """
         name = os.path.join(folder, command[0]) if os.sep in command[0] else command[0]
         if (found := shutil.which(name, path=environment.get("PATH"))) is None:
+            if os.path.isfile(path := os.path.join(folder, command[0])):
+                how = f"'python {command[0]}'" if command[0].endswith(".py") else "it with the program that runs it"
+                raise PermissionError(13, f"{command[0]} is a file, but no program; give {how}", path)
             raise FileNotFoundError(2, "there is no such program", command[0])
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: self,

@@ -150,6 +150,13 @@ def test_a_program_that_is_not_there_masks_its_episode() -> None:
         assert record["failure_kind"] == "agent_run_error" and "cannot be started" in record["error"]
 
 
+def test_a_script_without_its_interpreter_is_told_how_to_be_given(tmp_path: Path) -> None:
+    script = tmp_path / "my_agent.py"
+    script.write_text("print(4)")
+    record = play(str(script))
+    assert record["failure_kind"] == "agent_run_error" and f"give 'python {script}'" in record["error"]
+
+
 def test_a_programs_output_is_bounded(program: Any) -> None:
     record = play(program("import sys; sys.stdout.write('y' * (3 << 20)); sys.stderr.write('z' * (3 << 20))"))
     assert len(text_of(record)) == 1 << 20
