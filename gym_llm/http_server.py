@@ -145,6 +145,7 @@ async def listening(
         handler_cancellation=True,
         logger=logger,
         shutdown_timeout=CLOSING_SECONDS,
+        auto_decompress=False,  # nobody compresses a request, but for who sends a megabyte that becomes a thousand
     )
     await runner.setup()
     try:
