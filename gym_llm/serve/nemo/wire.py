@@ -149,7 +149,8 @@ class NemoWire:
             raise UnknownSession(
                 f"There is no session of this request: POST /seed_session first, and send its cookie "
                 f"({self._cookie.name}) with every request, as the last answer gave it. Sessions end when they are "
-                f"scored, closed, or {self._served.sessions.idle_seconds:g} s without a request."
+                f"scored, closed, or {self._served.sessions.idle_seconds:g} s without a request. "
+                "Every address that GET /openapi.json does not have is a tool's."
             )
         return session
 
