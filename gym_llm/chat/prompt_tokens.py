@@ -17,6 +17,7 @@ from gym_llm.chat.message_form import message_form
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.chat.template import render, template_variables
 from gym_llm.errors import EngineError
+from gym_llm.printable import excerpt
 from gym_llm.secrets import redacted_logger
 from gym_llm.types import Item, Request
 
@@ -93,8 +94,8 @@ class PromptTokens:
         choice = chat.get("tool_choice") or "auto"
         if choice not in ("auto", "none"):  # "none" leaves the tools out: `template_variables`
             raise EngineError(
-                f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {choice!r:.80}: a chat "
-                "server with a tool parser (`vllm serve`) can do more."
+                f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {excerpt(choice, 80)}: a "
+                "chat server with a tool parser (`vllm serve`) can do more."
             )
         if not (self._warned or self._form.shows_calls or self.history == "append"):
             self._warn_of_lost_calls(chat["messages"])

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from gym_llm.chat.message_form import MessageForm, message_form
 from gym_llm.chat.requests import request_to_chat
 from gym_llm.errors import EngineError
+from gym_llm.printable import excerpt
 from gym_llm.types import Request
 
 _NO_VARIABLES = frozenset(
@@ -54,7 +55,7 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
     kwargs = chat.get("chat_template_kwargs") or {}
     if not isinstance(kwargs, dict):
         example = '{"enable_thinking": false}'
-        raise EngineError(f"chat_template_kwargs is an object such as {example}, got {kwargs!r:.80}.")
+        raise EngineError(f"chat_template_kwargs is an object such as {example}, got {excerpt(kwargs, 80)}.")
     if wrong := _NO_VARIABLES & kwargs.keys():
         raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
     effort = chat.get("reasoning_effort")

@@ -128,6 +128,8 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(str(error), 502 if elsewhere else 400, kind="engine_error")
         case web.HTTPRequestEntityTooLarge():
             return Refusal(f"A request has at most {limit(REQUEST_BYTES):,} bytes ({REQUEST_BYTES}).", 413)
+        case RecursionError():  # nothing else here goes as deep as what a client sends
+            return Refusal("The body is nested too deeply.")
         case web.RequestPayloadError():
             return Refusal("The body is not what its headers say: its encoding, or its length.")
         case web.HTTPException():

@@ -9,6 +9,7 @@ from typing import Any
 
 from gym_llm.chat.requests import LOGPROBS
 from gym_llm.errors import EngineError
+from gym_llm.printable import excerpt
 from gym_llm.responses.bodies import PASSED_ON
 from gym_llm.types import Request
 
@@ -45,7 +46,7 @@ def check_sampling(request: Request) -> dict[str, Any]:
     fields: dict[str, Any] = {name: value for name, value in request.items() if value is not None}
     for name, kind in _KINDS.items():
         if name in fields and not _CHECKS[kind](fields[name]):
-            raise EngineError(f"{name} is {kind}, got {fields[name]!r:.80}.")
+            raise EngineError(f"{name} is {kind}, got {excerpt(fields[name], 80)}.")
     return fields
 
 
@@ -74,7 +75,9 @@ def sampling_arguments(request: Request, *, max_new_tokens: int | None = None) -
         case {"type": "json_schema", "schema": dict(schema)}:
             arguments["structured_outputs"] = {"json": schema}
         case form:
-            raise EngineError(f"text.format is text, json_object or json_schema with a schema, got {form!r:.80}.")
+            raise EngineError(
+                f"text.format is text, json_object or json_schema with a schema, got {excerpt(form, 80)}."
+            )
     return arguments
 
 
@@ -93,7 +96,7 @@ def text_format(request: Request) -> dict[str, Any] | None:
     text = request.get("text") or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None and not isinstance(form, dict):
-        raise EngineError(f'text is an object such as {{"format": {{"type": "text"}}}}, got {text!r:.80}.')
+        raise EngineError(f'text is an object such as {{"format": {{"type": "text"}}}}, got {excerpt(text, 80)}.')
     return None if form is None or form.get("type") == "text" else form
 
 

@@ -19,6 +19,7 @@ from gym_llm.engines.weights import Gate, Weights, load_weights, to_its_end, wei
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.extras import install
 from gym_llm.outcomes import reason
+from gym_llm.printable import excerpt
 from gym_llm.types import Request, ResponseDict
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class TransformersEngine(Engine):
         check_sampling(request)
         if (form := text_format(request)) is not None:
             raise EngineError(
-                f"text.format is {form.get('type')!r:.80}, but this engine cannot constrain its output: use "
+                f"text.format is {excerpt(form.get('type'), 80)}, but this engine cannot constrain its output: use "
                 "vllm:MODEL, or a server's URL."
             )
         if request.get("top_logprobs"):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, ValidationError
 
+from gym_llm.printable import excerpt
 from gym_llm.responses.items import ResponseItem, ResponseOutputMessage
 from gym_llm.responses.parts import ResponseOutputText, ResponsesModel, Tagged, UnknownItem, tag_of, text_or_list
 
@@ -177,5 +178,5 @@ def explain(error: ValidationError) -> str:
     """
     problem = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in problem["loc"])
-    value = "" if problem["type"] == "missing" else f" (given: {problem['input']!r:.80})"
+    value = "" if problem["type"] == "missing" else f" (given: {excerpt(problem['input'], 80)})"
     return f"{place}: {problem['msg']}{value}" if place else f"{problem['msg']}{value}"

@@ -16,6 +16,7 @@ from gym_llm.engines.base import Engine
 from gym_llm.http_metrics import Metrics
 from gym_llm.http_server import Door, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
+from gym_llm.printable import excerpt
 from gym_llm.types import ResponseDict
 
 _PATHS = ", ".join(f"POST {dialect.path}" for dialect in DIALECTS.values()) + ", GET /v1/models and GET /health"
@@ -98,7 +99,7 @@ class ModelServer:
 
     async def _respond(self, dialect: Dialect, body: dict[str, Any]) -> ResponseDict:
         if body.get("model") not in (None, self.engine.model):
-            sentence = f"There is no model {body['model']!r:.80} here, only {self.engine.model!r}."
+            sentence = f"There is no model {excerpt(body['model'], 80)} here, only {self.engine.model!r}."
             raise Refusal(sentence, 404, param="model", code="model_not_found")
         if dialect is DIALECTS["responses"]:
             body.setdefault("return_token_ids", True)

@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Any
 
+from gym_llm.printable import excerpt
 from gym_llm.serve.episode import EpisodeSession
 from gym_llm.serve.openenv.frames import GOING_AWAY, NORMAL
 from gym_llm.serve.openenv.socket import Socket
@@ -62,12 +63,13 @@ class Attachments:
         Raises:
             UnknownSession: If this environment has none of it.
         """
+        name = session_id if isinstance(session_id, str) else excerpt(session_id)
         try:
-            session = self._env.sessions.get(str(session_id))
+            session = self._env.sessions.get(name)
         except UnknownSession as unknown:
-            raise type(unknown)(f"Unknown session_id: {str(session_id)[:100]}. {unknown}") from None
+            raise type(unknown)(f"Unknown session_id: {name[:100]}. {unknown}") from None
         if session.env_id != self._env.env_id:
-            raise UnknownSession(f"Unknown session_id: {str(session_id)[:100]}. It is another environment's.")
+            raise UnknownSession(f"Unknown session_id: {name[:100]}. It is another environment's.")
         return session
 
     async def attach(self, session: EpisodeSession, socket: Socket) -> None:

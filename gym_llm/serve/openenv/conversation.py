@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from gym_llm.data.files.jsonl import loads
+from gym_llm.printable import excerpt
 from gym_llm.secrets import redacted_logger
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.openenv import answers
@@ -122,7 +123,8 @@ class Conversation:
                 asyncio.ensure_future(answer),
                 lambda future: answers.written({"type": "mcp", "data": future.result()}),
             )
-        return answers.error(f"Unknown message type: {str(kind or '')[:100]}", answers.UNKNOWN_TYPE)
+        name = kind if isinstance(kind, str) else excerpt(kind) if kind else ""
+        return answers.error(f"Unknown message type: {name[:100]}", answers.UNKNOWN_TYPE)
 
     def _state(self) -> bytes:
         return answers.written({"type": "state", "data": answers.state(self._session)})

@@ -28,7 +28,7 @@ from hostile_serving import (
 from testing import in_loop
 
 from gym_llm import make_engine
-from gym_llm.capture import CaptureServer
+from gym_llm.capture import CaptureServer, CaptureSession
 from gym_llm.serve import EnvServer, EnvWorkers, ModelServer
 
 TOKEN = "let-me-in-8!"
@@ -145,6 +145,28 @@ async def test_bodies_that_are_not_encoded_as_they_say_are_refused(caplog: pytes
 
 
 @in_loop
+async def test_bodies_that_are_nested_as_deep_as_json_goes_are_refused(caplog: pytest.LogCaptureFixture):
+    engine = make_engine("pocket", max_new_tokens=4)
+    env_server, model_server = EnvServer(ENV, port=0), ModelServer(engine, port=0)
+    with caplog.at_level(logging.WARNING):
+        async with env_server, model_server, CaptureServer(engine, port=0) as capture_server:
+            session = CaptureSession(engine)
+            capture_server.open(session)
+            bases = model_server.url.removesuffix("/v1"), capture_server.url
+            asked = [(f"{base}{path}", body) for base in bases for path, body in _ASKED.items()]
+            places = [(*ask, name) for ask in asked for name in ("model", "temperature", "seed", "tool_choice", "text")]
+            places += [(f"{capture_server.url}/sessions", "", name) for name in ("sampling", "metadata", "purpose")]
+            places += [(f"{env_server.url}/{path}", "", "session_id") for path in ("reset", "step")]
+            async with aiohttp.ClientSession(headers={**_JSON, "Authorization": f"Bearer {session.id}"}) as client:
+                for url, body, name in places:
+                    for begin, end in (("[", "]"), ('{"type":', "}")):
+                        deep = f'{{{body}"{name}":{begin * 1_010}1{end * 1_010}}}'
+                        async with client.post(url, data=deep) as answer:
+                            assert answer.status < 500, (url, name, await answer.text())
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@in_loop
 async def test_who_names_no_host_is_refused_without_asking_the_network(monkeypatch: pytest.MonkeyPatch):
     asked: list[str] = []
     monkeypatch.setattr("socket.getfqdn", lambda name="": asked.append(name) or "localhost")
@@ -157,3 +179,8 @@ async def test_who_names_no_host_is_refused_without_asking_the_network(monkeypat
 
 
 _JSON = {"Content-Type": "application/json"}
+_ASKED = {
+    "/v1/responses": '"input":"x",',
+    "/v1/chat/completions": '"messages":[{"role":"user","content":"x"}],',
+    "/v1/messages": '"max_tokens":4,"messages":[{"role":"user","content":"x"}],',
+}

@@ -338,6 +338,9 @@ async def test_deep_json_is_an_error_like_another():
         deep = {"type": "reasoning", "summary": [], "x": json.loads("[" * 400 + "]" * 400)}
         assert (await ask(ws, "step", {"output": [deep]}))["type"] in ("observation", "error")
         assert (await ask(ws, "state"))["type"] == "state"
+        await ws.send_str('{"type":' * 1_001 + "1" + "}" * 1_001)
+        assert (await ws.receive_json())["data"]["code"] == "UNKNOWN_TYPE"
+        assert (await ask(ws, "state"))["type"] == "state"
 
 
 @in_loop
