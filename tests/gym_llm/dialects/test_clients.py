@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import anthropic
 import openai
 import pytest
@@ -207,3 +209,30 @@ def test_what_frameworks_send_is_not_refused(name, body):
 
     request = DIALECTS[name].read(body)
     assert request["input"][-1]["role"] in ("user", "assistant")
+
+
+@pytest.mark.parametrize("wrong", [0, {"role": "nobody", "content": "x"}, {"type": "message"}])
+def test_a_million_wrong_items_cost_what_a_few_do(wrong):
+    from gym_llm.dialects import DIALECTS, Refusal
+
+    for body in (
+        {"input": [wrong] * 300_000},
+        {"input": [*ASK, {"role": "user", "content": [wrong] * 300_000}]},
+        {"input": ASK, "tools": [wrong] * 300_000},
+    ):
+        begun = time.thread_time()
+        with pytest.raises(Refusal) as refused:
+            DIALECTS["responses"].read(body)
+        assert time.thread_time() - begun < 2.0  # all at once took six
+        assert len(str(refused.value)) < 5_000
+
+
+def test_a_long_conversation_is_checked_to_its_end():
+    from gym_llm.dialects import DIALECTS, Refusal
+
+    long = [{"role": "user", "content": "x"} for _ in range(1_000)]
+    assert len(DIALECTS["responses"].read({"input": long})["input"]) == 1_000
+    with pytest.raises(Refusal, match="700"):
+        DIALECTS["responses"].read({"input": [*long[:700], {"role": 3}, *long]})
+    with pytest.raises(Refusal, match="temperature"):
+        DIALECTS["responses"].read({"input": long, "temperature": "hot"})
