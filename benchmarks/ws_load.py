@@ -7,11 +7,11 @@ to say, and its length tells where it ends. Argument: JSON with `port`, `pid` (t
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import select
 import socket
-import sys
 import time
 from typing import Any
 
@@ -124,4 +124,6 @@ def play(
 
 
 if __name__ == "__main__":
-    print(json.dumps(play(**json.loads(sys.argv[1]))))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("load", type=json.loads, metavar="JSON", help="see above; serve_openenv.py gives it")
+    print(json.dumps(play(**parser.parse_args().load)))
