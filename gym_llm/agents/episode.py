@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from gym_llm.agents.exchange import Exchange, item_text, told
 from gym_llm.responses.actions import read_action
-from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.responses.token_fields import without_tokens
+from gym_llm.types import Item, Request, ResponseDict
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +168,8 @@ def action_of(answer: Any) -> dict[str, Any]:
     if isinstance(answer, str):
         return {"output": [message(answer)]}
     items, response = read_action(answer)
-    items = [
-        {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
-        if any(name in item for name in TOKEN_FIELDS)
-        else item
-        for item in items
-    ]
     kept = {name: response[name] for name in ("id", "status", "incomplete_details") if response.get(name) is not None}
-    return {**kept, "output": items}
+    return {**kept, "output": [without_tokens(item) for item in items]}
 
 
 def message(text: str) -> Item:

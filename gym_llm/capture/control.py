@@ -171,7 +171,7 @@ class SessionControl:
 
     async def _trace_entries(self, http: web.Request) -> web.Response:
         session = self._session(http)
-        if session.trajectory() is None and session.calls:
+        if session.calls and not session.graph.has_tokens:
             return as_json({"error": "The engine reports no token ids.", "session_id": session.id}, 409)
         return as_json({"session_id": session.id, "entries": trace_entries(session)})
 

@@ -63,7 +63,7 @@ def rollout_document(session: CaptureSession, *, include_messages: bool = False)
         }
         for number, sample in enumerate(samples)
     ]
-    is_train = session.trajectory() is not None and session.metadata.get("purpose") != "eval"
+    is_train = session.graph.has_tokens and session.metadata.get("purpose") != "eval"
     return {
         "session_id": session.id,
         "metadata": session.metadata,
@@ -83,7 +83,7 @@ def rollout_document(session: CaptureSession, *, include_messages: bool = False)
         "sequences": sequences,
         "validation": [],
         "trainable": is_train and any(sequence["trainable"] for sequence in sequences),
-        "capture_level": "text" if session.trajectory() is None else "tokens",
+        "capture_level": "tokens" if session.graph.has_tokens else "text",
         "rollout_type": "train" if is_train else "eval",
     }
 

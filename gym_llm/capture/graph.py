@@ -141,11 +141,12 @@ class CallGraph:
 
     Attributes:
         samples: All of them, in the order in which they were added.
+        has_tokens: Whether a call had token ids.
     """
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
-        self._has_tokens = False
+        self.has_tokens = False
         self._sizes: list[int] = []
         self._by_end: dict[int, dict[int, list[Sample]]] = {}
 
@@ -161,7 +162,7 @@ class CallGraph:
             asked, said, numbers = array("i", prompt).tobytes(), array("i", sampled).tobytes(), array("d", log_probs)
         except (TypeError, OverflowError) as error:
             raise ValueError(f"token ids are integers below 2**31, log probabilities are numbers ({error})") from None
-        self._has_tokens = True
+        self.has_tokens = True
         if not said:
             return None
         parent, checksum = self._longest(asked, call.previous)
@@ -191,7 +192,7 @@ class CallGraph:
         what several branches have in common the first has the sampled ids' mask and log probabilities; in others they
         are context. So each sampled id counts once. None if no call had token ids.
         """
-        if not self._has_tokens:
+        if not self.has_tokens:
             return None
         counted: set[int] = set()
         return [self._branch(leaf, counted) for leaf in self.samples if not leaf.children]

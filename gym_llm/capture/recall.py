@@ -20,6 +20,7 @@ import orjson
 
 from gym_llm.capture.graph import Call
 from gym_llm.data.files.jsonl import dumps
+from gym_llm.responses.token_fields import without_tokens
 from gym_llm.types import TOKEN_FIELDS, Item, Request
 
 _LOOKED_AT = 64  # calls with the same history and the same words: retries
@@ -65,7 +66,7 @@ class Recall:
         Returns:
             The request to ask, with a fresh list of items; the call whose turn was found last; the request's hash.
         """
-        items = [bare(item) for item in request["input"]]
+        items = [without_tokens(item) for item in request["input"]]
         stretches = list(_stretches(items, _hash_of_frame(request)))
         state = stretches[-1].state if stretches else _hash_of_frame(request)
         previous = expected = None
@@ -99,13 +100,6 @@ class Recall:
             calls = self._by_state.get(state, [])
             if (call, count) in calls:
                 calls.remove((call, count))
-
-
-def bare(item: Item) -> Item:
-    """An item without token ids."""
-    if any(name in item for name in TOKEN_FIELDS):
-        return {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
-    return item
 
 
 def _choice(

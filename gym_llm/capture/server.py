@@ -21,7 +21,7 @@ from gym_llm.capture.graph import Call
 from gym_llm.capture.session import CallRefused, CaptureSession
 from gym_llm.concurrency.garbage import rare_collection
 from gym_llm.dialects import DIALECTS, Dialect, Refusal, dialect_of
-from gym_llm.dialects.over_http import as_json, refusal_of, tell
+from gym_llm.dialects.over_http import as_json, check_context, refusal_of, tell
 from gym_llm.engines.base import Engine
 from gym_llm.errors import InfrastructureError
 from gym_llm.http_metrics import Metric, Metrics
@@ -210,8 +210,7 @@ class CaptureServer:
                     raise
                 session.budget_stops += 1
                 return _stop(session)
-            if (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded":
-                raise Refusal("The conversation is longer than the model's context.", code="context_length_exceeded")
+            check_context(response)
             calls.append(call)
             return response
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gym_llm.capture.graph import Call, CallGraph
-from gym_llm.capture.recall import Recall, bare
+from gym_llm.capture.recall import Recall
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.base import Engine
 from gym_llm.engines.sampling import check_sampling
 from gym_llm.errors import CallerError, EngineError
 from gym_llm.outcomes import reason
+from gym_llm.responses.token_fields import without_tokens
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
 
 MOST_CALLS = 10_000
@@ -149,7 +150,7 @@ class CaptureSession:
             asked, previous, state = self._recall.give_back(asked)
             asked = _over(self.sampling, _over(asked, self.defaults))
         else:  # the policy's ids would be other words to it
-            asked, previous, state = {**asked, "input": [bare(item) for item in asked["input"]]}, None, 0
+            asked, previous, state = {**asked, "input": [without_tokens(item) for item in asked["input"]]}, None, 0
         call = Call(
             index=len(self.calls),
             model=(other or self.engine).model,
@@ -209,7 +210,7 @@ class CaptureSession:
             if prompt is None or sampled is None or log_probs is None:
                 output.append(item)
                 continue
-            output.append({name: value for name, value in item.items() if name not in TOKEN_FIELDS})
+            output.append(without_tokens(item))
             if not call.is_policy:
                 continue
             try:
@@ -230,8 +231,7 @@ class CaptureSession:
         items: list[Item] = []
         new: list[Any] = []
         for index, item in enumerate(call.request["input"]):
-            if TOKEN_FIELDS[0] in item:
-                item = {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
+            item = without_tokens(item)
             if index < len(known) and (known[index] is item or known[index] == item):
                 item = known[index]
             else:

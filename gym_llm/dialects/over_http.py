@@ -93,6 +93,12 @@ async def _stream(
         responding.cancel()
 
 
+def check_context(response: ResponseDict) -> None:
+    """Raise the Refusal of a conversation that was longer than the model's context."""
+    if (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded":
+        raise Refusal("The conversation is longer than the model's context.", code="context_length_exceeded")
+
+
 async def read_json(http: web.Request) -> Body:
     """The JSON object that a client has sent.
 

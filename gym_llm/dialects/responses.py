@@ -10,7 +10,8 @@ from gym_llm.dialects.checking import NOT_THE_MODELS, check_answerable, checked,
 from gym_llm.dialects.dialect import Body, Dialect
 from gym_llm.dialects.refusal import Refusal
 from gym_llm.dialects.sse import COMMENT, event, pieces
-from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.responses.token_fields import without_tokens
+from gym_llm.types import Item, Request, ResponseDict
 
 _ECHOED: dict[str, Any] = {
     **dict.fromkeys(("instructions", "max_output_tokens", "previous_response_id", "reasoning", "text")),
@@ -86,7 +87,7 @@ def _items(output: list[Item]) -> Iterator[_Event]:
     """The events of each item: it is added empty, filled piece by piece, and done."""
     for index, item in enumerate(output):
         place = {"item_id": item.get("id"), "output_index": index}
-        bare = {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
+        bare = without_tokens(item)
         kind = item.get("type")
         filling: Iterable[_Event] = ()
         if kind == "message":

@@ -7,11 +7,20 @@ from typing import Any
 
 import orjson
 
+from gym_llm.types import TOKEN_FIELDS, Item
+
 ROUNDING = 1e-3
 """How far above 0 a log probability may be: of a token that is all but certain, bfloat16 rounds it to a little more."""
 
 _IDS_END = 1 << 31
 _NUMBERS = frozenset({int, float})
+
+
+def without_tokens(item: Item) -> Item:
+    """An item without its token fields: itself where it has none, else a copy."""
+    if any(name in item for name in TOKEN_FIELDS):
+        return {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
+    return item
 
 
 def check_tokens(prompt_ids: Any, sampled_ids: Any, log_probs: Any) -> None:

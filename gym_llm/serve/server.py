@@ -11,7 +11,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from gym_llm.dialects import DIALECTS, Dialect, Refusal, dialect_of
-from gym_llm.dialects.over_http import as_json, refusal_of, tell
+from gym_llm.dialects.over_http import as_json, check_context, refusal_of, tell
 from gym_llm.engines.base import Engine
 from gym_llm.http_metrics import Metrics
 from gym_llm.http_server import Door, listening, url_of
@@ -104,8 +104,7 @@ class ModelServer:
         if dialect is DIALECTS["responses"]:
             body.setdefault("return_token_ids", True)
         response = await self.engine.respond(dialect.read(body))
-        if (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded":
-            raise Refusal("The conversation is longer than the model's context.", code="context_length_exceeded")
+        check_context(response)
         return response
 
     @web.middleware
