@@ -22,7 +22,8 @@ from gymnasium.error import InvalidAction
 
 from gym_llm.agents.episode import AgentEpisode
 from gym_llm.agents.exchange import EpisodeOver
-from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.data.files.jsonl import loads
+from gym_llm.dialects.over_http import as_json
 from gym_llm.errors import CallerError
 from gym_llm.http_server import Door, Unwelcome, given_key, listening, url_of
 from gym_llm.limits import REQUEST_BYTES, limit
@@ -96,20 +97,20 @@ class ToolServer:
     # -- endpoints ---------------------------------------------------------------------------------------------------
 
     async def _tools(self, http: web.Request) -> web.Response:
-        return _answer({"tools": self._episode(http).tools})
+        return as_json({"tools": self._episode(http).tools})
 
     async def _request(self, http: web.Request) -> web.Response:
-        return _answer(self._episode(http).request)
+        return as_json(self._episode(http).request)
 
     async def _call(self, http: web.Request) -> web.Response:
         episode = self._episode(http)
         text = (await http.read()).decode(errors="replace").strip() or "{}"
-        return _answer({"output": await episode.call_tool(http.match_info["name"], text)})
+        return as_json({"output": await episode.call_tool(http.match_info["name"], text)})
 
     async def _submit(self, http: web.Request) -> web.Response:
         episode = self._episode(http)
         message = await episode.submit(_read_answer(await _json(http)))
-        return _answer({"over": True} if message is None else {"over": False, "message": message})
+        return as_json({"over": True} if message is None else {"over": False, "message": message})
 
     async def _toolbox_of(self, caller: Caller) -> _Toolbox:
         try:
@@ -132,18 +133,18 @@ class ToolServer:
             self._door.check_origin(http)
             return await handler(http)
         except Unwelcome as unwelcome:
-            return _answer({"error": str(unwelcome)}, unwelcome.status)
+            return as_json({"error": str(unwelcome)}, unwelcome.status)
         except EpisodeOver as over:
-            return _answer({"error": str(over)}, 410)
+            return as_json({"error": str(over)}, 410)
         except (CallerError, InvalidAction) as error:
-            return _answer({"error": str(error)}, 400)
+            return as_json({"error": str(error)}, 400)
         except web.HTTPException as error:
-            return _answer({"error": f"{http.method} is nothing here: {error.reason}."}, error.status)
+            return as_json({"error": f"{http.method} is nothing here: {error.reason}."}, error.status)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
             logger.exception("A request of an agent's failed.")
-            return _answer({"error": reason(error)}, 500)
+            return as_json({"error": reason(error)}, 500)
 
 
 class _Toolbox:
@@ -193,7 +194,3 @@ async def _json(http: web.Request) -> Any:
         return loads(await http.read())
     except ValueError:
         raise CallerError("The body is not JSON.") from None
-
-
-def _answer(body: Any, status: int = 200) -> web.Response:
-    return web.Response(body=dumps(body), status=status, content_type=_JSON)

@@ -117,9 +117,9 @@ async def read_json(http: web.Request) -> Body:
     return body
 
 
-def as_json(body: Any, status: int = 200) -> web.Response:
+def as_json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """An answer of JSON."""
-    return web.Response(body=dumps(body), status=status, content_type=_JSON)
+    return web.Response(body=dumps(body), status=status, headers=headers, content_type=_JSON)
 
 
 def refusal_of(error: Exception) -> Refusal:

@@ -15,6 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.dialects.over_http import as_json
 from gym_llm.engines.base import Capabilities, Engine
 from gym_llm.engines.http_failures import failure_clause, kind_of
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
@@ -73,7 +74,7 @@ class EngineServer:
 
     async def _describe(self, http: web.Request) -> web.Response:
         self._check(http)
-        return _answer({"model": self._engine.model, "capabilities": asdict(self._engine.capabilities)})
+        return as_json({"model": self._engine.model, "capabilities": asdict(self._engine.capabilities)})
 
     async def _respond(self, http: web.Request) -> web.Response:
         self._check(http)
@@ -81,10 +82,10 @@ class EngineServer:
         try:
             response = await self._engine.respond(asked["request"], episode_id=asked["episode_id"])
         except EngineError as error:
-            return _answer({"error": str(error), "kind": error.failure_kind})
+            return as_json({"error": str(error), "kind": error.failure_kind})
         except Exception as error:  # an engine's bug fails the episode that met it
-            return _answer({"error": reason(error), "kind": EngineError.failure_kind})
-        return _answer({"response": response})
+            return as_json({"error": reason(error), "kind": EngineError.failure_kind})
+        return as_json({"response": response})
 
     def _check(self, http: web.Request) -> None:
         try:
@@ -157,7 +158,3 @@ class ServedEngine(Engine):
             raise EngineError(f"The main process's engine answered {reply.status}: {payload.decode(errors='replace')}")
         answer: dict[str, Any] = loads(payload)
         return answer
-
-
-def _answer(body: dict[str, Any]) -> web.Response:
-    return web.Response(body=dumps(body), content_type="application/json")

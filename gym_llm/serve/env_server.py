@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.concurrency.garbage import rare_collection
 from gym_llm.data.files.jsonl import loads
+from gym_llm.dialects.over_http import as_json
 from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
 from gym_llm.http_metrics import Metric, Metrics, added, as_answer
@@ -27,7 +28,7 @@ from gym_llm.serve.forwarding import Forwarding
 from gym_llm.serve.openapi import openapi
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
-from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire, json_answer
+from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire
 from gym_llm.types import Row
 
 WIRES: dict[str, str] = {
@@ -247,7 +248,7 @@ class EnvServer:
         yield from self.sessions.metrics()
 
     async def _health(self, _: web.Request) -> web.Response:
-        return json_answer({"status": "healthy"})
+        return as_json({"status": "healthy"})
 
     async def _dismiss(self, _: web.Application) -> None:
         """Have WebSockets closed: requests under way are waited for."""
@@ -310,12 +311,12 @@ def _refusal(http: web.Request, error: BaseException, status: int) -> web.Respon
     if wire is not None:
         return wire.refusal(error, status)
     expected = isinstance(error, (Unwelcome, *_STATUS))
-    return json_answer({"error": str(error) if expected else "The server has failed; its log says how."}, status)
+    return as_json({"error": str(error) if expected else "The server has failed; its log says how."}, status)
 
 
 def _constant(document: dict[str, Any]) -> Handler:
     async def handler(_: web.Request) -> web.Response:
-        return json_answer(document)
+        return as_json(document)
 
     return handler
 

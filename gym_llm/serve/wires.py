@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
 from gym_llm.serve.served_env import ServedEnv
 
@@ -86,8 +86,3 @@ def parse_json(payload: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise NotJSON(f"The body is a JSON object, got {type(body).__name__}.")
     return body
-
-
-def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """An answer of JSON."""
-    return web.Response(body=dumps(body), status=status, headers=headers, content_type="application/json")

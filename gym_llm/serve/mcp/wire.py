@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.data.files.jsonl import loads
+from gym_llm.dialects.over_http import as_json
 from gym_llm.http_server import Unwelcome
 from gym_llm.mcp import Caller, Endpoint, McpError, Toolbox
 from gym_llm.mcp.messages import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, error_of
@@ -16,7 +17,7 @@ from gym_llm.serve.episode import BadRequest
 from gym_llm.serve.mcp.toolbox import EpisodeToolbox, Lobby, failed
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
-from gym_llm.serve.wires import NotJSON, Route, json_answer
+from gym_llm.serve.wires import NotJSON, Route
 
 TOKEN_HEADER, SESSION_META = "X-NeMo-Gym-Session-Token", "gym-llm/session"
 _TOOLBOX = "mcp"  # of a session's notes
@@ -64,7 +65,7 @@ class McpWire:
         known = isinstance(error, _ERRORS)
         text = str(error) if known else "The server has failed; its log says how."
         code = INVALID_REQUEST if known else INTERNAL_ERROR
-        return json_answer(error_of(None, McpError(text, code)), status)
+        return as_json(error_of(None, McpError(text, code)), status)
 
     # -- sessions ----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.dialects.over_http import as_json
 from gym_llm.evaluate.rescoring import NotFromItems, mode_of
 from gym_llm.secrets import redact
 from gym_llm.serve.episode import EpisodeFailed, EpisodeSession
@@ -32,7 +33,7 @@ from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
 from gym_llm.serve.tool_calls import CALL_REWARDS, call_tool
-from gym_llm.serve.wires import NotJSON, Route, json_answer, parse_json, read_json
+from gym_llm.serve.wires import NotJSON, Route, parse_json, read_json
 from gym_llm.tools.tool import error_output
 from gym_llm.types import Row
 
@@ -71,10 +72,10 @@ class NemoWire:
     def refusal(self, error: BaseException, status: int) -> web.Response:
         """An error as NeMo Gym's servers write it: `{"detail": ...}`."""
         if isinstance(error, EpisodeFailed):
-            return json_answer({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
+            return as_json({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
         is_told = status < 500 or isinstance(error, AtCapacity)
         sentence = redact(str(error)) if is_told else "The server has failed; its log says how."
-        return json_answer({"detail": sentence}, status)
+        return as_json({"detail": sentence}, status)
 
     async def session_of(self, http: web.Request) -> str | None:
         """The id of the session that a request is for: its cookie's, or the name that an environment server gave it."""
@@ -161,12 +162,12 @@ class NemoWire:
         name, session_id = await self._named.close(body)
         if session_id is not None:
             await self._end(session_id)
-        return json_answer({"resources_session_id": name})
+        return as_json({"resources_session_id": name})
 
     async def _close(self, http: web.Request) -> web.Response:
         if (session := self._session(http)) is not None:
             await self._end(session.id)
-        return json_answer({})
+        return as_json({})
 
     async def _end(self, session_id: str) -> None:
         try:
@@ -296,13 +297,13 @@ class NemoWire:
     async def _aggregate_metrics(self, http: web.Request) -> web.Response:
         body = await read_json(http)
         verifier = self._served.verifier
-        return json_answer(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
+        return as_json(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
 
     async def _reverify_mode(self, _: web.Request) -> web.Response:
-        return json_answer(mode_of(self._served.verifier))
+        return as_json(mode_of(self._served.verifier))
 
     async def _alive(self, _: web.Request) -> web.Response:
-        return json_answer({"status": "ok"})
+        return as_json({"status": "ok"})
 
 
 def _has_a_row(body: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gym_llm.dialects.over_http import as_json
 from gym_llm.errors import UsageError
 from gym_llm.secrets import redact
 from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
@@ -26,7 +27,7 @@ from gym_llm.serve.openenv.task_api import TaskApi, split_of
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
-from gym_llm.serve.wires import NotJSON, Route, json_answer, read_json
+from gym_llm.serve.wires import NotJSON, Route, read_json
 from gym_llm.version import __version__
 
 _MODES = ("simulation", "production")
@@ -95,10 +96,10 @@ class OpenEnvWire:
     def refusal(self, error: BaseException, status: int) -> web.Response:
         """See `Wire`; the form is FastAPI's."""
         if isinstance(error, EpisodeFailed):
-            return json_answer({"detail": redact(str(error)), **answers.failure_fields(error)}, status)
+            return as_json({"detail": redact(str(error)), **answers.failure_fields(error)}, status)
         if status == 500:
-            return json_answer({"detail": "The server has failed; its log says how."}, status)
-        return json_answer({"detail": redact(str(error))}, 422 if isinstance(error, NotJSON) else status)
+            return as_json({"detail": "The server has failed; its log says how."}, status)
+        return as_json({"detail": redact(str(error))}, 422 if isinstance(error, NotJSON) else status)
 
     # -- episodes --------------------------------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class OpenEnvWire:
         finally:
             if is_fresh:
                 await self._env.sessions.close(session)
-        return json_answer(answers.result(step, began=True))
+        return as_json(answers.result(step, began=True))
 
     async def _step(self, http: web.Request) -> web.Response:
         body = await read_json(http)
@@ -159,13 +160,13 @@ class OpenEnvWire:
             action = read_action(body["action"])
             tools = tools_of(self._env, session)
             if action is LIST_TOOLS:
-                return json_answer(listed(tools))
+                return as_json(listed(tools))
             if is_fresh:
                 raise BadRequest(_NO_EPISODE)
             if isinstance(action, ToolCall):
                 step = await session.step([action.item(len(session.turn_rewards) + 1)])
-                return json_answer(called(action, step, tools))
-            return json_answer(answers.result(await session.step(action)))
+                return as_json(called(action, step, tools))
+            return as_json(answers.result(await session.step(action)))
         except Invalid as fault:
             return _unprocessable(fault)
         except BadRequest as refused:
@@ -178,10 +179,10 @@ class OpenEnvWire:
 
     async def _state(self, http: web.Request) -> web.Response:
         if (named := http.query.get("session_id")) is None:
-            return json_answer({"episode_id": None, "step_count": 0})
+            return as_json({"episode_id": None, "step_count": 0})
         session = self._attachments.find(named)
         await session.settled()
-        return json_answer(answers.state(session))
+        return as_json(answers.state(session))
 
     def _session_named(self, body: dict[str, Any]) -> tuple[EpisodeSession, bool]:
         """The session that a body names, or a new one, and whether it is that."""
@@ -192,7 +193,7 @@ class OpenEnvWire:
     # -- what the environment is -----------------------------------------------------------------------------------
 
     async def _metadata(self, _: web.Request) -> web.Response:
-        return json_answer(
+        return as_json(
             {
                 "name": self._env.name,
                 "description": self._env.description,
@@ -207,7 +208,7 @@ class OpenEnvWire:
         action = schemas.action_schema(bool(self._env.tools))
         observation = schemas.OBSERVATION
         document = {"action": action, "observation": observation, "state": schemas.STATE}
-        return json_answer({**document, "reset_observation": observation})
+        return as_json({**document, "reset_observation": observation})
 
     async def _mcp(self, http: web.Request) -> web.Response:
         try:
@@ -215,8 +216,8 @@ class OpenEnvWire:
         except NotJSON as error:
             code = INVALID_REQUEST if "object" in str(error) else PARSE_ERROR
             fault = {"code": code, "message": str(error), "data": None}
-            return json_answer({"jsonrpc": "2.0", "id": None, "error": fault})
-        return json_answer(await self._rpc.answer(body))
+            return as_json({"jsonrpc": "2.0", "id": None, "error": fault})
+        return as_json(await self._rpc.answer(body))
 
 
 async def _turn_away(socket: Socket, message: bytes) -> None:
@@ -228,7 +229,7 @@ async def _turn_away(socket: Socket, message: bytes) -> None:
 
 def _unprocessable(fault: Invalid) -> web.Response:
     errors = [{**error, "loc": ["body", *error["loc"]]} for error in fault.errors]
-    return json_answer({"detail": errors}, 422)
+    return as_json({"detail": errors}, 422)
 
 
 def _content(schema: dict[str, Any]) -> dict[str, Any]:
