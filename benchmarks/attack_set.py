@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gym_llm.attack import Report, attack
+from gym_llm.author.attack import Report, attack
 
 ROOT = Path(__file__).resolve().parents[1]
 SETS = ROOT / "tests" / "importable"

@@ -27,7 +27,7 @@ from aiohttp import web
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines import Engine
-from gym_llm.engines.base import Capabilities
+from gym_llm.engines.engine import Capabilities
 from gym_llm.serve.event_loop import loop_factory
 from gym_llm.types import TOKEN_FIELDS, Request, ResponseDict
 
@@ -73,7 +73,7 @@ def response_of(prompt: list[int]) -> ResponseDict:
 async def serve(kind: str) -> None:
     """Serve until the process is ended; prints the address."""
     if kind == "capture":
-        from gym_llm.capture import CaptureServer
+        from gym_llm.agents.capture import CaptureServer
 
         async with CaptureServer(Instant()) as server:
             print(server.url, flush=True)

@@ -33,11 +33,11 @@ from typing import Any
 import gymnasium as gym
 
 import gym_llm  # noqa: F401 - registers the environments
-from gym_llm.chat.template import chat_prompt
 from gym_llm.engines.vllm import VLLMEngine
-from gym_llm.ray.shared_engine import shared_engine
-from gym_llm.rollout.plan import open_plan
-from gym_llm.rollout.settings import DEFAULT_WRAPPERS, RolloutSettings
+from gym_llm.rollouts.plan import open_plan
+from gym_llm.rollouts.ray.shared_engine import shared_engine
+from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
+from gym_llm.tokens.template import chat_prompt
 from gym_llm.types import Rollout, Row
 from gym_llm.vector import LocalVectorEnv, RayVectorEnv
 

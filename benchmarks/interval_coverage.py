@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gym_llm.evaluate.intervals import estimates, interval
+from gym_llm.stats.intervals import estimates, interval
 
 TASKS, REPEATS, TRUTHS = (30, 100, 300), (1, 4, 8), (0.5, 0.1, 0.9, None)
 GAINS = (0.0, 0.1)

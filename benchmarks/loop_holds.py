@@ -28,20 +28,20 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled, InvalidAction
 
-from gym_llm.concurrency.garbage import rare_collection
-from gym_llm.data.files.rollout_file import RolloutFile
-from gym_llm.engines.base import Engine
+from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.core.registry.env_class import known_arguments
+from gym_llm.core.registry.env_files import dry_run_kwargs
+from gym_llm.core.registry.ids import env_ids
+from gym_llm.engines.engine import Engine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.http_bodies import chat_body, responses_body
-from gym_llm.env_class import known_arguments
-from gym_llm.env_files import dry_run_kwargs
 from gym_llm.errors import EngineError
-from gym_llm.limits import ITEMS, LIMITS
-from gym_llm.registration import env_ids
-from gym_llm.responses.actions import output_items
-from gym_llm.rollout.episode import play_episode
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
+from gym_llm.protocols.responses.actions import output_items
+from gym_llm.records.rollout_file import RolloutFile
+from gym_llm.rollouts.episode import play_episode
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.utils.limits import ITEMS, LIMITS
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from growth import PATTERNS, hostile_text
@@ -148,7 +148,7 @@ def shapes(env: Any, size: int, every: int) -> Iterator[tuple[str, Callable[[], 
 def _token_ids() -> dict[str, Callable[[int], list[int]]]:
     named: dict[str, Callable[[int], list[int]]] = {"one": lambda count: [1] * count}
     try:
-        from gym_llm.parsers.harmony import load_encoding
+        from gym_llm.tokens.parsers.harmony import load_encoding
 
         encoding = load_encoding()
     except DependencyNotInstalled:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gym_llm.config import ConfigError, load_config
+from gym_llm.rollouts.config import ConfigError, load_config
 
 FOLDERS = ("benchmarks", "environments", "resources_servers", "responses_api_agents", "responses_api_models")
 VALUES = {"policy_base_url": "http://localhost:8000/v1", "policy_api_key": "k", "policy_model_name": "m"}

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gym_llm.responses import ResponseCreateParams
+from gym_llm.protocols.responses import ResponseCreateParams
 
 ENV_ID = "gym_llm/MultipleChoice-v0"
 ROW_BYTES = 2000

@@ -1,4 +1,4 @@
-"""Stored records scored again per second, by one process: `gym_llm.evaluate.reverify` on a verifier in pure Python.
+"""Measure stored records scored again per second, in one process, by a verifier in pure Python.
 
     python benchmarks/reverify.py
 
@@ -20,7 +20,7 @@ from typing import Any
 import gym_llm
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines import Engine
-from gym_llm.evaluate.reverify import reverify
+from gym_llm.evaluation.reverify.reverify import reverify
 
 ENV = "gym_llm/Arithmetic-v0"
 _PLAYED = 500

@@ -23,7 +23,7 @@ import psutil
 
 import gym_llm
 from gym_llm import BaseTask, Episode, VerifierEnv, tool
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.types import Request, ResponseDict
 
 _TASK = {"responses_create_params": {"input": "Look it up."}}

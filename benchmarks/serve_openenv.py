@@ -71,7 +71,7 @@ def serve(port: int, name: str) -> None:
     """Our server, until it is ended."""
     import asyncio
 
-    from gym_llm.concurrency.garbage import collect_rarely
+    from gym_llm.concurrency.relaxed_gc import collect_rarely
     from gym_llm.serve import EnvServer
 
     collect_rarely()  # as `gym-llm serve` does

@@ -24,8 +24,8 @@ import aiohttp
 import psutil
 from rollout_http import ENV_ID, STUB, TASKS, stub
 
-from gym_llm.rollout.plan import open_plan
-from gym_llm.rollout.settings import DEFAULT_WRAPPERS
+from gym_llm.rollouts.plan import open_plan
+from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
 from gym_llm.vector import RayVectorEnv
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import gym_llm
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.types import Request, ResponseDict
 
 ENV_ID = "gym_llm/Arithmetic-v0"

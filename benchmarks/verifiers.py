@@ -33,9 +33,9 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.concurrency.bridge import Suspended, begin
-from gym_llm.concurrency.garbage import rare_collection
-from gym_llm.env_class import env_class, known_arguments
-from gym_llm.registration import env_ids, parse_id
+from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.core.registry.env_class import env_class, known_arguments
+from gym_llm.core.registry.ids import env_ids, parse_id
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from growth import PATTERNS, hostile_text

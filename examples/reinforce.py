@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gym_llm
 from gym_llm.engines.transformers import TransformersEngine
-from gym_llm.trainers.advantages import group_advantages
+from gym_llm.trainers.shared.advantages import group_advantages
 
 ENV_ID = "gym_llm/Arithmetic-v0"
 SUMS, GROUP = 16, 8  # of a step: different sums, and episodes of each

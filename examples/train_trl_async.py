@@ -34,7 +34,7 @@ from trl.experimental.async_grpo import AsyncGRPOConfig
 
 import gym_llm
 from gym_llm.trainers.trl import RolloutWorker
-from gym_llm.trainers.trl_async_cpu import cpu_trainer
+from gym_llm.trainers.trl.async_cpu import cpu_trainer
 
 ENV_ID = "gym_llm/Arithmetic-v0"
 GENERATIONS = 8

@@ -1,31 +1,32 @@
 """Gymnasium for language models.
 
 Every verifier is a `gymnasium.Env`: observations are OpenAI-Responses requests, actions are Responses outputs, rewards
-train the model. Importing this package registers every `gym_llm/*` id; everything else is imported on first use.
+train the model. Importing this package imports Gymnasium and registers every `gym_llm/*` id. Everything else is
+imported on first use.
 """
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import gym_llm.core.registry.ids  # noqa: F401 - registers the ids
+from gym_llm.utils.deprecated import alias_old_modules
 from gym_llm.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gym_llm.core.hooks import hook
+    from gym_llm.core.metric import Metric
+    from gym_llm.core.tasks import BaseTask
+    from gym_llm.core.tools import tool
+    from gym_llm.core.verifier_env import VerifierEnv
     from gym_llm.engines import make_engine
-    from gym_llm.env import VerifierEnv
     from gym_llm.errors import JudgeError, ToolError
-    from gym_llm.evaluate.evaluation import evaluate
-    from gym_llm.hooks import hook
-    from gym_llm.metric import Metric
-    from gym_llm.rollout import collect, rollout
-    from gym_llm.rollout.part import Part
-    from gym_llm.rollout.run import Run
-    from gym_llm.rollout.settings import RolloutSettings
-    from gym_llm.tasks import BaseTask
-    from gym_llm.tools import tool
+    from gym_llm.evaluation.evaluation import evaluate
+    from gym_llm.rollouts.play import collect, rollout
+    from gym_llm.rollouts.run import Run
+    from gym_llm.rollouts.settings import RolloutSettings
+    from gym_llm.rollouts.workload import Part
     from gym_llm.types import Episode, Item, Request, ResponseDict, Rollout, Verdict
 
 __all__ = [
@@ -52,29 +53,33 @@ __all__ = [
 ]
 
 _HOME = {
-    "BaseTask": "gym_llm.tasks",
+    "BaseTask": "gym_llm.core.tasks",
+    "Episode": "gym_llm.types",
+    "Item": "gym_llm.types",
     "JudgeError": "gym_llm.errors",
-    "Metric": "gym_llm.metric",
-    "Part": "gym_llm.rollout.part",
-    "RolloutSettings": "gym_llm.rollout.settings",
-    "Run": "gym_llm.rollout.run",
+    "Metric": "gym_llm.core.metric",
+    "Part": "gym_llm.rollouts.workload",
+    "Request": "gym_llm.types",
+    "ResponseDict": "gym_llm.types",
+    "Rollout": "gym_llm.types",
+    "RolloutSettings": "gym_llm.rollouts.settings",
+    "Run": "gym_llm.rollouts.run",
     "ToolError": "gym_llm.errors",
-    "VerifierEnv": "gym_llm.env",
-    "collect": "gym_llm.rollout",
-    "evaluate": "gym_llm.evaluate",
-    "hook": "gym_llm.hooks",
+    "Verdict": "gym_llm.types",
+    "VerifierEnv": "gym_llm.core.verifier_env",
+    "collect": "gym_llm.rollouts.play",
+    "evaluate": "gym_llm.evaluation.evaluation",
+    "hook": "gym_llm.core.hooks",
     "make_engine": "gym_llm.engines",
-    "rollout": "gym_llm.rollout",
-    "tool": "gym_llm.tools",
+    "rollout": "gym_llm.rollouts.play",
+    "tool": "gym_llm.core.tools",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOME:
         raise AttributeError(f"module 'gym_llm' has no attribute {name!r}")
-    home = import_module(_HOME.get(name, "gym_llm.types"))
-    value = home if name in ("evaluate", "rollout") else getattr(home, name)  # these modules are callable
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value
 
 
@@ -82,36 +87,4 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-class _AfterGymnasium:
-    """Registers the ids as soon as somebody imports Gymnasium, without whom nobody can ask for one.
-
-    Importing it takes longer than all else that `gym-llm --help` does. This is a finder of `sys.meta_path`: it has the
-    other finders find Gymnasium, and adds to what is done when that is loaded.
-    """
-
-    asking_others = False
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "gymnasium" or cls.asking_others:
-            return None
-        cls.asking_others = True
-        try:
-            spec = find_spec(name)
-        finally:
-            cls.asking_others = False
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def load_and_register(module: Any) -> None:
-                load(module)
-                import_module("gym_llm.registration")
-
-            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
-        return spec
-
-
-if "gymnasium" in sys.modules:
-    import_module("gym_llm.registration")
-else:
-    sys.meta_path.insert(0, _AfterGymnasium)
+alias_old_modules()

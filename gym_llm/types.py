@@ -1,6 +1,6 @@
 """Every contract of gym_llm in one place: what is observed, what is answered, what is recorded.
 
-The hot path passes these as plain dicts (`TypedDict` says what is in them); `gym_llm.responses` holds the pydantic
+The hot path passes these as plain dicts (`TypedDict` says what is in them); `protocols/responses/` holds the pydantic
 models of the same shapes, used where data comes in from outside. Field names are the OpenAI Responses API's
 (https://platform.openai.com/docs/api-reference/responses); the three token fields are NeMo Gym's.
 """
@@ -314,4 +314,4 @@ class Rollout(TypedDict, total=False):
     turn_timing: NotRequired[list[TurnTiming]]
     """The same of each of the model's turns, in order; absent in records of before this was written down."""
     schema_version: int
-    """Of the record's own fields; see `gym_llm.record.SCHEMA_VERSION`."""
+    """Of the record's own fields; see `gym_llm.records.record.SCHEMA_VERSION`."""

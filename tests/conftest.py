@@ -107,7 +107,7 @@ def nothing_stays_open():
 def ray():
     """Ray on this machine, or the test is skipped."""
     from gym_llm.errors import RayUnavailable
-    from gym_llm.ray.session import connect
+    from gym_llm.rollouts.ray.connection import connect
 
     try:
         module = connect()

@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from gym_llm.env import VerifierEnv
+from gym_llm.core.verifier_env import VerifierEnv
 
 DEEP = 12_000
 HUGE = 1_000_000

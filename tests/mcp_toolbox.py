@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gym_llm.http_server import listening
-from gym_llm.mcp import Caller, Endpoint, McpError, ToolResult
+from gym_llm.protocols.http.access import listening
+from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
 from gym_llm.types import Item
 
 PNG = "iVBORw0KGgo="

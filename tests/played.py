@@ -9,7 +9,7 @@ from typing import Any
 from testing import Item, message, response
 
 from gym_llm.engines import Engine
-from gym_llm.rollout.run import Run
+from gym_llm.rollouts.run import Run
 from gym_llm.types import Request, ResponseDict
 
 Say = Callable[[Request, int, int], list[Item] | str]

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from gym_llm.chat.prompt_tokens import PromptTokens
-from gym_llm.chat.template import chat_prompt
-from gym_llm.env import VerifierEnv
-from gym_llm.tools import tool
+from gym_llm.core.tools import tool
+from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.tokens.prompt_tokens import PromptTokens
+from gym_llm.tokens.template import chat_prompt
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 
 Item = dict[str, Any]

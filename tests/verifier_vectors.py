@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from testing import ROOT
 
-from gym_llm.evaluate.conform import TRUSTED, replay_vector
+from gym_llm.author.conform import TRUSTED, replay_vector
 
 
 def verifier_vectors_dir() -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gym_llm.vector.local import LocalVectorEnv
+from gym_llm.vector.local_vector_env import LocalVectorEnv
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 
 __all__ = ["LocalVectorEnv", "RayVectorEnv"]

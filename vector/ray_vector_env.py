@@ -15,16 +15,16 @@ from gymnasium.vector import AutoresetMode
 
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import ShardDied, StepTimeout
-from gym_llm.ray.shard_actor import ShardRecipe
-from gym_llm.ray.shard_client import RemoteShard, close_shards, end_shards, pack, start_shards
-from gym_llm.ray.workers import workers_in
-from gym_llm.rollout.factory import Wrap
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.scheduler import schedule
-from gym_llm.rollout.settings import RolloutSettings, RuntimeEnv
-from gym_llm.rollout.shard import Outcome, Reset
+from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.pool import Outcome, Reset
+from gym_llm.rollouts.ray.ray_workers import workers_in
+from gym_llm.rollouts.ray.shard_actor import ShardRecipe
+from gym_llm.rollouts.ray.shard_client import RemoteShard, close_shards, end_shards, pack, start_shards
+from gym_llm.rollouts.scheduler import schedule
+from gym_llm.rollouts.settings import RolloutSettings, RuntimeEnv
 from gym_llm.types import FailureKind, Rollout, Row
-from gym_llm.vector.base import BatchedVectorEnv
+from gym_llm.vector.vector_env import BatchedVectorEnv
 
 _DEATHS_IN_A_ROW = 5
 

@@ -6,8 +6,8 @@ calls). `VLLMParser` takes the place of one of the two parsers or of both, `Harm
 `ParseActions` that of any: it takes parsers by their names (`gym_llm.parsers`).
 """
 
-from gym_llm.spaces import AnyText
-from gym_llm.wrappers.parsing import (
+from gym_llm.core.spaces import AnyText
+from gym_llm.wrappers.parse_response import (
     HarmonyParser,
     ParseActions,
     ReasoningParser,
@@ -15,7 +15,7 @@ from gym_llm.wrappers.parsing import (
     VLLMParser,
     parser_wrappers,
 )
-from gym_llm.wrappers.record import RecordRollouts
+from gym_llm.wrappers.record_rollouts import RecordRollouts
 from gym_llm.wrappers.text_action import TextAction
 from gym_llm.wrappers.text_observation import TextObservation
 from gym_llm.wrappers.token_ids import TokenIdTracking

@@ -8,7 +8,7 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.spaces import AnyText
+from gym_llm.core.spaces import AnyText
 from gym_llm.types import Item
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.chat.template import chat_prompt
-from gym_llm.responses.transcript import transcript
-from gym_llm.spaces import AnyText
+from gym_llm.core.spaces import AnyText
+from gym_llm.protocols.responses.transcript import transcript
+from gym_llm.tokens.template import chat_prompt
 from gym_llm.types import Item, Request
 
 

@@ -9,8 +9,8 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.cut_short import with_score
-from gym_llm.responses.actions import is_refusal, output_items
+from gym_llm.core.truncation import with_score
+from gym_llm.protocols.responses.actions import is_refusal, output_items
 from gym_llm.types import TOKEN_FIELDS, Item
 
 _PROMPT, _SAMPLED, _LOG_PROBS = TOKEN_FIELDS

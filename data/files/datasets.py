@@ -80,7 +80,7 @@ class DatasetConfig(_Frozen):
         huggingface_identifier: Where to download it from.
         gitlab_identifier: Where to download it from. Instead of either, `source: {type: huggingface, …}` or `source:
             {type: gitlab, …}` may be given.
-        prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.row_prompts`).
+        prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.core.row_prompts`).
     """
 
     name: Name

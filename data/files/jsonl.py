@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from gym_llm.data.files.parsing import refuse_constant
+from gym_llm.data.files.line_parsing import refuse_constant
 from gym_llm.errors import DataError
-from gym_llm.secrets import is_in_json, redact_values
+from gym_llm.utils.secrets import is_in_json, redact_values
 
 _DEEPEST = 200  # levels; orjson's own limit is 254
 _MOST_BITS = 14_000  # of an integer: Python reads and writes 4,300 digits

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from gym_llm.errors import DataError
-from gym_llm.extras import install
-from gym_llm.limits import EXPANSION, limit
+from gym_llm.utils.extras import install
+from gym_llm.utils.limits import EXPANSION, limit
 
 _FREE_BYTES = 1 << 26  # what every row group may hold, however small its file is
 _FREE_VALUES = 1 << 24
@@ -24,7 +24,7 @@ def read_parquet(path: str, start: int, max_row_bytes: int) -> Iterator[dict[str
 
     Raises:
         DataError: If the file cannot be read, a row is larger than `max_row_bytes`, or a row group's content is more
-            than `gym_llm.limits` says.
+            than `gym_llm.utils.limits` says.
     """
     try:
         import pyarrow

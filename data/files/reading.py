@@ -9,7 +9,7 @@ A source is named by a string, so that it can be written in a configuration and 
 - any of these and `[START:END]`: only these rows, counted from 0, END not included: `train.jsonl[:1000]`.
 
 Memory does not grow with the size of the source: a row, the window of zstandard, and how far the content of a parquet
-file exceeds its bytes, have limits (`gym_llm.limits`). One row is held at a time, of a parquet file 64.
+file exceeds its bytes, have limits (`gym_llm.utils.limits`). One row is held at a time, of a parquet file 64.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any, BinaryIO, NamedTuple
 from gym_llm.data.files.jsonl import dumps, parse_object
 from gym_llm.data.files.parquet import read_parquet
 from gym_llm.errors import DataError
-from gym_llm.extras import install
-from gym_llm.limits import ROW_BYTES, WINDOW_BYTES, limit
-from gym_llm.outcomes import reason
+from gym_llm.records.failures import reason
+from gym_llm.utils.extras import install
+from gym_llm.utils.limits import ROW_BYTES, WINDOW_BYTES, limit
 
 _PREFIX = "hf:"
 _SLICE = re.compile(r"\[(\d*):(\d*)\]$")

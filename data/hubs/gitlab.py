@@ -26,7 +26,7 @@ from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.jsonl import loads
 from gym_llm.data.hubs.refusals import refusal
 from gym_llm.errors import DataError, Refused
-from gym_llm.limits import HUB_BYTES, limit
+from gym_llm.utils.limits import HUB_BYTES, limit
 
 _TOKEN = "mlflow_tracking_token"
 _VERSION_TAG = "gitlab.version"

@@ -24,8 +24,8 @@ from gym_llm.data.hubs.gitlab import ModelRegistry
 from gym_llm.data.hubs.publishing import Split, check_training_rows, name_in_repo
 from gym_llm.data.hubs.refusals import refusal
 from gym_llm.errors import DataError
-from gym_llm.limits import ROW_BYTES, limit
 from gym_llm.types import HubName
+from gym_llm.utils.limits import ROW_BYTES, limit
 
 _PLACE = "Hugging Face"
 _TOKEN = "hf_token"

@@ -12,7 +12,7 @@ from gym_llm.data.files.jsonl import loads
 from gym_llm.data.files.reading import read_rows, too_long
 from gym_llm.data.prepare.validation import Faults
 from gym_llm.errors import DataError
-from gym_llm.limits import ROW_BYTES, limit
+from gym_llm.utils.limits import ROW_BYTES, limit
 
 Split: TypeAlias = Literal["train", "validation", "test"]
 

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
+from gym_llm.core.registry.env_class import env_class
+from gym_llm.core.tasks import TaskKind
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.data.files.reading import parse_source, read_rows
 from gym_llm.data.prepare.collate import RowTagger
-from gym_llm.data.prepare.metrics import DatasetStatistics
-from gym_llm.data.prepare.metrics_files import PreparedFile, store_metrics
+from gym_llm.data.prepare.dataset_metrics import DatasetStatistics
+from gym_llm.data.prepare.dataset_metrics_files import PreparedFile, store_metrics
+from gym_llm.data.prepare.line_workers import ChunkWorkers
 from gym_llm.data.prepare.tokens import DEFAULT_TOKENIZER, NO_TOKENIZER, WORDS_ONLY, try_tokenizer
 from gym_llm.data.prepare.validation import CheckedChunk, Chunk, Faults, row_kind
-from gym_llm.data.prepare.workers import ChunkWorkers
-from gym_llm.env import VerifierEnv
-from gym_llm.env_class import env_class
 from gym_llm.errors import DataError, PreparationFailed, TokenizerUnavailable
-from gym_llm.limits import ROW_BYTES, limit
-from gym_llm.tasks import TaskKind
+from gym_llm.utils.limits import ROW_BYTES, limit
 
 Mode: TypeAlias = Literal["example_validation", "train_preparation"]
 Show: TypeAlias = Callable[[str, int, int, int | None], None]

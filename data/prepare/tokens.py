@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from gym_llm.errors import TokenizerUnavailable
-from gym_llm.extras import install
-from gym_llm.outcomes import reason
+from gym_llm.records.failures import reason
+from gym_llm.utils.extras import install
 
 DEFAULT_TOKENIZER = "o200k_base"
 NO_TOKENIZER = "none"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gym_llm.core.tasks import RowKind
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.data.files.parsing import parse_line
+from gym_llm.data.files.line_parsing import parse_line
 from gym_llm.data.files.reading import too_long
 from gym_llm.data.prepare.collate import RowTagger
-from gym_llm.data.prepare.metrics import ChunkStatistics, RowStatistics
+from gym_llm.data.prepare.dataset_metrics import ChunkStatistics, RowStatistics
 from gym_llm.data.prepare.tokens import input_text, load_tokenizer
-from gym_llm.env import VerifierEnv
 from gym_llm.errors import BadRow, DataError
-from gym_llm.limits import ROW_BYTES, limit
-from gym_llm.outcomes import reason
-from gym_llm.tasks import RowKind
+from gym_llm.records.failures import reason
 from gym_llm.types import Row
+from gym_llm.utils.limits import ROW_BYTES, limit
 
 _SHOWN_FAULTS = 100
 _SHOWN_RANGES = 20

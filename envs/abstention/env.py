@@ -8,8 +8,8 @@ from typing import Any
 
 from gym_llm import Episode, Metric, Verdict
 from gym_llm.grading.answers import last_boxed
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge.letters import LetterGraded
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 _ARTICLE = re.compile(r"\b(?:an?|the)\b")

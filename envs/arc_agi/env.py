@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.grading.grids import Grid, first_json_grid_as_nemo_gym, last_json_grid
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.errors import JudgeError
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge import JudgedEnv
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 _MARK = re.compile(r"\[\[([AB<>=]{1,9})\]\]")

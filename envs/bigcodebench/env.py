@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.grading.extraction import last_block_after, python_code
-from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Functions
 from gym_llm.sandbox.interpreter import box_of
 from gym_llm.sandbox.sandbox import Sandbox
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
 from gym_llm.sandbox.shared import sandbox_for
 from gym_llm.types import Row
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.errors import DataError
-from gym_llm.sql import (
+from gym_llm.grading.sql import (
     Database,
     Question,
     SetRule,

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.calendar.schedule import Event, Window, minutes, read_events, window
 from gym_llm.grading.extraction import json_values
 

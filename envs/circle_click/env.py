@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, tool
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.grading.call_matching import parse_arguments
-from gym_llm.pictures import asking, draw_circles, shuffled_colors
 from gym_llm.types import Item, Row, known
+from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
 _SIZE = 400
 

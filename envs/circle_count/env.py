@@ -7,10 +7,10 @@ import re
 import numpy as np
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.grading.answers import last_boxed
-from gym_llm.pictures import asking, draw_circles, shuffled_colors
 from gym_llm.types import Row, known
+from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
 _FIRST_BOXED = re.compile(r"\\boxed\{(\d+)\}")
 _SIZE = 400

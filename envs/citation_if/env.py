@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.core.checks import check_choice, check_pattern
 from gym_llm.envs.citation_if.grading import (
     DEFAULT_ID,
     GRAMMARS,
@@ -20,7 +21,6 @@ from gym_llm.envs.citation_if.grading import (
     read_citations,
 )
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.grading.options import check_choice, check_pattern
 from gym_llm.types import Row
 
 _MOST_SHOWN = 100

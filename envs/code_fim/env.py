@@ -14,8 +14,8 @@ from gym_llm.envs.code_fim.completion import completions
 from gym_llm.errors import DataError
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.sandbox import Sandbox
-from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Called, Functions
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
 from gym_llm.types import Row
 
 _FOLDER = Path(__file__).parent

@@ -12,7 +12,7 @@ from gym_llm.errors import DataError
 from gym_llm.grading.extraction import lines_between_last_marks, python_code
 from gym_llm.grading.program_output import read_json
 from gym_llm.sandbox import check_seconds
-from gym_llm.sandbox.env import SandboxedEnv
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.types import Row
 
 _TAGS = ("<think>", "</think>")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from gym_llm.grading.program_output import close_values, line_difference, read_json, shortened
 from gym_llm.sandbox import Limits, RunResult, Sandbox
 from gym_llm.sandbox.functions import Called, Functions
-from gym_llm.sandbox.in_order import until_failure
+from gym_llm.sandbox.run_tests import until_failure
 
 WRONG, TIME, ERROR, UNKNOWN = -2, -3, -4, -1
 _WRAPPED_CELL = Path(__file__).with_name("wrapped_cell.py")

@@ -12,8 +12,8 @@ from gym_llm.envs.code_output.programs import PROGRAMS, output_of, program
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_fence, last_tagged
 from gym_llm.grading.program_output import line_difference
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.sandbox import Limits, check_backend, check_seconds, sandbox_for
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 _PROMPT = """What does this Python program print? Work it out, and end with the output, and only that, in a ``` block.

@@ -12,8 +12,8 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.envs.competitive_coding.grading import Grader, find_program
 from gym_llm.envs.competitive_coding.problems import Problem, ProblemFile
 from gym_llm.errors import DataError
-from gym_llm.sandbox.env import SandboxedEnv
 from gym_llm.sandbox.languages import language as language_of
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import compiler_for
 from gym_llm.types import Row
 

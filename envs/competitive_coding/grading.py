@@ -12,9 +12,9 @@ from typing import Any
 from gym_llm.envs.competitive_coding.problems import Checker, Problem, Subtask, Test
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import fences
-from gym_llm.sandbox.in_order import until_failure
 from gym_llm.sandbox.languages import Compiled, CompileError, Compiler, language
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.run_limits import Limits
+from gym_llm.sandbox.run_tests import until_failure
 from gym_llm.sandbox.sandbox import RunResult
 
 CHECKER_LIMITS = Limits(cpu_seconds=30, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20)

@@ -13,8 +13,8 @@ from gym_llm.grading.extraction import last_block_after, python_code
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.grading.program_output import close_values
 from gym_llm.sandbox import Sandbox
-from gym_llm.sandbox.env import SandboxedEnv, check_number
 from gym_llm.sandbox.functions import Functions
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
 from gym_llm.types import Row
 
 _FLOATS = 1e-6

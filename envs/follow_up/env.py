@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gym_llm import BaseTask, Episode
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.types import message_text
 
 

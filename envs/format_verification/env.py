@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.core.checks import check_pattern
 from gym_llm.envs.format_verification.grading import count_lines, is_quick, other_matches
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.grading.options import check_pattern
 from gym_llm.types import Row
 
 Pattern = Annotated[str, AfterValidator(check_pattern)]

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
-from gym_llm.pictures import asking, draw_circles, shuffled_colors
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.types import Row
+from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
 _POINT = re.compile(r"_\[?_\(_(\d{1,15})_,_(\d{1,15})_\)_\]?_</point>".replace("_", r"\s{0,9}"))
 _OPENING = "<point>"

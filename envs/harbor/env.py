@@ -12,16 +12,16 @@ from typing import Any, Literal, cast
 from pydantic import Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
+from gym_llm.core.prompt_files import PromptTexts
+from gym_llm.core.row_prompts import RowPrompt
+from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.harbor import session as sessions
 from gym_llm.envs.harbor.folder import TaskFolder, folders_in, read_folder
 from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
 from gym_llm.errors import DataError, ToolError
-from gym_llm.prompt_files import PromptTexts
-from gym_llm.row_prompts import RowPrompt
 from gym_llm.sandbox.backends import bubblewrap_path
-from gym_llm.sandbox.machine import MachineLimits, MachineProblem
-from gym_llm.sandbox.machines import BACKENDS, Machines
-from gym_llm.tasks import TaskKind
+from gym_llm.sandbox.machines.machine import MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.machine_pool import BACKENDS, Machines
 from gym_llm.types import Row
 
 _OWN = Path(__file__).with_name("data") / "tasks"
@@ -38,7 +38,7 @@ class Harbor(VerifierEnv):
         folder: What relative paths of tasks begin from; the built-in tasks' by default.
         backend: `bubblewrap`, `docker` or `podman`.
         images: For bubblewrap: which image stands for a name of FROM or `docker_image`, e.g.
-            `{"ubuntu:24.04": "ubuntu.tar", "python:*": "host"}`; see `gym_llm.sandbox.machines.Machines`.
+            `{"ubuntu:24.04": "ubuntu.tar", "python:*": "host"}`; see `gym_llm.sandbox.machines.machine_pool.Machines`.
         network: `"none"`, or `"host"` for this machine's network, which tasks get whose `network_mode` is public, or
             that name none.
         build_network: Whether RUN in a Dockerfile has this machine's network.

@@ -6,7 +6,7 @@ import json
 import math
 
 from gym_llm.errors import InfrastructureError
-from gym_llm.sandbox.machine import Machine
+from gym_llm.sandbox.machines.machine import Machine
 
 VERIFIER_LOGS = "/logs/verifier"
 _BYTES = 1 << 16

@@ -15,8 +15,8 @@ from gym_llm.envs.harbor.folder import Step, TaskFolder
 from gym_llm.envs.harbor.rewards import VERIFIER_LOGS, one_reward, read_rewards
 from gym_llm.errors import DataError, InfrastructureError, SandboxError, UsageError
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machine import ExecResult, Machine, MachineLimits, pack_folder
-from gym_llm.sandbox.machines import Machines
+from gym_llm.sandbox.machines.machine import ExecResult, Machine, MachineLimits, pack_folder
+from gym_llm.sandbox.machines.machine_pool import Machines
 
 if TYPE_CHECKING:
     from gym_llm.envs.harbor.env import Harbor

@@ -8,7 +8,7 @@ import shlex
 from gym_llm import Verdict
 from gym_llm.errors import InfrastructureError
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machine import ExecResult, Machine, MachineProblem
+from gym_llm.sandbox.machines.machine import ExecResult, Machine, MachineProblem
 
 DEFAULT_COMMAND = "python -m pytest -rA"
 _FOLDER, _PATCH, _LOG = "/tmp", "gym_llm.patch", "gym_llm.log"

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.hotpotqa_qa.alternatives import Alternative, alternatives, plain, reason_to_remove
 from gym_llm.envs.hotpotqa_qa.extraction import extract_answer
 from gym_llm.grading.text_metrics import normalize_answer, token_f1

@@ -10,8 +10,8 @@ from gym_llm.concurrency.processes import shared_pool
 from gym_llm.envs.math_verify.env import strip_delimiters
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_boxed
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge import FAILS, JudgedEnv, last_label, points, yes_no_line
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import known
 
 PASS_THRESHOLD = 6

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.envs.indirect_prompt_injection.attack import follows
 from gym_llm.envs.indirect_prompt_injection.world import World

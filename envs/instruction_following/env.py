@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.grading.constraints import GradingMode, Instructions, Job, follow_later, follow_quickly, graded, ifevalg
 
 _FIELDS = ("instruction_id_list", "kwargs", "prompt", "grading_mode")

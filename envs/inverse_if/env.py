@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.data.files.jsonl import loads
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge import json_objects
 from gym_llm.judge.rubric import RubricEnv
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item, Row
 
 _PLACE = re.compile(r"\{(prompt|model_response|standard_response|criteria)\}")

@@ -8,8 +8,8 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.envs.jailbreak_detection.policies import Policies, Verifier, read_policies
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge import JudgedEnv, labels, yes_no_line
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from gym_llm.judge import Prompt, make_prompt
-from gym_llm.judge.prompts import check_fields
+from gym_llm.judge.judge_prompts import check_fields
 
 _OUTCOMES = ("positive", "negative", "unclear")
 _VALUES = ("adversarial_prompt", "model_response")

@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
-from gym_llm.did_you_mean import did_you_mean
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import in_worker, set_f1
 from gym_llm.types import Item, Row
+from gym_llm.utils.did_you_mean import did_you_mean
 
 OverlapRule = Literal["multiply", "minus", "base"]
 DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.sandbox.python_tool import PythonTool
-from gym_llm.tasks import TaskKind
 from gym_llm.types import Row, known
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.grading.thinking import strip_thinking, without_spans
 from gym_llm.judge import FAILS, JudgedEnv, last_label
+from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
 
 _CONTAINS = "It is right if it says what the gold answer says, or leads to it; a part of it alone is not enough."
 RULES = {

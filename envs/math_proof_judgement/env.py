@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
-from gym_llm.grading.thinking import strip_thinking
+from gym_llm.core.compat import ConformingEnv
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 _LABEL = re.compile(r"judgement\*{0,2}\s*+:", re.IGNORECASE)

@@ -13,8 +13,8 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.extras import install
 from gym_llm.types import Row
+from gym_llm.utils.extras import install
 
 _DELIMITERS = (("\\(", "\\)"), ("$$", "$$"), ("$", "$"))
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict, tool
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.math_verify.env import strip_delimiters
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.call_matching import parse_arguments

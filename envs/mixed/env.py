@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from gym_llm import VerifierEnv
-from gym_llm.did_you_mean import nearest
+from gym_llm.core.registry.ids import env_ids
+from gym_llm.core.tasks import PreparedTask, RowKind
 from gym_llm.errors import DataError
-from gym_llm.registration import env_ids
-from gym_llm.tasks import PreparedTask, RowKind
 from gym_llm.types import Episode, Request, Row
+from gym_llm.utils.did_you_mean import nearest
 
 
 class Mixed(VerifierEnv):

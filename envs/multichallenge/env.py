@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge import last_label
 from gym_llm.judge.rubric import RubricEnv
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 

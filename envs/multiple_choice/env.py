@@ -11,10 +11,10 @@ from pydantic import BaseModel, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.checks import check_choice, check_pattern
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
-from gym_llm.grading.options import check_choice, check_pattern
 from gym_llm.types import Row
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more

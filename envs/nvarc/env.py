@@ -10,9 +10,9 @@ from gym_llm import Episode, Verdict
 from gym_llm.envs.arc_agi.env import ArcAGI
 from gym_llm.grading.extraction import python_code
 from gym_llm.grading.grids import Grid, grid_of_lines_as_nemo_gym, grid_of_numbers, last_grid_of_lines
-from gym_llm.grading.thinking import strip_thinking, without_spans
 from gym_llm.sandbox import Limits, check_backend, check_seconds, sandbox_for
 from gym_llm.sandbox.functions import Functions
+from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
 from gym_llm.types import Row
 
 Mode = Literal["transductive", "inductive"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gym_llm import Episode, Metric, Verdict
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge.letters import LetterGraded
+from gym_llm.tokens.parsers.thinking import strip_thinking
 
 
 class Omniscience(LetterGraded):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.types import Row
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"

@@ -7,9 +7,9 @@ import re
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
-from gym_llm.grading.options import check_choice
-from gym_llm.grading.thinking import without_tagged
+from gym_llm.core.checks import check_choice
+from gym_llm.core.compat import ConformingEnv
+from gym_llm.tokens.parsers.thinking import without_tagged
 from gym_llm.types import Row
 
 KEY = "hallucination list"

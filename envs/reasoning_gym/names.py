@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gymnasium.error import DependencyNotInstalled
 
-from gym_llm.extras import install
+from gym_llm.utils.extras import install
 
 _NAME = re.compile(r"""^DATASET_NAME\w* = ["'](\w+)["']|register_dataset\(\s*["'](\w+)["']""", re.MULTILINE)
 _NOT_OF_TASKS = {"composite"}  # a mixture of others

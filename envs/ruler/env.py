@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.grading.text_metrics import Phrase
 
 Subset = Literal[

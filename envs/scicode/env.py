@@ -13,7 +13,7 @@ from gym_llm.envs.scicode.problem import Problem, Step
 from gym_llm.envs.scicode.targets import Targets, read_targets
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import python_code
-from gym_llm.sandbox.env import SandboxedEnv, check_number
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
 from gym_llm.types import Item, Row
 
 

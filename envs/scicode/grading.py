@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.envs.scicode.splitting import Split
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 
 _INSIDE = Path(__file__).with_name("inside")

@@ -16,7 +16,7 @@ from gym_llm.envs.search.pages import around, as_results, excluded, excluded_dom
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.extraction import flat_boxes
 from gym_llm.judge import JudgedEnv
-from gym_llm.judge.parsers import yes_no_line
+from gym_llm.judge.verdicts import yes_no_line
 from gym_llm.types import Row
 
 _ANSWER = re.compile(r"Answer:\s{0,20}([^\n]{0,1000}?)\s{0,20}Confidence:", re.IGNORECASE)

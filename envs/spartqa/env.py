@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.spartqa.grading import Label, choose, extract_answer, label_key, labels_of, without_thoughts
 
 _SHOWN = 200  # characters of the answer that the details repeat

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
-from gym_llm.sql import (
+from gym_llm.core.compat import ConformingEnv
+from gym_llm.grading.sql import (
     Cell,
     ColumnsRule,
     Database,

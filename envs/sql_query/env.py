@@ -9,7 +9,17 @@ from pydantic import Field, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.envs.sql_query.generated import make_question
-from gym_llm.sql import Cell, Database, Question, RowsRule, as_answer, check_seconds, compare, extract_sql, near_misses
+from gym_llm.grading.sql import (
+    Cell,
+    Database,
+    Question,
+    RowsRule,
+    as_answer,
+    check_seconds,
+    compare,
+    extract_sql,
+    near_misses,
+)
 from gym_llm.types import Row
 
 ASK = "Answer with one SQLite query in a ```sql block."

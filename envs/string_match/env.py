@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.string_match.extraction import ExtractionMode, extract
 from gym_llm.envs.string_match.reading import Reading, similarity
 

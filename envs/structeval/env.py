@@ -10,7 +10,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.types import Row

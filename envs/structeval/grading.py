@@ -8,7 +8,7 @@ import warnings
 from typing import Any, NamedTuple, get_args
 
 from gym_llm.grading.formats import Format, csv_header, is_quick, parse
-from gym_llm.grading.thinking import strip_thinking
+from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _BEGIN = re.compile(r"<\|BEGIN_CODE\|>[ \t]*+\n?", re.IGNORECASE)
 _END = re.compile(r"<\|END_CODE\|>", re.IGNORECASE)

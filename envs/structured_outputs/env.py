@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.structured_outputs.grading import (
     Problem,
@@ -23,10 +23,10 @@ from gym_llm.envs.structured_outputs.grading import (
     problem_of_json,
 )
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.extras import install
 from gym_llm.grading.extraction import fences
 from gym_llm.grading.formats import Format
 from gym_llm.types import Item, Row
+from gym_llm.utils.extras import install
 
 _SHOWN = 217  # NeMo Gym shows 200 characters of a message, and before it an error's name
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.swe_pivot.comparison import Grade, Settings, grade, read_object
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
 from gym_llm.grading.text_metrics import in_worker

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.multiple_choice.grading import Options
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")

@@ -11,10 +11,10 @@ from gymnasium.error import DependencyNotInstalled
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.checks import read_settings
+from gym_llm.core.compat import ConformingEnv
 from gym_llm.envs.terminal_multi_harness import categories as is_
 from gym_llm.envs.terminal_multi_harness.comparison import Result, Settings, compare, is_quick, tools_schemas
-from gym_llm.extras import install
 from gym_llm.grading.call_matching import (
     Call,
     ExpectedAction,
@@ -24,9 +24,9 @@ from gym_llm.grading.call_matching import (
     read_calls,
 )
 from gym_llm.grading.json_schema import json_schema
-from gym_llm.grading.options import read_settings
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.types import Item, Row, known
+from gym_llm.utils.extras import install
 
 Share = Annotated[float, Field(ge=0, le=1)]
 DEADLINE = 5.0  # seconds of CPU time; a long script takes one, hostile texts take longer

@@ -8,14 +8,14 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.did_you_mean import did_you_mean
 from gym_llm.envs.verifif.judged import question_of, read_verdict
 from gym_llm.grading.constraints import Check, Job, follow_later, follow_quickly
 from gym_llm.grading.constraints.verifif import constraint
 from gym_llm.grading.constraints.verifif_text import WITHOUT_CASE, Language
-from gym_llm.grading.thinking import strip_thinking
 from gym_llm.judge import FAILS, JudgedEnv
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
+from gym_llm.utils.did_you_mean import did_you_mean
 
 Aggregation = Literal["all", "any", "mean", "min", "max"]
 _OF_CASE = {"keywords:letter_frequency", "keywords:alliteration", "keywords:vowel_count", "keywords:consonant_count"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from gymnasium.error import DependencyNotInstalled
 
-from gym_llm.extras import install
+from gym_llm.utils.extras import install
 
 MOST_INLINE = 5_000
 """Characters of a translation and its reference that are compared at once, some 10 ms; more go to a process."""

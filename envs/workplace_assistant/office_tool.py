@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from gym_llm.core.tools.tool import Tool
 from gym_llm.envs.workplace_assistant.tables import Office
 from gym_llm.errors import ToolError
-from gym_llm.tools.tool import Tool
 
 
 def _as_text(value: Any) -> Any:

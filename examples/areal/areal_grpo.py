@@ -6,7 +6,7 @@ from typing import Any
 from areal.api.cli_args import GRPOConfig, load_expr_config
 from areal.trainer.rl_trainer import PPOTrainer
 
-from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 
 ENV_ID = "gym_llm/Arithmetic-v0"
 GROUP_SIZE = 8  # gconfig.n_samples

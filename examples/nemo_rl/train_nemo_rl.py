@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from gym_llm.trainers.nemo_rl import TextEnvironment, nemo_rl_data
-from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 
 ENV_ID = "gym_llm/Weather-v0"
 TASK = "weather"

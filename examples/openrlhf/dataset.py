@@ -2,7 +2,7 @@
 
 import argparse
 
-from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

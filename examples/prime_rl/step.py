@@ -8,9 +8,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from gym_llm.data.files.records import read_records
+from gym_llm.records.record_files import read_records
 from gym_llm.trainers.prime_rl import training_samples
-from gym_llm.trainers.tasks import task_of
+from gym_llm.trainers.shared.trainer_tasks import task_of
 
 
 def whole_groups(records: list[Any], group_size: int) -> list[Any]:

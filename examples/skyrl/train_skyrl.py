@@ -13,8 +13,8 @@ from skyrl.train.entrypoints.main_base import BasePPOExp
 from skyrl.train.utils import validate_cfg
 from skyrl.train.utils.utils import initialize_ray
 
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.trainers.skyrl import EpisodeGenerator
-from gym_llm.trainers.tasks import TrainedEnv
 
 ENV_ID = "gym_llm/Weather-v0"
 

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request, ResponseDict, Usage
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from gym_llm.agents.episode import AgentEpisode
+from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.types import Item, Request, ResponseDict
 
 T = TypeVar("T")

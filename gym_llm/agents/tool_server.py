@@ -20,17 +20,17 @@ from typing import Any, Self
 from aiohttp import web
 from gymnasium.error import InvalidAction
 
-from gym_llm.agents.episode import AgentEpisode
-from gym_llm.agents.exchange import EpisodeOver
+from gym_llm.agents.agent_episode import AgentEpisode
+from gym_llm.agents.mailbox import EpisodeOver
 from gym_llm.data.files.jsonl import loads
-from gym_llm.dialects.over_http import as_json
 from gym_llm.errors import CallerError
-from gym_llm.http_server import Door, Unwelcome, given_key, listening, url_of
-from gym_llm.limits import REQUEST_BYTES, limit
-from gym_llm.mcp import Caller, Endpoint, McpError, ToolResult
-from gym_llm.outcomes import reason
-from gym_llm.secrets import redacted_logger
+from gym_llm.protocols.http.access import Door, Unwelcome, given_key, listening, url_of
+from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
+from gym_llm.records.failures import reason
 from gym_llm.types import Item
+from gym_llm.utils.limits import REQUEST_BYTES, limit
+from gym_llm.utils.secrets import redacted_logger
 
 _JSON = "application/json"
 logger = redacted_logger(__name__)
@@ -148,7 +148,7 @@ class ToolServer:
 
 
 class _Toolbox:
-    """One episode's tools for MCP's endpoint; see `gym_llm.mcp.Toolbox`."""
+    """One episode's tools for MCP's endpoint; see `gym_llm.protocols.mcp.Toolbox`."""
 
     def __init__(self, episode: AgentEpisode) -> None:
         self._episode = episode

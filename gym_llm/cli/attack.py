@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli.usage import complete_env, printable
+from gym_llm.cli.refusals import complete_env, printable
 from gym_llm.errors import UsageError
 
 EXAMPLES = """\
@@ -51,13 +51,13 @@ def attack(
     cards: Annotated[bool, typer.Option("--card", help="write CARD.md into each verifier's folder")] = False,
 ) -> int:
     """Play what is no right answer, and see whether a verifier pays it."""
-    from gym_llm import attack as attacks
-    from gym_llm.attack.campaign import CHECKS
-    from gym_llm.attack.card import write_card
+    from gym_llm.author import attack as attacks
+    from gym_llm.author.attack.campaign import CHECKS
+    from gym_llm.author.attack.card import write_card
+    from gym_llm.author.scaffold import find_verifier, missing_package
     from gym_llm.cli.bars import show_bars
-    from gym_llm.cli.options import read_env_kwargs
-    from gym_llm.registration import env_ids as registered
-    from gym_llm.scaffold import find_verifier, missing_package
+    from gym_llm.cli.shared_options import read_env_kwargs
+    from gym_llm.core.registry.ids import env_ids as registered
 
     if bool(env_ids) == every:
         raise UsageError("Which verifiers? Give ids, or --all.")

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
 
 Draw: TypeAlias = Callable[[str, int, int | None, Callable[[], str]], None]
 """`draw(name, done, total, text)`: how far the work of that name is; cheap, `text` is made only where it is shown."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
 from gym_llm.errors import UsageError
 
@@ -54,7 +54,7 @@ def capture(
     ] = 3_600.0,
 ) -> int:
     """Serve a model to agents, and keep what each of them had it say: exact tokens for training."""
-    from gym_llm.capture import CaptureServer
+    from gym_llm.agents.capture import CaptureServer
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.engines import make_engine
     from gym_llm.serve.event_loop import loop_factory

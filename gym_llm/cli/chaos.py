@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gym_llm.cli.help import Command, Group
-from gym_llm.cli.usage import complete_env, printable
+from gym_llm.cli.refusals import complete_env, printable
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -49,10 +49,10 @@ def chaos(
     """Break everything around an environment, and check that no fault becomes a reward."""
     from rich.console import Console
 
-    from gym_llm.chaos import attack
+    from gym_llm.author.chaos import attack
+    from gym_llm.author.scaffold import find_verifier, missing_package
     from gym_llm.cli.bars import show_bars
-    from gym_llm.registration import env_ids as registered
-    from gym_llm.scaffold import find_verifier, missing_package
+    from gym_llm.core.registry.ids import env_ids as registered
 
     if bool(env_ids) == every:
         raise UsageError("Which environments? Give ids, or --all.")

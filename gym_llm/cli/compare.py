@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gym_llm.cli.options import panel
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
+from gym_llm.cli.shared_options import panel
 from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
-    from gym_llm.evaluate.compare import RunScores
-    from gym_llm.evaluate.tables import Table
+    from gym_llm.evaluation.compare import RunScores
+    from gym_llm.evaluation.tables import Table
 
 EXAMPLES = """\
 examples:
@@ -71,8 +71,8 @@ def compare(
 ) -> int:
     """Compare runs over the same tasks: differences with intervals, flipped tasks, how many tasks it takes."""
     from gym_llm.data.files.jsonl import dumps
-    from gym_llm.evaluate.compare import compare_runs
-    from gym_llm.evaluate.compare_report import as_markdown, tables
+    from gym_llm.evaluation.compare import compare_runs
+    from gym_llm.evaluation.compare_report import as_markdown, tables
 
     if json and markdown:
         raise UsageError("JSON or Markdown? Give one of --json and --markdown.")
@@ -104,7 +104,7 @@ def compare(
     else:
         _print(tables(comparison, detect=detect, flips=flips))
     if plots:
-        from gym_llm.evaluate.compare_plots import plot_comparison
+        from gym_llm.evaluation.compare_plots import plot_comparison
 
         paths_drawn = plot_comparison(comparison, plots)
         print(f"plots: {len(paths_drawn)} files in {printable(plots)}", file=sys.stderr)
@@ -116,8 +116,8 @@ def compare(
 def _read(paths: list[str]) -> list[RunScores]:
     """The runs, with a bar where they are large."""
     from gym_llm.cli.progress import show_file
-    from gym_llm.evaluate.compare import read_run
-    from gym_llm.evaluate.episodes import rollout_files
+    from gym_llm.evaluation.compare import read_run
+    from gym_llm.stats.episode_scores import rollout_files
 
     files = [str(file) for path in paths for file in rollout_files(path)]
     is_large = sum(os.path.getsize(file) for file in files if os.path.isfile(file)) > _LARGE
@@ -131,7 +131,7 @@ def _print(found: list[Table]) -> None:
     from rich.text import Text
 
     from gym_llm.cli.bars import table_console
-    from gym_llm.evaluate.tables import plain
+    from gym_llm.evaluation.tables import plain
 
     console = table_console()
     narrow = console.width < _WIDE

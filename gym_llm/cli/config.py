@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gym_llm.cli.help import Command
-from gym_llm.printable import printable
+from gym_llm.utils.printable import printable
 
 if TYPE_CHECKING:
-    from gym_llm.config import Config
+    from gym_llm.rollouts.config import Config
 
 _EXAMPLES = """\
 examples:
@@ -53,8 +53,8 @@ def read_config(
     """
     import gymnasium as gym
 
-    from gym_llm.config import load_config
-    from gym_llm.registration import unknown_env
+    from gym_llm.core.registry.ids import unknown_env
+    from gym_llm.rollouts.config import load_config
 
     config = load_config(files, settings, one_engine=one_engine)
     for section in config.environments.values():
@@ -69,16 +69,16 @@ def read_config(
 
 
 def _unmapped(config: Config) -> Iterator[str]:
-    from gym_llm.secrets import mask
+    from gym_llm.utils.secrets import mask
 
     return (f"not mapped: {mask(sentence, config.secrets)}" for sentence in config.unmapped)
 
 
 def _check_arguments(config: Config) -> None:
     """Refuse what the environments' classes do not take, all of it at once; a run says it when it makes them."""
-    from gym_llm.did_you_mean import did_you_mean
-    from gym_llm.env_class import env_arguments, env_class
+    from gym_llm.core.registry.env_class import env_arguments, env_class
     from gym_llm.errors import ConfigError, DataError
+    from gym_llm.utils.did_you_mean import did_you_mean
 
     problems = []
     for name, section in config.environments.items():

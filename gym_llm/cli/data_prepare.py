@@ -11,15 +11,15 @@ import typer
 
 from gym_llm.cli.config import ConfigFiles, Settings, read_config
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
 from gym_llm.errors import UsageError
-from gym_llm.extras import install
 from gym_llm.types import HubName
+from gym_llm.utils.extras import install
 
 if TYPE_CHECKING:
-    from gym_llm.config import Config
     from gym_llm.data.files.datasets import DatasetConfig
     from gym_llm.data.prepare import Preparation
+    from gym_llm.rollouts.config import Config
 
 _EXAMPLES = """\
 examples:

@@ -15,15 +15,15 @@ import typer
 
 from gym_llm.cli.config import ConfigFiles, Settings, read_config
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
 from gym_llm.errors import DataError, UsageError
-from gym_llm.extras import install
 from gym_llm.types import HubName
+from gym_llm.utils.extras import install
 
 if TYPE_CHECKING:
-    from gym_llm.config import Config
     from gym_llm.data.hubs.gitlab import ModelRegistry
     from gym_llm.data.hubs.huggingface import Hub
+    from gym_llm.rollouts.config import Config
 
 _TOKENS = ("HF_TOKEN", "MLFLOW_TRACKING_TOKEN")
 
@@ -289,7 +289,7 @@ def _registry(config: Config) -> ModelRegistry:
 @contextmanager
 def _configured(files: Sequence[str], settings: Sequence[str]) -> Iterator[Config]:
     """The configuration, for a block whose errors never show a secret."""
-    from gym_llm.secrets import is_secret_key, mask
+    from gym_llm.utils.secrets import is_secret_key, mask
 
     for setting in settings:
         key = setting.partition("=")[0].lstrip("+")

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.attack import EXAMPLES as ATTACK_EXAMPLES
 from gym_llm.cli.attack import attack
 from gym_llm.cli.help import Command, Group
-from gym_llm.cli.usage import complete_env, printable
+from gym_llm.cli.refusals import complete_env, printable
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -89,7 +89,7 @@ def init(
     ] = None,
 ) -> int:
     """Write the folder of a new verifier."""
-    from gym_llm.scaffold import write_verifier
+    from gym_llm.author.scaffold import write_verifier
 
     path = write_verifier(name, folder)
     print(f"{path}: a verifier that works. Change env.py and data/example.jsonl into yours, then:")
@@ -107,8 +107,15 @@ def test(
     attacked: Annotated[bool, typer.Option("--attack", help="attack them, too; see gym-llm env attack")] = False,
 ) -> int:
     """Run verifiers' tests and check that their artefacts are there and right."""
-    from gym_llm.registration import env_ids
-    from gym_llm.scaffold import check_attack, check_file, check_verifier, find_verifier, is_file, missing_package
+    from gym_llm.author.scaffold import (
+        check_attack,
+        check_file,
+        check_verifier,
+        find_verifier,
+        is_file,
+        missing_package,
+    )
+    from gym_llm.core.registry.ids import env_ids
 
     if bool(names) == every:
         raise UsageError("Which verifiers? Give names, or --all.")
@@ -145,7 +152,7 @@ def conform(
     env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environments' further arguments")] = None,
 ) -> int:
     """Replay episodes that NeMo Gym's servers scored, and compare rewards and reports."""
-    from gym_llm.evaluate.conform import check_rows, replay_file
+    from gym_llm.author.conform import check_rows, replay_file
 
     kwargs = options.read_env_kwargs(env_kwargs)
     servers: dict[str, Counter[str]] = {}

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
-from gym_llm.cli.usage import complete_env, printable, resume_command
+from gym_llm.cli import shared_options as options
+from gym_llm.cli.refusals import complete_env, printable, resume_command
 from gym_llm.errors import EngineUnavailable, RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
-    from gym_llm.evaluate.evaluation import Evaluation
-    from gym_llm.evaluate.results import EvaluationResult
-    from gym_llm.rollout.part import Part
+    from gym_llm.evaluation.evaluation import Evaluation
+    from gym_llm.evaluation.results import EvaluationResult
+    from gym_llm.rollouts.workload import Part
 
 EXAMPLES = """\
 examples:
@@ -107,7 +107,7 @@ def eval(
     Everything is in one folder, which is completed if it was interrupted. A table of the figures is printed.
     """
     from gym_llm.cli.interrupts import Interrupts
-    from gym_llm.evaluate.evaluation import Evaluation
+    from gym_llm.evaluation.evaluation import Evaluation
 
     for wrong, sentence in (
         (episodes and (limit or repeats), "Give either --episodes, or --limit and --repeats, not both."),
@@ -201,9 +201,9 @@ def _parts(
 ) -> dict[str, list[Part]]:
     """What each engine plays."""
     from gym_llm.cli.config import read_config
-    from gym_llm.config.compose import names_files
-    from gym_llm.evaluate.evaluation import is_suite
-    from gym_llm.evaluate.suite import env_parts, suite_parts
+    from gym_llm.evaluation.evaluation import is_suite
+    from gym_llm.evaluation.suite import env_parts, suite_parts
+    from gym_llm.rollouts.config.compose import names_files
 
     settings = [word for word in what if _SETTING.match(word)]
     suites = [*config, *(word for word in what if is_suite(word) and word not in settings)]
@@ -235,7 +235,7 @@ def _play(evaluation: Evaluation, interrupts: Any, trackers: Sequence[str], quie
     if not evaluation.remaining:
         return
 
-    from gym_llm.tracking import RunLog
+    from gym_llm.evaluation.tracking import RunLog
 
     async def play() -> None:
         async with aclosing(evaluation.records()) as records:
@@ -281,7 +281,7 @@ def _print(result: EvaluationResult) -> None:
     from rich.text import Text
 
     from gym_llm.cli.bars import table_console
-    from gym_llm.evaluate.tables import group_tables, headline, overview, plain
+    from gym_llm.evaluation.tables import group_tables, headline, overview, plain
 
     console = table_console()
     title, state = headline(result.data)
@@ -300,7 +300,7 @@ def _print(result: EvaluationResult) -> None:
         if table.note:
             console.print(Text(plain(table.note), "dim"), soft_wrap=True)
     if not (result.folder / "plots").exists():
-        from gym_llm.extras import install
+        from gym_llm.utils.extras import install
 
         console.out(f"no plots: matplotlib is not installed; {install('plots')}", highlight=False)
     view = shlex.join(["gym-llm", "view", str(result.folder / "records")])

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
 
 _EXAMPLES = """\
 examples:
@@ -50,7 +50,7 @@ def export_rollouts(
 ) -> int:
     """Write a rollout file in another tool's format: for Inspect, Harbor, fine-tuning, Atropos, Hugging Face."""
     from gym_llm.cli.progress import show_file
-    from gym_llm.export import export
+    from gym_llm.evaluation.export.formats import export
 
     with show_file(path, "exporting") as on_read:
         done = export(

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -39,8 +39,8 @@ _OUTPUT = "the new task file (default: none, only count)"
 
 def failure_kind(text: str) -> str:
     """A name of a failure; NeMo Gym's servers may have their own, `server:kind`."""
-    from gym_llm.did_you_mean import did_you_mean
-    from gym_llm.outcomes import FAILURE_KINDS
+    from gym_llm.records.failures import FAILURE_KINDS
+    from gym_llm.utils.did_you_mean import did_you_mean
 
     if text not in FAILURE_KINDS and ":" not in text:
         hint = did_you_mean(text, FAILURE_KINDS) or f" There are {', '.join(FAILURE_KINDS)}."
@@ -70,7 +70,7 @@ def filter_rollouts(
 ) -> int:
     """Choose tasks by how a run went (pass rate, variance, length, faults), as a new task file."""
     from gym_llm.cli.progress import show_file
-    from gym_llm.evaluate.filter import TaskRules, filter_tasks
+    from gym_llm.evaluation.filter import TaskRules, filter_tasks
 
     if (
         output is None

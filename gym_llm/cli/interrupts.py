@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from gym_llm.errors import CallerError, RayUnavailable, TooManyFailures
-from gym_llm.outcomes import reason
+from gym_llm.records.failures import reason
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _COMMANDS = ("gym-llm", "__main__.py")

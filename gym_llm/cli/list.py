@@ -13,7 +13,7 @@ from gym_llm.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gym_llm.catalogue import Description
+    from gym_llm.author.catalogue import Description
 
 _EXAMPLES = """\
 examples:
@@ -41,7 +41,7 @@ def list_envs(
 
     Where the output is no terminal each is one line, its columns separated by tabs.
     """
-    from gym_llm.catalogue import markdown_table, refresh_table
+    from gym_llm.author.catalogue import markdown_table, refresh_table
 
     if into is not None and domain is not None:
         raise UsageError("--into writes the environments of all domains: leave out --domain.")
@@ -57,8 +57,8 @@ def list_envs(
 def _print_table(domain: str | None) -> None:
     from rich.console import Console
 
-    from gym_llm.catalogue import describe, ids_of
-    from gym_llm.cli.usage import printable
+    from gym_llm.author.catalogue import describe, ids_of
+    from gym_llm.cli.refusals import printable
 
     console = Console()
     rows = ((env_id, group, describe(env_id)) for group, ids in ids_of(domain).items() for env_id in ids)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import complete_env, printable
+from gym_llm.cli.refusals import complete_env, printable
 
 _EXAMPLES = """\
 examples:
@@ -50,9 +50,9 @@ def profile_env(
     as_json: Annotated[bool, options.what(None, "print what profile.json says", None, "--json")] = False,
 ) -> int:
     """Say where a verifier's time goes, per hook and function, from stored rollouts."""
+    from gym_llm.author.profile import profile
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.cli.progress import show_file
-    from gym_llm.evaluate.profile import profile
 
     found: Any = None
     with Interrupts() as interrupts, show_file([rollouts, rollouts], "playing") as on_read:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from gym_llm.cli.bars import Draw, show_bars
-from gym_llm.rollout.run import Run
+from gym_llm.rollouts.run import Run
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gym_llm.cli.conversation import print_conversation
-from gym_llm.cli.usage import printable
-from gym_llm.rollout.run import Run
-from gym_llm.rollout.summary import Summary
+from gym_llm.cli.print_conversation import print_conversation
+from gym_llm.cli.refusals import printable
+from gym_llm.rollouts.run import Run
+from gym_llm.stats.run_summary import Summary
 from gym_llm.types import Rollout
 
 

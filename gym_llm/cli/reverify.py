@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import complete_env, printable
+from gym_llm.cli.refusals import complete_env, printable
 
 _EXAMPLES = """\
 examples:
@@ -57,7 +57,7 @@ def reverify_rollouts(
     """Score stored rollouts again, and say what changed and why."""
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.cli.progress import show_file
-    from gym_llm.evaluate.reverify import areverify
+    from gym_llm.evaluation.reverify.reverify import areverify
 
     reports: list[Any] = []
 

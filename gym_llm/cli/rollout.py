@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
-from gym_llm.cli.usage import complete_env, printable, resume_command
+from gym_llm.cli import shared_options as options
+from gym_llm.cli.refusals import complete_env, printable, resume_command
 from gym_llm.errors import RayUnavailable, TooManyFailures, UsageError
 
 EXAMPLES = """\
@@ -90,11 +90,11 @@ def rollout(
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.cli.progress import show_progress
     from gym_llm.cli.report import print_report
-    from gym_llm.config.compose import names_files
-    from gym_llm.config.parts import config_parts
-    from gym_llm.rollout.part import Part
-    from gym_llm.rollout.run import Run
-    from gym_llm.tracking import RunLog, make_tracker
+    from gym_llm.evaluation.tracking import RunLog, make_tracker
+    from gym_llm.rollouts.config.compose import names_files
+    from gym_llm.rollouts.config.workloads import config_parts
+    from gym_llm.rollouts.run import Run
+    from gym_llm.rollouts.workload import Part
 
     settings, config = settings or [], config or []
     from_files = bool(config) or any(map(names_files, settings))

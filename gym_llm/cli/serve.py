@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import complete_env, printable, shown_argument
+from gym_llm.cli.refusals import complete_env, printable, shown_argument
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -91,8 +91,8 @@ def serve(
     import gymnasium as gym
 
     from gym_llm.cli.interrupts import run_until_interrupted
-    from gym_llm.cli.options import read_kwargs_by_env
-    from gym_llm.concurrency.garbage import collect_rarely, spare_the_living
+    from gym_llm.cli.shared_options import read_kwargs_by_env
+    from gym_llm.concurrency.relaxed_gc import collect_rarely, spare_the_living
     from gym_llm.serve import EnvServer, EnvWorkers
     from gym_llm.serve.event_loop import loop_factory
 
@@ -144,7 +144,7 @@ def _missing(env_ids: Sequence[str], error: Exception) -> UsageError:
     """The error for the first of the names that is no environment's."""
     import gymnasium as gym
 
-    from gym_llm.env_files import env_spec, not_found
+    from gym_llm.core.registry.env_files import env_spec, not_found
 
     for name in env_ids:
         try:
@@ -155,7 +155,7 @@ def _missing(env_ids: Sequence[str], error: Exception) -> UsageError:
 
 
 def _export(env_ids: list[str], folder: Path, tasks: str | None, kwargs: dict[str, dict[str, Any]]) -> int:
-    from gym_llm.serve.openenv.export import export_openenv
+    from gym_llm.serve.openenv.hub_folder import export_openenv
 
     if len(env_ids) > 1 and any(kwargs.values()):
         raise UsageError("--env-kwargs goes with --export of one environment only.")

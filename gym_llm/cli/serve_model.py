@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
 from gym_llm.errors import UsageError
 

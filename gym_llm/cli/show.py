@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gym_llm.cli import options
+from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
 from gym_llm.errors import UsageError
 
@@ -48,8 +48,8 @@ def show(
     """Print an episode as a conversation, with what its verifier said of it."""
     from rich.console import Console
 
-    from gym_llm.cli.conversation import print_conversation
-    from gym_llm.evaluate.stored import episodes_of_task, records_of
+    from gym_llm.cli.print_conversation import print_conversation
+    from gym_llm.evaluation.reverify.stored_rewards import episodes_of_task, records_of
 
     if repeat is not None and task is None:
         raise UsageError("--repeat only makes sense with --task N.")
@@ -74,7 +74,7 @@ def show(
 
 def _walk(console: Console, first: Rollout, more: Iterator[Rollout]) -> None:
     """Show one after another, as keys say; what was seen is kept, for the way back."""
-    from gym_llm.cli.conversation import print_conversation
+    from gym_llm.cli.print_conversation import print_conversation
 
     seen, place, is_new = [first], 0, True
     while True:

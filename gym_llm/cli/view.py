@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gym_llm.cli.help import Command
-from gym_llm.cli.usage import printable
+from gym_llm.cli.refusals import printable
 
 if TYPE_CHECKING:
-    from gym_llm.view.index import RunIndex
+    from gym_llm.evaluation.view.index import RunIndex
 
 _EXAMPLES = """\
 examples:
@@ -49,14 +49,14 @@ def view(
 ) -> int:
     """Look at rollouts in the browser: figures, every conversation, tokens and log probabilities."""
     from gym_llm.cli.interrupts import run_until_interrupted
-    from gym_llm.view.files import find_runs
+    from gym_llm.evaluation.view.run_files import find_runs
 
     runs = find_runs(paths or [])
     if export is not None:
         return run_until_interrupted(lambda: _export(runs, export, max_episodes))
 
     async def serve() -> None:
-        from gym_llm.view.server import ViewServer
+        from gym_llm.evaluation.view.view_server import ViewServer
 
         async with ViewServer(runs, port=port) as server:
             names = ", ".join(printable(str(run)) for run in runs[:3]) + (", …" if len(runs) > 3 else "")
@@ -71,7 +71,7 @@ def view(
 
 async def _export(runs: list[Path], path: Path, most: int) -> None:
     from gym_llm.cli.bars import show_bars
-    from gym_llm.view.export import export_page
+    from gym_llm.evaluation.view.static_page import export_page
 
     with show_bars() as draw:
 

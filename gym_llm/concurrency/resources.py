@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from gym_llm.concurrency.bridge import driven, finish, wait
-from gym_llm.secrets import redacted_logger
+from gym_llm.utils.secrets import redacted_logger
 
 _CLOSING_SECONDS = 30.0
 logger = redacted_logger(__name__)

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gym_llm.outcomes import reason
+from gym_llm.records.failures import reason
 
 _MEMORY_BYTES = 2 << 30
 _FLUSH_SECONDS = 0.002

@@ -1,6 +1,6 @@
 """Engines: what produces the actions."""
 
-from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.specs import capabilities, engine_class, make_engine
 from gym_llm.engines.weights import WeightSync
 from gym_llm.errors import EngineError, EngineUnavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.types import Request, ResponseDict
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gym_llm.engines.routing import Server
-from gym_llm.secrets import redacted_logger
+from gym_llm.utils.secrets import redacted_logger
 
 logger = redacted_logger(__name__)
 

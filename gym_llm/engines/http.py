@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import aiohttp
 from yarl import URL
 
-from gym_llm.chat.completions import chat_to_response
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.health import HealthChecks
 from gym_llm.engines.http_bodies import (
     chat_body,
@@ -37,18 +36,19 @@ from gym_llm.engines.http_failures import (
     server_message,
 )
 from gym_llm.engines.http_reading import is_name, read_body
-from gym_llm.engines.prompts import build_prompt, load_prompt_tokens
+from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.engines.token_response import overflow_response
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.printable import excerpt, printable
-from gym_llm.secrets import add_secrets, redact, redacted_logger
+from gym_llm.protocols.chat.completions import chat_to_response
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.printable import excerpt, printable
+from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
 
 if TYPE_CHECKING:
-    from gym_llm.chat.prompt_tokens import PromptTokens
+    from gym_llm.tokens.prompt_tokens import PromptTokens
 
 logger = redacted_logger(__name__)
 
@@ -75,7 +75,7 @@ class HTTPEngine(Engine):
     (`gym_llm.engines.health`). A prompt that no longer fits the model is not an error but the end of the episode: the
     response is `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
-    With `"completions"` prompts are made here, as token ids (`gym_llm.chat.prompt_tokens.PromptTokens`), and answers
+    With `"completions"` prompts are made here, as token ids (`gym_llm.tokens.prompt_tokens.PromptTokens`), and answers
     come back as token ids. The other two send the conversation, and the server tokenises it anew for every turn. In a
     chat, calls whose arguments are no JSON object are shown to the model with `{}` instead: newer vLLM does so itself,
     others refuse the whole conversation for them from then on (https://github.com/vllm-project/vllm/pull/48922).
@@ -94,7 +94,7 @@ class HTTPEngine(Engine):
             `logprobs`). `"completions"` always does; `"responses"` has no such thing.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
-        max_response_bytes: The most that is read of an answer, decompressed; None for what `gym_llm.limits` says. One
+        max_response_bytes: The most that is read of an answer, decompressed; None for what `utils/limits.py` says. One
             that is larger is an error: bodies without end, and a GB from a few KB of gzip, take no memory.
 
     Raises:

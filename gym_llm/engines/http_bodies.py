@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import orjson
 
-from gym_llm.chat.completions import FINISH_REASONS
-from gym_llm.chat.requests import request_to_chat
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.http_failures import parse_body
 from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.errors import EngineError
-from gym_llm.limits import FEW, ITEMS, LIMITS, VALUES, count_values, limit
-from gym_llm.outcomes import reason
-from gym_llm.printable import excerpt
-from gym_llm.responses.token_fields import check_tokens
+from gym_llm.protocols.chat.completions import FINISH_REASONS
+from gym_llm.protocols.chat.requests import request_to_chat
+from gym_llm.protocols.responses.token_fields import check_tokens
+from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.utils.limits import FEW, ITEMS, LIMITS, VALUES, count_values, limit
+from gym_llm.utils.printable import excerpt
 
 _CHAT_ONLY = (
     *("messages", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "reasoning_effort"),

@@ -6,8 +6,8 @@ from typing import Any
 
 import aiohttp
 
-from gym_llm import limits
 from gym_llm.errors import EngineError
+from gym_llm.utils import limits
 
 _MAX_ERROR_BYTES = 1 << 16
 _MAX_NAME = 1_000
@@ -17,7 +17,7 @@ async def read_body(reply: aiohttp.ClientResponse, limit: int | None = None) -> 
     """The decompressed body of a 200 answer; of another status's its first 64 KiB at most.
 
     Raises:
-        EngineError: If the body of a 200 answer has more than `limit` bytes (None: what `gym_llm.limits` says). No more
+        EngineError: If the body of a 200 answer has more than `limit` bytes (None: `utils/limits.py`). No more
             than a few KB beyond are read.
     """
     limit = limits.limit(limits.RESPONSE_BYTES) if limit is None else limit

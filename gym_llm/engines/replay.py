@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gym_llm.data.files.jsonl import loads
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.errors import DataError, EngineError, EngineUnavailable
-from gym_llm.record import read_record
-from gym_llm.token_spans import with_copies
+from gym_llm.records.record import read_record
+from gym_llm.records.token_spans import with_copies
 from gym_llm.types import Item, Request, ResponseDict
 
 

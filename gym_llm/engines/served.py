@@ -1,7 +1,7 @@
 """One engine for several processes of one user, over HTTP: the trainer's ranks ask the one that its main process has.
 
 Requests and answers are JSON, whole and with their token ids. A model endpoint for everybody else's clients is
-`gym_llm.serve`; processes that belong to the same Ray have `gym_llm.ray.shared_engine`.
+`gym_llm.serve`; processes that belong to the same Ray have `gym_llm.rollouts.ray.shared_engine`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import aiohttp
 from aiohttp import web
 
 from gym_llm.data.files.jsonl import dumps, loads
-from gym_llm.dialects.over_http import as_json
-from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.http_failures import failure_clause, kind_of
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.errors import EngineError, EngineUnavailable, UsageError
-from gym_llm.http_server import Door, Unwelcome, listening, url_of
-from gym_llm.outcomes import reason
-from gym_llm.secrets import add_secrets
+from gym_llm.protocols.http.access import Door, Unwelcome, listening, url_of
+from gym_llm.protocols.http.model_api import as_json
+from gym_llm.records.failures import reason
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.secrets import add_secrets
 
 _BYTES = 1 << 30
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from gym_llm.did_you_mean import nearest
-from gym_llm.engines.base import Capabilities, Engine
+from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.errors import EngineUnavailable
-from gym_llm.secrets import learn
+from gym_llm.utils.did_you_mean import nearest
+from gym_llm.utils.secrets import learn
 
 ENTRY_POINT_GROUP = "gym_llm.engines"
 """Other packages' engines: `theirs = "their_package.module:TheirEngine"` is the engine `theirs`, or `theirs:ARGUMENT`
@@ -25,11 +25,11 @@ _OURS = {
     "http": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "https": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
-    "random": ("random", "gym_llm.chaos.policy:RandomPolicy"),
-    "actor": ("actor:NAME", "gym_llm.ray.engine_client:ActorEngine"),
+    "random": ("random", "gym_llm.author.chaos.policy:RandomPolicy"),
+    "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
     "agent": ("agent", "gym_llm.agents:AgentEngine"),
-    "scripted": ("scripted:TEXT", "gym_llm.attack.judge:ScriptedJudge"),
+    "scripted": ("scripted:TEXT", "gym_llm.author.attack.scripted_judge:ScriptedJudge"),
 }
 """How each is written, and where it is: by name, so that nothing is loaded before it is asked for."""
 
@@ -40,9 +40,9 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
     Args:
         spec: `pocket`; `transformers:MODEL`; `vllm:MODEL`; the base URL of an OpenAI-compatible server (several,
             separated by commas, share the load); `replay:FILE`; `actor:NAME`, an engine in a Ray actor
-            (`gym_llm.ray.shared_engine`); `constant:TEXT`, which always says that; or another
+            (`gym_llm.rollouts.ray.shared_engine`); `constant:TEXT`, which always says that; or another
             package's (`ENTRY_POINT_GROUP`).
-        parsers: What makes items of its text, in this order; see `gym_llm.engines.parsing.ParsingEngine`.
+        parsers: What makes items of its text, in this order; see `gym_llm.engines.parsing_engine.ParsingEngine`.
         **options: Keyword arguments of the engine's class.
 
     Raises:
@@ -70,7 +70,7 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
     arguments = [spec.strip() if kind in ("http", "https") else argument] if argument else []
     engine: Engine = made_by(*arguments, **options)
     if parsers:
-        from gym_llm.engines.parsing import ParsingEngine
+        from gym_llm.engines.parsing_engine import ParsingEngine
 
         engine = ParsingEngine(engine, parsers)
     return engine

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gym_llm.chat.prompt_tokens import History, PromptTokens
-from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.prompts import check_folder, check_model, objection, prompt_tokens
+from gym_llm.engines.engine import Capabilities, Engine
+from gym_llm.engines.prompt_ids import check_folder, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, text_format, turn_seed, wants_log_probs
 from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.engines.weights import Gate, Weights, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.extras import install
-from gym_llm.outcomes import reason
-from gym_llm.printable import excerpt
+from gym_llm.records.failures import reason
+from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.extras import install
+from gym_llm.utils.printable import excerpt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -47,7 +47,7 @@ class TransformersEngine(Engine):
     sampled (`<think>`, `<tool_call>` and the like included, the end-of-turn token left out), for parsers to make
     items of. It carries the turn's `gym_llm.types.TOKEN_FIELDS`: sampled ids with the end-of-turn token, if it was
     sampled, and log probabilities of the model itself, at temperature 1 and before `top_p`, as a trainer recomputes
-    them. Prompts are made by `gym_llm.chat.prompt_tokens.PromptTokens`.
+    them. Prompts are made by `gym_llm.tokens.prompt_tokens.PromptTokens`.
 
     The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and the chat
     template's variables; `tool_choice` "none" shows the model no tools. A `text.format` other than text, a

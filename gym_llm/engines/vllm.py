@@ -16,17 +16,17 @@ from contextlib import aclosing, contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.chat.completions import FINISH_REASONS
-from gym_llm.chat.prompt_tokens import History, PromptTokens
-from gym_llm.did_you_mean import nearest
-from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.prompts import build_prompt, check_folder, check_model, prompt_tokens
+from gym_llm.engines.engine import Capabilities, Engine
+from gym_llm.engines.prompt_ids import build_prompt, check_folder, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
 from gym_llm.engines.token_response import log_prob_entry, overflow_response, token_response
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.extras import INSTALL_VLLM as INSTALL
+from gym_llm.protocols.chat.completions import FINISH_REASONS
+from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.did_you_mean import nearest
+from gym_llm.utils.extras import INSTALL_VLLM as INSTALL
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM

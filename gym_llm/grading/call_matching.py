@@ -1,7 +1,7 @@
 """What a model did in a turn, compared with what an expert did: calls, their arguments, and which call is which.
 
 Whatever the model wrote, the work is bounded: of a turn the first calls count, as they do where tools are run
-(`gym_llm.limits`), with as many JSON values in their arguments; and calls are paired with at most `MOST_EXPECTED`.
+(`utils/limits.py`), with as many JSON values in their arguments; and calls are paired with at most `MOST_EXPECTED`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import orjson
 from pydantic import BaseModel, Field, field_validator
 
-from gym_llm.data.files.parsing import refuse_constant
-from gym_llm.limits import CALLS, LIMITS, VALUES, count_values, limit
+from gym_llm.data.files.line_parsing import refuse_constant
 from gym_llm.types import Item
+from gym_llm.utils.limits import CALLS, LIMITS, VALUES, count_values, limit
 
 MOST_EXPECTED = 64
 """Calls that a row may expect."""

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from gymnasium.error import DependencyNotInstalled
 
-from gym_llm.extras import install
+from gym_llm.utils.extras import install
 
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose members' names are not keywords."""

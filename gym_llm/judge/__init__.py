@@ -1,8 +1,11 @@
 """Judges: models that say how good an answer is, and simulated users, which are engines beside the policy's too."""
 
-from gym_llm.judge.env import FAILS, JudgedEnv, Judgement
+from gym_llm.judge.auxiliary_engine import EngineArgument, check_engine, side_engine
 from gym_llm.judge.judge import Answer, Judge, Params
-from gym_llm.judge.parsers import (
+from gym_llm.judge.judge_prompts import Prompt, make_prompt, read_prompt
+from gym_llm.judge.judged_env import FAILS, JudgedEnv, Judgement
+from gym_llm.judge.user_simulator import UserSimulator
+from gym_llm.judge.verdicts import (
     Labels,
     Parser,
     boxed_score,
@@ -17,9 +20,6 @@ from gym_llm.judge.parsers import (
     tail_label,
     yes_no_line,
 )
-from gym_llm.judge.prompts import Prompt, make_prompt, read_prompt
-from gym_llm.judge.side_engine import EngineArgument, check_engine, side_engine
-from gym_llm.judge.user_simulator import UserSimulator
 
 __all__ = [
     "FAILS",

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from gym_llm.secrets import redacted_logger
+from gym_llm.utils.secrets import redacted_logger
 
 MOST_CHARACTERS = 64_000_000
 _BUSY_SECONDS = 2.0

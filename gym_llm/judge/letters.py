@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from gym_llm.judge.env import JudgedEnv
-from gym_llm.judge.parsers import Parser, letter
-from gym_llm.tasks import BaseTask
+from gym_llm.core.tasks import BaseTask
+from gym_llm.judge.judged_env import JudgedEnv
+from gym_llm.judge.verdicts import Parser, letter
 from gym_llm.types import Episode
 
 

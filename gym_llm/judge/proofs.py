@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.grading.thinking import strip_thinking
-from gym_llm.judge.env import FAILS, JudgedEnv
-from gym_llm.judge.parsers import boxed_score
+from gym_llm.judge.judged_env import FAILS, JudgedEnv
+from gym_llm.judge.verdicts import boxed_score
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
 MAX_PROOF_CHARS = 40_000

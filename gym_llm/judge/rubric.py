@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from gym_llm.did_you_mean import did_you_mean
-from gym_llm.judge.env import FAILS, JudgedEnv
-from gym_llm.judge.parsers import Parser
+from gym_llm.judge.judged_env import FAILS, JudgedEnv
+from gym_llm.judge.verdicts import Parser
 from gym_llm.types import Item, Row
+from gym_llm.utils.did_you_mean import did_you_mean
 
 Aggregation: TypeAlias = Literal["mean", "min", "max", "all", "any", "weighted", "points"]
 PASSED = 0.99

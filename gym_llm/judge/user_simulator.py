@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gym_llm.env import VerifierEnv
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import InfrastructureError, JudgeError
-from gym_llm.grading.thinking import strip_thinking
+from gym_llm.judge.auxiliary_engine import EngineArgument, check_engine, side_engine
 from gym_llm.judge.judge import Params
-from gym_llm.judge.side_engine import EngineArgument, check_engine, side_engine
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Episode, Item, is_said, message_text
 
 _GREETING = "Hello. What can I do for you?"

@@ -1,11 +1,11 @@
 """Where code that a model wrote runs: without a network, with limits, and with nothing that it could read or break."""
 
-from gym_llm.limits import check_seconds
 from gym_llm.sandbox.backends import Box, own_python
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.python_session import CellResult, PythonSession
+from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
-from gym_llm.sandbox.session import CellResult, PythonSession
 from gym_llm.sandbox.shared import check_backend, check_sandbox, compiler_for, sandbox_for
+from gym_llm.utils.limits import check_seconds
 
 __all__ = [
     "Box",

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Protocol
 
 from gym_llm.errors import SandboxUnavailable
-from gym_llm.extras import install
 from gym_llm.sandbox.channel import Channel
-from gym_llm.sandbox.one_shot import OneShot
+from gym_llm.sandbox.per_run import OneShot
 from gym_llm.sandbox.zygote import Zygote
+from gym_llm.utils.extras import install
 
 INSIDE = Path(__file__).with_name("inside")
 BACKENDS = ("bubblewrap", "docker", "podman", "apptainer", "unsafe")

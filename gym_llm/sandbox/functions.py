@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from gym_llm.grading.program_output import read_json
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.python_session import PythonSession
+from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Limit, Sandbox
-from gym_llm.sandbox.session import PythonSession
 
 FUNCTION_CELL = Path(__file__).with_name("function_cell.py")
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.backends import Box, own_python
-from gym_llm.sandbox.limits import Limits
+from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 
 COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20, processes=128)

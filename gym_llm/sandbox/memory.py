@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from gym_llm.sandbox.session import PythonSession
+    from gym_llm.sandbox.python_session import PythonSession
 
 _SHARE = 2  # one part of so many is for sessions that wait; the others are for what runs, and for everybody else
 _CGROUPS = (("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"))

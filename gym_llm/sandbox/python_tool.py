@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from gym_llm.env import VerifierEnv
+from gym_llm.core.metric import Metric
+from gym_llm.core.tools import tool
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
-from gym_llm.limits import check_seconds
-from gym_llm.metric import Metric
-from gym_llm.sandbox.limits import Limits
-from gym_llm.sandbox.session import CellResult, PythonSession
+from gym_llm.sandbox.python_session import CellResult, PythonSession
+from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.shared import check_backend, sandbox_for
-from gym_llm.tools import tool
 from gym_llm.types import Episode, Row
+from gym_llm.utils.limits import check_seconds
 
 _TIMED_OUT = "The code timed out"
 _BEGUN_ANEW = "The interpreter was started anew: what earlier calls had defined is lost.\n"

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from gym_llm.errors import SandboxError
 from gym_llm.sandbox.backends import Box, make_backend, own_python
 from gym_llm.sandbox.channel import Channel
-from gym_llm.sandbox.limits import Limits
 from gym_llm.sandbox.memory import SessionMemory
+from gym_llm.sandbox.run_limits import Limits
 
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
 _LONG = 12  # times what a run may take: the supervisor ends it long before

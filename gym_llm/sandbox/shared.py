@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from gym_llm.env import VerifierEnv
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.sandbox.backends import BACKENDS, Box, bubblewrap_path, own_python
 from gym_llm.sandbox.languages import Compiler, box_for
 from gym_llm.sandbox.sandbox import Sandbox

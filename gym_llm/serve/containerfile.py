@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from gym_llm.env_files import find_env
+from gym_llm.core.registry.env_files import find_env
 from gym_llm.errors import UsageError
 from gym_llm.version import __version__
 

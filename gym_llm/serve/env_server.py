@@ -13,23 +13,23 @@ from typing import Any, Self
 from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
 
-from gym_llm.concurrency.garbage import rare_collection
+from gym_llm.concurrency.relaxed_gc import rare_collection
 from gym_llm.data.files.jsonl import loads
-from gym_llm.dialects.over_http import as_json
-from gym_llm.did_you_mean import did_you_mean
 from gym_llm.errors import UsageError
-from gym_llm.http_metrics import Metric, Metrics, added, as_answer
-from gym_llm.http_server import Door, Unwelcome, listening, url_of
-from gym_llm.limits import REQUEST_BYTES, limit
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.secrets import redacted_logger
-from gym_llm.serve.episode import BadRequest, EpisodeFailed
+from gym_llm.protocols.http.access import Door, Unwelcome, listening, url_of
+from gym_llm.protocols.http.metrics import Metric, Metrics, added, as_answer
+from gym_llm.protocols.http.model_api import as_json
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.forwarding import Forwarding
+from gym_llm.serve.frontend import Handler, MakeWire, NotJSON, Route, Wire
 from gym_llm.serve.openapi import openapi
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
-from gym_llm.serve.wires import Handler, MakeWire, NotJSON, Route, Wire
 from gym_llm.types import Row
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.limits import REQUEST_BYTES, limit
+from gym_llm.utils.secrets import redacted_logger
 
 WIRES: dict[str, str] = {
     "openenv": "gym_llm.serve.openenv:OpenEnvWire",

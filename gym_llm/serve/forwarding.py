@@ -26,9 +26,9 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from multidict import CIMultiDict
 from yarl import URL
 
-from gym_llm.http_server import Unwelcome, url_of
-from gym_llm.limits import REQUEST_BYTES, limit
+from gym_llm.protocols.http.access import Unwelcome, url_of
 from gym_llm.serve.sessions import LOST, AtCapacity, SessionLost, UnknownSession, worker_of, worker_prefix
+from gym_llm.utils.limits import REQUEST_BYTES, limit
 
 _SECRET = "X-Gym-LLM-Inner"
 _HOP_BY_HOP = frozenset(

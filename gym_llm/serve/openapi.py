@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gym_llm.serve.wires import Route
+from gym_llm.serve.frontend import Route
 from gym_llm.version import __version__
 
 _PARAMETER = re.compile(r"\{(\w+)(?::[^{}]*)?\}")

@@ -1,4 +1,4 @@
-"""A worker in a process of this machine, as the server sees it; `gym_llm.serve.worker` tells the protocol."""
+"""A worker in a process of this machine, as the server sees it; `gym_llm.serve.server_worker` tells the protocol."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from gym_llm.errors import InfrastructureError
 from gym_llm.serve.forwarding import Place
-from gym_llm.serve.worker import WorkerOrder, packed, packed_length
+from gym_llm.serve.server_worker import WorkerOrder, packed, packed_length
 
-_MAIN = "import sys; from gym_llm.serve.worker import main; main(sys.argv[1])"
+_MAIN = "import sys; from gym_llm.serve.server_worker import main; main(sys.argv[1])"
 _END_SECONDS = 45.0  # a little more than a `teardown` may take
 
 
@@ -23,7 +23,7 @@ class WorkerFailed(InfrastructureError):
 
 
 class ProcessWorker:
-    """A worker in a process of its own. See `gym_llm.serve.workers.Worker`."""
+    """A worker in a process of its own. See `gym_llm.serve.worker_processes.Worker`."""
 
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
         self._process = process

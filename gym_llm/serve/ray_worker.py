@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gym_llm.concurrency.garbage import collect_rarely
+from gym_llm.concurrency.relaxed_gc import collect_rarely
 from gym_llm.errors import UsageError
-from gym_llm.ray.session import connect, nodes, watch
-from gym_llm.ray.wire import first_line
-from gym_llm.secrets import redact_streams
+from gym_llm.rollouts.ray.codec import first_line
+from gym_llm.rollouts.ray.connection import connect, nodes, watch
 from gym_llm.serve.env_server import EnvServer
 from gym_llm.serve.forwarding import Forwarding, Place, close_clients
-from gym_llm.serve.worker import WorkerOrder
+from gym_llm.serve.server_worker import WorkerOrder
+from gym_llm.utils.secrets import redact_streams
 
 _HARDLY_ANY = 0.001  # CPUs reserved: with none, Ray does not look at the machine that was asked for
 _END_SECONDS = 45.0  # a little more than a `teardown` may take
@@ -65,7 +65,7 @@ class ServerActor:
 
 
 class RayWorker:
-    """A `ServerActor` as the server sees it. See `gym_llm.serve.workers.Worker`."""
+    """A `ServerActor` as the server sees it. See `gym_llm.serve.worker_processes.Worker`."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray

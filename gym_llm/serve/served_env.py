@@ -8,9 +8,9 @@ from collections.abc import Collection
 from copy import copy
 from typing import Any
 
-from gym_llm.env import VerifierEnv
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.serve.episode import EpisodeSession
+from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.serve.episode_session import EpisodeSession
 from gym_llm.serve.sessions import Sessions
 
 

@@ -16,13 +16,13 @@ import gymnasium as gym
 
 from gym_llm.concurrency import drive
 from gym_llm.errors import CallerError, InfrastructureError
-from gym_llm.http_metrics import Histogram, Labels, Metric
-from gym_llm.limits import check_seconds
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.step_timeout import StepClock
-from gym_llm.secrets import redacted_logger
-from gym_llm.serve.episode import EpisodeSession, Tally
+from gym_llm.protocols.http.metrics import Histogram, Labels, Metric
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.step_timeout import StepClock
+from gym_llm.serve.episode_session import EpisodeSession, Tally
 from gym_llm.types import FailureKind
+from gym_llm.utils.limits import check_seconds
+from gym_llm.utils.secrets import redacted_logger
 
 CAPACITY = 16_384
 """How many sessions there are at most, unless told otherwise."""

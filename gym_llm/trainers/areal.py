@@ -17,16 +17,16 @@ from areal.infra import workflow_context
 from areal.utils import stats_tracker
 from areal.utils.data import concat_padded_tensors
 
-from gym_llm.chat.prompt_tokens import History
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.secrets import redacted_logger
-from gym_llm.trainers.constraint import refuse_constraint
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.player import EpisodePlayer
-from gym_llm.trainers.rows import TokenRow, token_rows
-from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.tokens.prompt_tokens import History
+from gym_llm.trainers.shared.constraint import refuse_constraint
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.types import Row
+from gym_llm.utils.secrets import redacted_logger
 
 if TYPE_CHECKING:
     from areal.api.cli_args import GenerationHyperparameters

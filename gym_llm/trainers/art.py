@@ -21,8 +21,8 @@ from openai.types.chat.chat_completion_message import ChatCompletionMessage
 from openai.types.chat.chat_completion_token_logprob import ChatCompletionTokenLogprob
 
 from gym_llm.errors import DataError, EpisodeMasked
-from gym_llm.trainers.masked import masking_error
-from gym_llm.trainers.rows import TokenRow, token_rows
+from gym_llm.trainers.shared.masked import masking_error
+from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.types import Rollout
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"

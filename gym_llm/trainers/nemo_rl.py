@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 
-from gym_llm.chat.template import chat_prompt
 from gym_llm.concurrency import drive
-from gym_llm.rollout.plan import Job
-from gym_llm.trainers.loop_thread import LoopThread
-from gym_llm.trainers.masked_rewards import with_masked_rewards
-from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_of
-from gym_llm.trainers.text_messages import next_messages
+from gym_llm.rollouts.plan import Job
+from gym_llm.tokens.template import chat_prompt
+from gym_llm.trainers.shared.loop_thread import LoopThread
+from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
+from gym_llm.trainers.shared.text_messages import next_messages
+from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv, task_of
 from gym_llm.types import Item, Rollout, Row
 from gym_llm.wrappers import ReasoningParser, TextAction, ToolCallParser
 

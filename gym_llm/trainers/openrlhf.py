@@ -11,17 +11,17 @@ from typing import Any
 
 from openrlhf.utils.agent import AgentExecutorBase
 
-from gym_llm.rollout.factory import Wrap
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.secrets import redacted_logger
-from gym_llm.trainers.batches import Failures
-from gym_llm.trainers.constraint import for_vllm
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.player import EpisodePlayer
-from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
-from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.trainers.shared.batches import Failures
+from gym_llm.trainers.shared.constraint import for_vllm
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import redacted_logger
 
 logger = redacted_logger(__name__)
 

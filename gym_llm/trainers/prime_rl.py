@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gym_llm.trainers.advantages import group_advantages
-from gym_llm.trainers.rows import token_rows
-from gym_llm.trainers.tasks import task_of
+from gym_llm.trainers.shared.advantages import group_advantages
+from gym_llm.trainers.shared.token_rows import token_rows
+from gym_llm.trainers.shared.trainer_tasks import task_of
 from gym_llm.types import Rollout
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import gymnasium as gym
 
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job, open_plan
-from gym_llm.trainers.text_messages import first_messages, next_messages
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job, open_plan
+from gym_llm.trainers.shared.text_messages import first_messages, next_messages
 from gym_llm.types import Item
 from gym_llm.wrappers import ReasoningParser, TextAction, ToolCallParser
 

@@ -12,7 +12,7 @@ from rllm.engine.rollout.rollout_engine import ModelOutput
 from rllm.types import Episode, Step, Trajectory
 from rllm.workflows.workflow import TerminationReason
 
-from gym_llm.trainers.rows import token_rows
+from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.types import Rollout
 
 

@@ -17,21 +17,21 @@ from skyrl.train.generators.utils import apply_overlong_filtering, get_rollout_m
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import register
 
-from gym_llm.chat.prompt_tokens import History
-from gym_llm.cut_short import with_score
+from gym_llm.core.truncation import with_score
 from gym_llm.errors import EngineError
-from gym_llm.rollout.factory import Wrap
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.trainers.batches import Failures
-from gym_llm.trainers.constraint import refuse_constraint
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.masked_rewards import with_masked_rewards
-from gym_llm.trainers.player import EpisodePlayer
-from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
-from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv, task_indices, task_of
-from gym_llm.trainers.text_messages import first_messages, next_messages
-from gym_llm.trainers.trl_sampling import episode_numbers
+from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.tokens.prompt_tokens import History
+from gym_llm.trainers.shared.batches import Failures
+from gym_llm.trainers.shared.constraint import refuse_constraint
+from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.text_messages import first_messages, next_messages
+from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv, task_indices, task_of
+from gym_llm.trainers.trl.sampling_options import episode_numbers
 from gym_llm.types import Rollout
 from gym_llm.wrappers import ReasoningParser, TextAction, ToolCallParser
 

@@ -14,20 +14,20 @@ from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import Any, Literal
 
-from gym_llm.chat.prompt_tokens import History
 from gym_llm.engines import Engine
 from gym_llm.errors import EngineError
-from gym_llm.rollout.factory import Wrap
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.secrets import redacted_logger
-from gym_llm.trainers.advantages import group_advantages
-from gym_llm.trainers.budget import WithinBudget
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.player import EpisodePlayer
-from gym_llm.trainers.rows import empty_row, token_rows
-from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.tokens.prompt_tokens import History
+from gym_llm.trainers.shared.advantages import group_advantages
+from gym_llm.trainers.shared.budget import WithinBudget
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.token_rows import empty_row, token_rows
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import redacted_logger
 
 logger = redacted_logger(__name__)
 

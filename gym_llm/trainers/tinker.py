@@ -2,7 +2,7 @@
 
 The cookbook's rollout loop samples; our episodes ask an engine to. So an episode is a task of its own: its engine hands
 each prompt to `TinkerEnv` and waits, `TinkerEnv` hands it to the loop as an observation, and what the loop sampled goes
-back the same way. Prompts are token ids that go on from those that were sampled (`gym_llm.chat.prompt_tokens`), and
+back the same way. Prompts are token ids that go on from those that were sampled (`gym_llm.tokens.prompt_tokens`), and
 whatever parses answers and runs tools is what it is in any other rollout.
 """
 
@@ -35,16 +35,16 @@ from tinker_cookbook.rl.types import (
 )
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-from gym_llm.chat.prompt_tokens import History
 from gym_llm.errors import EngineError
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job, open_plan
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.trainers.constraint import refuse_constraint
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.masked import masking_error
-from gym_llm.trainers.player import EpisodePlayer
-from gym_llm.trainers.rows import token_rows
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job, open_plan
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.tokens.prompt_tokens import History
+from gym_llm.trainers.shared.constraint import refuse_constraint
+from gym_llm.trainers.shared.masked import masking_error
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.token_rows import token_rows
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.types import Rollout
 
 _SETTINGS = RolloutSettings(retries=0)  # the loop has noted the turns of the first try; its own strategies retry
@@ -146,7 +146,7 @@ class TinkerGroup(EnvGroupBuilder):
         model_name: Whose tokenizer, as `tinker_cookbook.tokenizer_utils.get_tokenizer` knows it.
         tasks: A file of tasks; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        history: See `gym_llm.chat.prompt_tokens.PromptTokens`. With `"template"`, an episode whose template rewrites
+        history: See `gym_llm.tokens.prompt_tokens.PromptTokens`. With `"template"`, an episode whose template rewrites
             what was said becomes several of Tinker's `Datum`s.
         longest_prompt: Ends an episode, truncated, whose next prompt has more tokens; None for no limit.
     """

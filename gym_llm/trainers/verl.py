@@ -14,19 +14,19 @@ from weakref import WeakKeyDictionary
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 
-from gym_llm.chat.prompt_tokens import History
 from gym_llm.engines import Engine
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.secrets import redacted_logger
-from gym_llm.trainers.budget import WithinBudget
-from gym_llm.trainers.constraint import for_vllm
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.player import EpisodePlayer
-from gym_llm.trainers.rows import TokenRow, empty_row, token_rows
-from gym_llm.trainers.tasks import TASK_INDEX, TrainedEnv
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.tokens.prompt_tokens import History
+from gym_llm.trainers.shared.budget import WithinBudget
+from gym_llm.trainers.shared.constraint import for_vllm
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.types import Rollout
+from gym_llm.utils.secrets import redacted_logger
 
 if TYPE_CHECKING:
     from verl.workers.rollout.replica import TokenOutput

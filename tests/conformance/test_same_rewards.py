@@ -20,7 +20,7 @@ from conformance_pairs import KINDS, MAX_TURNS, Pair, Turn, pairs
 from testing import Item, response
 
 import gym_llm
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.serve import EnvServer
 
 PAIRS = pairs()

@@ -12,7 +12,7 @@ from mcp_toolbox import PNG, Counters, serving
 from peers import in_peer, peer_python
 from testing import ROOT, row
 
-from gym_llm.mcp import endpoint
+from gym_llm.protocols.mcp import endpoint
 from gym_llm.serve import EnvServer
 
 MODES = [

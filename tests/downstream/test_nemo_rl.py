@@ -19,7 +19,7 @@ import torch
 from testing import ROOT
 
 from gym_llm.trainers.nemo_rl import TextEnvironment, nemo_gym_result, nemo_gym_results, nemo_rl_data
-from gym_llm.trainers.tasks import TrainedEnv
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 
 pytestmark = pytest.mark.slow
 

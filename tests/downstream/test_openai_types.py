@@ -8,11 +8,11 @@ from openai.types.responses import Response as OpenAIResponse
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from gym_llm.chat.completions import chat_to_response, response_to_chat
-from gym_llm.chat.requests import request_to_chat
-from gym_llm.responses import Response, ResponseCreateParams
-from gym_llm.responses.actions import output_items
-from gym_llm.spaces import RequestSpace, ResponseSpace
+from gym_llm.core.spaces import RequestSpace, ResponseSpace
+from gym_llm.protocols.chat.completions import chat_to_response, response_to_chat
+from gym_llm.protocols.chat.requests import request_to_chat
+from gym_llm.protocols.responses import Response, ResponseCreateParams
+from gym_llm.protocols.responses.actions import output_items
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": " hm\n"}]}
 MESSAGE = {

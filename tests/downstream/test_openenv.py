@@ -12,7 +12,7 @@ from peers import in_peer, peer_python
 from testing import in_loop
 
 from gym_llm.serve import EnvServer
-from gym_llm.serve.openenv.export import export_openenv
+from gym_llm.serve.openenv.hub_folder import export_openenv
 
 pytestmark = pytest.mark.slow
 ID = "gym_llm/Weather-v0"

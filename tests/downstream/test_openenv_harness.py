@@ -12,7 +12,7 @@ from peers import in_peer
 from testing import POCKET
 
 from gym_llm import make_engine
-from gym_llm.capture import CaptureServer
+from gym_llm.agents.capture import CaptureServer
 
 pytestmark = pytest.mark.slow
 

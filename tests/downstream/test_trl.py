@@ -18,8 +18,8 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from trl import GRPOConfig, GRPOTrainer
 
 from gym_llm import BaseTask, VerifierEnv
-from gym_llm.rollout.settings import DEFAULT_WRAPPERS
-from gym_llm.trainers.advantages import group_advantages
+from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
+from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.trl import EnvironmentFactory, RewardFunc, RolloutFunc
 
 pytestmark = pytest.mark.slow
@@ -483,7 +483,7 @@ def test_a_second_trainer_samples_its_own_model(make_trainer):
 PROCESS = """
 import json, os, sys
 from trl import GRPOConfig, GRPOTrainer
-from gym_llm.trainers.advantages import group_advantages
+from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.trl import RolloutFunc
 
 folder, model = sys.argv[1:]

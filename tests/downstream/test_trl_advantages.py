@@ -9,7 +9,7 @@ from testing import POCKET
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from gym_llm.trainers.advantages import group_advantages, rloo_advantages
+from gym_llm.trainers.shared.advantages import group_advantages, rloo_advantages
 
 pytestmark = pytest.mark.slow
 

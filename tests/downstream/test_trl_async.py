@@ -21,11 +21,11 @@ from transformers import TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig
 
 from gym_llm.errors import EngineError
-from gym_llm.trainers.advantages import group_advantages
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.trainers.shared.advantages import group_advantages
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.trl import RolloutWorker
-from gym_llm.trainers.trl_async_cpu import cpu_trainer
+from gym_llm.trainers.trl.async_cpu import cpu_trainer
 
 pytestmark = pytest.mark.slow
 

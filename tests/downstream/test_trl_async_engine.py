@@ -14,7 +14,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from trl.experimental.async_grpo import AsyncGRPOConfig
 
 from gym_llm.engines import make_engine
-from gym_llm.trainers.engine import TrainerEngine
+from gym_llm.trainers.shared.trainer_engine import TrainerEngine
 from gym_llm.trainers.trl import RolloutWorker
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from trl import GRPOConfig, GRPOTrainer
 
 from gym_llm import VerifierEnv
-from gym_llm.rollout.settings import DEFAULT_WRAPPERS
+from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.trl import RolloutFunc
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 from trl import GRPOConfig, GRPOTrainer
 
 from gym_llm.errors import EngineError
-from gym_llm.ray.session import connect
+from gym_llm.rollouts.ray.connection import connect
 from gym_llm.trainers.trl import RolloutFunc
 
 pytestmark = pytest.mark.slow

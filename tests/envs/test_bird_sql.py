@@ -13,8 +13,8 @@ import pytest
 from testing import row, scored
 from verifier_vectors import all_vectors_of
 
+from gym_llm.author.conform import replay_vector
 from gym_llm.errors import DataError
-from gym_llm.evaluate.conform import replay_vector
 
 ENV_ID = "gym_llm/BirdSQL-v0"
 GOLD = "SELECT name, age FROM people WHERE age > 30"

@@ -21,12 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from testing import ROOT, function_call, message, response
 
-from gym_llm.conforming import ConformingEnv
+from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.registry.env_class import env_class, known_arguments
+from gym_llm.core.registry.ids import env_ids, parse_id
+from gym_llm.core.tools.calls import run_calls
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data import dumps, read_jsonl
-from gym_llm.env import VerifierEnv
-from gym_llm.env_class import env_class, known_arguments
-from gym_llm.registration import env_ids, parse_id
-from gym_llm.tools.calls import run_calls
 
 ENV_IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith("gym_llm.envs.")]
 VERIFIER_IDS = [env_id for env_id in ENV_IDS if env_id != "gym_llm/Mixed-v0"]  # which plays the others
@@ -231,7 +231,7 @@ def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypat
 
         return spied
 
-    monkeypatch.setattr("gym_llm.env.run_calls", run)
+    monkeypatch.setattr("gym_llm.core.verifier_env.run_calls", run)
     for name in set(dir(env)) - tools:
         if name not in ("unwrapped", "np_random", "np_random_seed", "num_tasks", "shared") and not name.startswith(
             "__"

@@ -17,7 +17,7 @@ from gym_llm.envs.harbor.rewards import RewardFileError
 from gym_llm.envs.harbor.session import folder_plan
 from gym_llm.envs.harbor.swe_bench import passed_tests
 from gym_llm.errors import DataError, SandboxError, UsageError
-from gym_llm.sandbox.machine import MachineLimits
+from gym_llm.sandbox.machines.machine import MachineLimits
 
 OWN = Path(harbor.__file__).with_name("data") / "tasks"
 TASKS = sorted(path.name for path in OWN.iterdir())

@@ -8,10 +8,10 @@ import pytest
 from testing import cpu_seconds, function_call, message, message_item, outputs, row
 from verifier_vectors import vector_id, vectors_of
 
+from gym_llm.author.conform import replay_vector
 from gym_llm.envs.litmus_agent.env import LitmusAgent
 from gym_llm.envs.litmus_agent.reading import FORMATS, last_in_format, read_bool, read_number
 from gym_llm.errors import DataError, SandboxUnavailable
-from gym_llm.evaluate.conform import replay_vector
 
 
 def play(answer, expected, options=None, **fields):

@@ -7,9 +7,9 @@ import pytest
 from testing import cpu_seconds, function_call, message, message_item, outputs, row
 from verifier_vectors import vector_id, vectors_of
 
+from gym_llm.author.conform import replay_vector
 from gym_llm.envs.math_with_code.env import MathWithCode, read_number
 from gym_llm.errors import SandboxUnavailable
-from gym_llm.evaluate.conform import replay_vector
 
 
 def play(answer, expected, **kwargs):

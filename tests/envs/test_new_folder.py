@@ -132,7 +132,7 @@ def test_the_wheel_has_it(root: Path, tmp_path: Path) -> None:
 
 
 def test_the_table_is_checked_and_refreshed_by_one_command(root: Path) -> None:
-    check = ("-m", "pytest", "-p", "no:cacheprovider", "tests/gym_llm/test_catalogue.py", "-k", "page_has")
+    check = ("-m", "pytest", "-p", "no:cacheprovider", "tests/gym_llm/author/test_catalogue.py", "-k", "page_has")
     checked = python_in(root, *check)
     assert checked.returncode == 1 and "Echo" in checked.stdout, checked.stdout
     gym_llm(root, "list", "--format", "markdown", "--into", "docs/environments.md")

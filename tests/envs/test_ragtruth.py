@@ -6,7 +6,7 @@ from testing import cpu_seconds, scored
 from verifier_vectors import replay_all
 
 from gym_llm.envs.ragtruth.env import parsed, unfenced
-from gym_llm.grading.thinking import without_tagged
+from gym_llm.tokens.parsers.thinking import without_tagged
 
 LISTED, NONE = '{"hallucination list": ["1889"]}', '{"hallucination list": []}'
 

@@ -12,8 +12,8 @@ import pytest
 from testing import row, scored
 from verifier_vectors import all_vectors_of
 
+from gym_llm.author.conform import replay_vector
 from gym_llm.errors import DataError
-from gym_llm.evaluate.conform import replay_vector
 
 ENV_ID = "gym_llm/Spider2Lite-v0"
 GOLD = "SELECT name, SUM(goals) AS goals FROM players GROUP BY name"

@@ -9,8 +9,8 @@ import pytest
 from testing import cpu_seconds, message, row
 from verifier_vectors import agree, all_vectors_of, vector_id
 
+from gym_llm.author.conform import replay_vector
 from gym_llm.errors import DataError
-from gym_llm.evaluate.conform import replay_vector
 
 
 def tags(*moves: str) -> str:

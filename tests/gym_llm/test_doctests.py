@@ -31,4 +31,9 @@ def test_examples_in_docstrings_run(name: str, tmp_path_factory: pytest.TempPath
 
 def test_the_walk_finds_modules_of_every_folder() -> None:
     names = set(modules())
-    assert {"gym_llm.env", "gym_llm.engines.base", "gym_llm.envs.counter.env", "gym_llm.data.files.jsonl"} <= names
+    assert {
+        "gym_llm.core.verifier_env",
+        "gym_llm.engines.engine",
+        "gym_llm.envs.counter.env",
+        "gym_llm.data.files.jsonl",
+    } <= names

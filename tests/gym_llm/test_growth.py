@@ -20,10 +20,10 @@ from testing import function_call, message
 
 import gym_llm.grading
 import gym_llm.wrappers
-from gym_llm.env_class import env_class
+from gym_llm.core.registry.env_class import env_class
+from gym_llm.core.registry.ids import env_ids
 from gym_llm.errors import DataError
-from gym_llm.parsers import make_parser, parser_names
-from gym_llm.registration import env_ids
+from gym_llm.tokens.parsers import make_parser, parser_names
 
 pytestmark = pytest.mark.slow
 SOME = list(PATTERNS)[::6]

@@ -17,21 +17,21 @@ from testing import function_call, message, message_item, response, row
 from vector_envs import Leased, random_traps
 
 from gym_llm import VerifierEnv
-from gym_llm import env as env_module
 from gym_llm.concurrency import drive
 from gym_llm.concurrency.resources import open_resources
-from gym_llm.engines.base import Engine
+from gym_llm.core import verifier_env as env_module
+from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError, StepTimeout
-from gym_llm.ray.shard_actor import ShardActor, ShardRecipe
-from gym_llm.ray.shard_client import pack
-from gym_llm.rollout.episode import play_episode
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.scheduler import schedule
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.rollout.shard import Reset, Shard
-from gym_llm.rollout.worker import Worker
-from gym_llm.trainers.batches import BatchPlayer
+from gym_llm.rollouts.episode import play_episode
+from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.pool import Reset, Shard
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
+from gym_llm.rollouts.ray.shard_client import pack
+from gym_llm.rollouts.scheduler import schedule
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.trainers.shared.batches import BatchPlayer
 from gym_llm.trainers.trl import EnvironmentFactory
 from gym_llm.vector import LocalVectorEnv
 
@@ -427,7 +427,7 @@ def test_a_run_that_is_left_tears_down_what_is_under_way_and_closes_what_was_sha
 
     async def main() -> None:
         envs = EnvFactory("test/Leased-v0", tasks=tasks)
-        from gym_llm.rollout.local import open_workers
+        from gym_llm.rollouts.local_workers import open_workers
 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), open_workers(envs, 8, Says(), {}, RolloutSettings()) as workers:

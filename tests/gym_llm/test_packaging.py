@@ -30,7 +30,7 @@ import gymnasium as gym
 import gym_llm
 from gym_llm import RolloutSettings, VerifierEnv
 from gym_llm.envs.weather.env import Weather
-from gym_llm.rollout.plan import Plan, open_plan
+from gym_llm.rollouts.plan import Plan, open_plan
 from gym_llm.types import Episode, Rollout
 from gym_llm.vector import LocalVectorEnv
 
@@ -136,7 +136,7 @@ def test_the_wheel_has_every_module_and_all_package_data(wheel: Path) -> None:
     for file in (ROOT / "gym_llm" / "engines" / "pocket" / "model").glob("*"):
         assert f"gym_llm/engines/pocket/model/{file.name}" in files
     for file in (ROOT / "gym_llm" / "scaffold" / "verifier").iterdir():
-        assert f"gym_llm/scaffold/verifier/{file.name}" in files
+        assert f"gym_llm/author/scaffold/verifier/{file.name}" in files
     assert {name.split("/")[0].partition("-")[0] for name in files} == {"gym_llm"}
     assert not [name for name in files if "__pycache__" in name]
     assert not [name for name in files if "/tests/" in name and "/envs/harbor/data/tasks/" not in name]
@@ -157,8 +157,8 @@ def test_the_installed_wheel_works_away_from_the_repository(wheel: Path, tmp_pat
         "import sys\n"
         "import gym_llm, gymnasium, pathlib\n"
         f"assert gym_llm.__file__.startswith({str(target)!r}), gym_llm.__file__\n"
-        "from gym_llm.registration import env_ids\n"
-        "from gym_llm.env_files import dry_run_kwargs\n"
+        "from gym_llm.core.registry.ids import env_ids\n"
+        "from gym_llm.core.registry.env_files import dry_run_kwargs\n"
         "from gym_llm.data import read_jsonl\n"
         "for env_id in env_ids():\n"
         "    env = gymnasium.make(env_id, **dry_run_kwargs(env_id)).unwrapped\n"

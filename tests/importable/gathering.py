@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from gym_llm.engines.weights import weights_folder
-from gym_llm.trainers.full_weights import full_weights, is_sharded
+from gym_llm.trainers.shared.full_weights import full_weights, is_sharded
 
 POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 

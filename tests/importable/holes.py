@@ -1,4 +1,4 @@
-"""Verifiers with one hole each, and sound ones beside them, for the tests of `gym_llm.attack`."""
+"""Verifiers with one hole each, and sound ones beside them, for the tests of `gym_llm.author.attack`."""
 
 from __future__ import annotations
 

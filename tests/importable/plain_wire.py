@@ -10,9 +10,9 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.dialects.over_http import as_json
+from gym_llm.protocols.http.model_api import as_json
+from gym_llm.serve.frontend import Route, read_json
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.serve.wires import Route, read_json
 
 
 class PlainWire:

@@ -16,11 +16,11 @@ from typing import Any
 import gymnasium
 
 import gym_llm
+from gym_llm.core.tools import tool
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines import Capabilities, WeightSync
-from gym_llm.env import VerifierEnv
 from gym_llm.errors import JudgeError
-from gym_llm.tools import tool
-from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.types import Rollout
 
 ENV_ID = "tests/RandomTalk-v0"
@@ -131,7 +131,7 @@ class RandomModel:
         return sampled, log_probs
 
     async def __call__(self, prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
-        """As `gym_llm.trainers.engine.Generate`."""
+        """As `gym_llm.trainers.shared.trainer_engine.Generate`."""
         return Sampled(*self.sample(prompt))
 
 

@@ -38,7 +38,7 @@ def main(folder: str, model: str, engine: str, options: str, workers: str, wrapp
     """Train for three steps."""
     from trl import GRPOConfig, GRPOTrainer
 
-    from gym_llm.rollout.settings import DEFAULT_WRAPPERS
+    from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
     from gym_llm.trainers.trl import RolloutFunc
 
     calls = []

@@ -5,7 +5,7 @@ import pytest
 from gymnasium.error import AlreadyPendingCallError, ResetNeeded
 from testing import function_call, message, outputs
 
-from gym_llm.vector.local import LocalVectorEnv
+from gym_llm.vector.local_vector_env import LocalVectorEnv
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 
 N = 6

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, NormalizeReward, RecordEpisodeStatistics, TransformReward
 from testing import function_call, message
 
-from gym_llm.vector.local import LocalVectorEnv
+from gym_llm.vector.local_vector_env import LocalVectorEnv
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 from gym_llm.wrappers import ReasoningParser
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gym_llm
 from gym_llm import make_engine
-from gym_llm.engines.pocket import engine as pocket_engine
+from gym_llm.engines.pocket import pocket_engine
 from gym_llm.errors import EngineError
 
 POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")

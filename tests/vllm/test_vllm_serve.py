@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 import gym_llm
 from gym_llm.engines.http import HTTPEngine
-from gym_llm.engines.pocket import engine as pocket_engine
+from gym_llm.engines.pocket import pocket_engine
 from gym_llm.errors import EngineUnavailable, TooManyFailures
 
 POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 import gym_llm
 from gym_llm.engines import make_engine
-from gym_llm.engines.pocket import engine as pocket_engine
+from gym_llm.engines.pocket import pocket_engine
 from gym_llm.errors import EngineUnavailable
-from gym_llm.ray.shared_engine import shared_engine
+from gym_llm.rollouts.ray.shared_engine import shared_engine
 
 POCKET = str(pocket_engine.resources.files("gym_llm.engines.pocket") / "model")
 

@@ -7,7 +7,7 @@ from hostile import HostileActions
 
 import gym_llm  # noqa: F401 - registers the environments
 from gym_llm.envs.weather.env import Weather
-from gym_llm.parsers.base import MAX_PIECES
+from gym_llm.tokens.parsers.parser import MAX_PIECES
 from gym_llm.types import Item, message_text
 from gym_llm.wrappers import HarmonyParser
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gym_llm  # noqa: F401 - registers the environments
-from gym_llm.responses import Response
+from gym_llm.protocols.responses import Response
 from gym_llm.types import Item, message_text
 from gym_llm.wrappers import ReasoningParser
 

@@ -11,7 +11,7 @@ from token_conversations import SHAPES, of_all_conversations, play_all
 
 from gym_llm.engines import Engine
 from gym_llm.errors import EngineError
-from gym_llm.rollout.play import collect, rollout
+from gym_llm.rollouts.play import collect, rollout
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 
 EVERY = pytest.mark.parametrize(

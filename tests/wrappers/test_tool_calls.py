@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from testing import cpu_seconds
 
 import gym_llm  # noqa: F401 - registers the environments
-from gym_llm.parsers.tool_calls import INVALID_CALL, WrittenCall, hermes, llama
+from gym_llm.tokens.parsers.tool_calls import INVALID_CALL, WrittenCall, hermes, llama
 from gym_llm.types import Item, message_text
 from gym_llm.wrappers import ReasoningParser, ToolCallParser
 

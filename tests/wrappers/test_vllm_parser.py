@@ -7,7 +7,7 @@ import gymnasium as gym
 import pytest
 
 import gym_llm  # noqa: F401 - registers the environments
-from gym_llm.parsers.vllm import lost_words, markup_words
+from gym_llm.tokens.parsers.vllm_parsers import lost_words, markup_words
 from gym_llm.wrappers import VLLMParser
 
 

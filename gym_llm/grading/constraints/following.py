@@ -6,7 +6,7 @@ from math import inf
 from time import thread_time
 from typing import NamedTuple
 
-from gym_llm.grading.constraints.registry import Check
+from gym_llm.grading.constraints.catalogue_of_constraints import Check
 from gym_llm.grading.constraints.variants import loose_variants
 from gym_llm.grading.text_metrics import in_worker
 

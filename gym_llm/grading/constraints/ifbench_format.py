@@ -7,8 +7,8 @@ import string
 from itertools import pairwise
 
 from gym_llm.grading.constraints.arguments import Text
+from gym_llm.grading.constraints.catalogue_of_constraints import Registry
 from gym_llm.grading.constraints.english import is_emoji
-from gym_llm.grading.constraints.registry import Registry
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import EDGES, tokens, without_punctuation
 

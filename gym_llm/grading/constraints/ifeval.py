@@ -10,8 +10,8 @@ import re
 import orjson
 
 from gym_llm.grading.constraints.arguments import Count, Letter, Ordinal, Relation, Text, Word, Words, compare, count_of
+from gym_llm.grading.constraints.catalogue_of_constraints import Registry
 from gym_llm.grading.constraints.language import is_language
-from gym_llm.grading.constraints.registry import Registry
 from gym_llm.grading.constraints.sentences import split_sentences
 from gym_llm.grading.constraints.words import tokens, words
 

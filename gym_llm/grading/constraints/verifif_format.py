@@ -9,8 +9,8 @@ import orjson
 from pydantic import Field
 
 from gym_llm.grading.constraints.arguments import Count, Ordinal, Word, Words
+from gym_llm.grading.constraints.catalogue_of_constraints import Registry
 from gym_llm.grading.constraints.ifeval import count_placeholders
-from gym_llm.grading.constraints.registry import Registry
 from gym_llm.grading.constraints.verifif_text import paragraphs_of, without_marker
 
 constraint = Registry("VerifIF")

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gym_llm.evaluate.episodes import EpisodeScore
-from gym_llm.evaluate.intervals import t_quantile
-from gym_llm.evaluate.metrics import evaluate_scores
-from gym_llm.metric import Metric
-from gym_llm.serve.episode import BadRequest
+from gym_llm.core.metric import Metric
+from gym_llm.serve.episode_session import BadRequest
+from gym_llm.stats.episode_scores import EpisodeScore
+from gym_llm.stats.figures import evaluate_scores
+from gym_llm.stats.intervals import t_quantile
 
 TASK, REPEAT = "_ng_task_index", "_ng_rollout_index"
 MOST_REPEATS = 1_000

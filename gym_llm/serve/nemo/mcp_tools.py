@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.mcp import McpError, ToolResult
-from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
+from gym_llm.protocols.mcp import McpError, ToolResult
+from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
+from gym_llm.serve.served_tool_calls import call_tool
 from gym_llm.serve.sessions import Sessions, UnknownSession
-from gym_llm.serve.tool_calls import call_tool
 from gym_llm.types import Item
 
 FAILED_TOOL = "The tool has failed, and the episode with it: it will not be scored."

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.serve.episode import BadRequest
+from gym_llm.serve.episode_session import BadRequest
 from gym_llm.types import Row
 
 _NAME = "resources_session_id"

@@ -15,17 +15,17 @@ from typing import Any, NamedTuple, cast
 
 from gymnasium.error import InvalidAction
 
+from gym_llm.core.tasks import PreparedTask
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.replay import is_environments, recorded_turns
-from gym_llm.env import VerifierEnv
-from gym_llm.evaluate.rescoring import NotFromItems, check_env, score_items
-from gym_llm.limits import ITEMS, limit
-from gym_llm.responses.actions import read_action
-from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
-from gym_llm.serve.nemo.rows import PARAMS, Rows, Seeded, changed_field
-from gym_llm.serve.nemo.verdicts import masked, scored
-from gym_llm.serve.tool_calls import CALL_REWARDS
-from gym_llm.tasks import PreparedTask
+from gym_llm.evaluation.reverify.rescoring import NotFromItems, check_env, score_items
+from gym_llm.protocols.responses.actions import read_action
+from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
+from gym_llm.serve.nemo.nemo_rows import PARAMS, Rows, Seeded, changed_field
+from gym_llm.serve.nemo.verify_body import masked, scored
+from gym_llm.serve.served_tool_calls import CALL_REWARDS
 from gym_llm.types import Item, Row
+from gym_llm.utils.limits import ITEMS, limit
 
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 _MOST_TURNS = 4_096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.serve.episode import BadRequest, Step
+from gym_llm.serve.episode_session import BadRequest, Step
 from gym_llm.types import Item
 
 _PROMISES = {"supports_explicit_close": True, "supports_step_idempotency": True}

@@ -1,7 +1,7 @@
 """OpenEnv's JSON-RPC: sessions, and an episode's tools.
 
 It comes by `POST /mcp`, over a WebSocket there, and in messages of type mcp. It is not MCP, which opens with a
-handshake (`gym_llm.mcp`), but has the names of two of its methods. A call is a turn of the session's episode, as the
+handshake (`protocols/mcp/`), but has the names of two of its methods. A call is a turn of the session's episode, as the
 action `call_tool` is; without a session it plays an episode of its own.
 """
 
@@ -11,15 +11,15 @@ import asyncio
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps, loads
-from gym_llm.secrets import redact, redacted_logger
-from gym_llm.serve.episode import BadRequest, EpisodeFailed, EpisodeSession
-from gym_llm.serve.openenv.actions import read_tool_call
-from gym_llm.serve.openenv.answers import Invalid, failure_fields
-from gym_llm.serve.openenv.attachments import Attachments
+from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
+from gym_llm.serve.openenv.action_messages import read_tool_call
+from gym_llm.serve.openenv.connections import Attachments
+from gym_llm.serve.openenv.reply_messages import Invalid, failure_fields
 from gym_llm.serve.openenv.socket import Pending
 from gym_llm.serve.openenv.tool_results import output_of, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.utils.secrets import redact, redacted_logger
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR, SERVER_ERROR = -32602, -32603, -32000

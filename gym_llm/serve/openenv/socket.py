@@ -21,8 +21,6 @@ from typing import Any, NamedTuple, cast
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from gym_llm.limits import REQUEST_BYTES, limit
-from gym_llm.secrets import redacted_logger
 from gym_llm.serve.openenv.frames import (
     BINARY,
     CLOSE,
@@ -39,6 +37,8 @@ from gym_llm.serve.openenv.frames import (
     closing_frame,
     frame,
 )
+from gym_llm.utils.limits import REQUEST_BYTES, limit
+from gym_llm.utils.secrets import redacted_logger
 
 DROPPED = 1006  # RFC 6455: the connection is gone, and nobody has said goodbye
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

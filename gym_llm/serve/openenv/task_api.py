@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gym_llm.dialects.over_http import as_json
-from gym_llm.serve.episode import BadRequest
+from gym_llm.protocols.http.model_api import as_json
+from gym_llm.serve.episode_session import BadRequest
+from gym_llm.serve.frontend import Handler, Route, read_json
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.serve.wires import Handler, Route, read_json
 
 _MOST_LISTED = 1_000  # at once; `num_tasks` says how many there are, `task_range` gives the others
 _SPLIT = re.compile(r"(?<![a-z])(train|validation|test)(?![a-z])")

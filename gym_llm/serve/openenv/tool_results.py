@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.serve.episode import EpisodeSession, Step
-from gym_llm.serve.openenv.actions import ToolCall
+from gym_llm.serve.episode_session import EpisodeSession, Step
+from gym_llm.serve.openenv.action_messages import ToolCall
 from gym_llm.serve.served_env import ServedEnv
 
 

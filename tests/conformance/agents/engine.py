@@ -16,12 +16,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from gym_llm.chat.prompt_tokens import PromptTokens
-from gym_llm.engines.base import Capabilities, Engine
-from gym_llm.engines.parsing import ParsingEngine
+from gym_llm.engines.engine import Capabilities, Engine
+from gym_llm.engines.parsing_engine import ParsingEngine
 from gym_llm.engines.pocket import PocketEngine
-from gym_llm.engines.prompts import build_prompt, load_prompt_tokens
+from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.token_response import token_response
+from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.types import Item, Request, ResponseDict
 
 MODEL = "pocket"

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from gym_llm.capture import CaptureServer as OurServer
+from gym_llm.agents.capture import CaptureServer as OurServer
 from gym_llm.engines import make_engine
 
 from .checks import Branch

@@ -11,7 +11,7 @@ from gym_llm.data.files import parquet
 from gym_llm.data.files.parquet import read_parquet
 from gym_llm.data.files.reading import read_objects, read_rows
 from gym_llm.errors import DataError, UsageError
-from gym_llm.limits import EXPANSION, LIMITS, ROW_BYTES, WINDOW_BYTES
+from gym_llm.utils.limits import EXPANSION, LIMITS, ROW_BYTES, WINDOW_BYTES
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -113,7 +113,7 @@ _CHILD = """
 import sys
 import gymnasium, gym_llm, pyarrow.parquet, zstandard
 from gym_llm.errors import DataError, UsageError
-from gym_llm.limits import EXPANSION, LIMITS, ROW_BYTES, WINDOW_BYTES
+from gym_llm.utils.limits import EXPANSION, LIMITS, ROW_BYTES, WINDOW_BYTES
 from gym_llm.data.files.reading import read_rows
 gymnasium.make("gym_llm/Weather-v0").reset(seed=0)
 def peak():

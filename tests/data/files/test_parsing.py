@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_llm.data.files.parsing import parse_line
+from gym_llm.data.files.line_parsing import parse_line
 from gym_llm.errors import BadRow
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -12,7 +12,7 @@ from testing import row
 
 from gym_llm.data.files.reading import parse_source, read_objects, read_rows, slice_source
 from gym_llm.errors import DataError
-from gym_llm.limits import LIMITS, ROW_BYTES
+from gym_llm.utils.limits import LIMITS, ROW_BYTES
 
 ROWS = [{"n": n, "text": "é" * n} for n in range(10)]
 LINES = [json.dumps(row).encode() + b"\n" for row in ROWS]

@@ -18,8 +18,8 @@ import pytest
 
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.data.files.rollout_file import RolloutFile
 from gym_llm.errors import DataError
+from gym_llm.records.rollout_file import RolloutFile
 
 
 def record(task: int, **fields):
@@ -70,7 +70,7 @@ def test_a_file_in_use_is_refused_and_left_alone(tmp_path):
 def test_the_lock_goes_with_the_process(tmp_path):
     path = tmp_path / "a.jsonl"
     code = (
-        "import sys, time; from gym_llm.data.files.rollout_file import RolloutFile\n"
+        "import sys, time; from gym_llm.records.rollout_file import RolloutFile\n"
         "file = RolloutFile(sys.argv[1]); file.append({'rollout_id': {}, 'reward': 0}); print('open', flush=True)\n"
         "time.sleep(60)"
     )
@@ -253,7 +253,7 @@ def test_what_is_no_file_is_refused_and_stays(tmp_path, kind):
 
 
 def test_what_this_program_prints_to_is_refused(tmp_path):
-    code = "import sys; from gym_llm.data.files.rollout_file import RolloutFile\nRolloutFile(sys.argv[1])"
+    code = "import sys; from gym_llm.records.rollout_file import RolloutFile\nRolloutFile(sys.argv[1])"
     with open(tmp_path / "a.jsonl", "wb") as out:
         ended = subprocess.run([sys.executable, "-c", code, out.name], stdout=out, stderr=subprocess.PIPE, text=True)
     assert "a.jsonl: stdout goes there, too; name another file." in ended.stderr

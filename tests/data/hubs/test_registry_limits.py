@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gym_llm.data.hubs.gitlab import ModelRegistry
 from gym_llm.errors import DataError, Refused
-from gym_llm.limits import HUB_BYTES
+from gym_llm.utils.limits import HUB_BYTES
 
 
 class Endless:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gym_llm.data.prepare.metrics_files import differences
+from gym_llm.data.prepare.dataset_metrics_files import differences
 
 
 @pytest.mark.parametrize(

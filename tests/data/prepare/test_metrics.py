@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_llm.data.prepare.metrics import WORDS, DatasetStatistics, Numbers, RowStatistics
+from gym_llm.data.prepare.dataset_metrics import WORDS, DatasetStatistics, Numbers, RowStatistics
 from gym_llm.data.prepare.uniques import UniqueCounter, hash_values
 
 TEXT = st.text(st.sampled_from(["a", " ", "\n", "\u00a0", "\x1f", '"', ":", ",", "é", "😀"]), max_size=12)

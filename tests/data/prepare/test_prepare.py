@@ -18,10 +18,10 @@ import yaml
 from testing import ROOT
 
 from gym_llm.cli import main
+from gym_llm.core.registry.ids import env_ids
 from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.data.prepare import EnvDataset, Preparation, prepare_data
 from gym_llm.errors import DataError, PreparationFailed
-from gym_llm.registration import env_ids
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gym_llm.data.prepare.workers import ChunkWorkers
+from gym_llm.data.prepare.line_workers import ChunkWorkers
 from gym_llm.errors import DataError
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 import gym_llm
 from gym_llm.envs.weather.env import CITIES
-from gym_llm.trainers.engine import Sampled, TrainerEngine
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 
 EPISODES = 6
 

@@ -19,7 +19,7 @@ from areal.utils.data import concat_padded_tensors
 from omegaconf import OmegaConf
 
 from gym_llm.trainers.areal import EpisodeWorkflow
-from gym_llm.trainers.rows import token_rows
+from gym_llm.trainers.shared.token_rows import token_rows
 
 TASKS, GROUP = 300, 2
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "areal" / "grpo.yaml"

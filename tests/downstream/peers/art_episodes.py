@@ -17,8 +17,8 @@ from art.preprocessing.tokenize import tokenize_trajectory_groups
 from random_talk import POCKET, RandomModel, play, tokenizer
 
 from gym_llm.trainers.art import InexactTokens, art_tokenizer, trajectory, trajectory_group
-from gym_llm.trainers.engine import TrainerEngine
-from gym_llm.trainers.rows import token_rows
+from gym_llm.trainers.shared.token_rows import token_rows
+from gym_llm.trainers.shared.trainer_engine import TrainerEngine
 
 ROOT = Path(__file__).resolve().parents[3]
 EPISODES, GROUP = 1000, 4

@@ -7,7 +7,7 @@ from pathlib import Path
 from harbor.models.trajectories import Trajectory
 
 from gym_llm.data import read_records
-from gym_llm.export import export
+from gym_llm.evaluation.export.formats import export
 
 path, folder = Path(sys.argv[1]), Path(sys.argv[2])
 records = [record for _, record in read_records(path)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from inspect_ai.log import bundle_log_dir
 
-from gym_llm.export import export
+from gym_llm.evaluation.export.formats import export
 
 path, folder = Path(sys.argv[1]), Path(sys.argv[2])
 exported = export(path, "inspect", folder / "logs" / "talk.eval")

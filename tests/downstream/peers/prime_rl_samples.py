@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 from random_talk import play
 
-from gym_llm.trainers.advantages import group_advantages
 from gym_llm.trainers.prime_rl import sample_fields, training_samples
+from gym_llm.trainers.shared.advantages import group_advantages
 
 GROUP, TEMPERATURE, WORKERS = 8, 0.5, 2
 

@@ -7,7 +7,7 @@ from rllm.trainer.algorithms.config import CompactFilteringConfig, TransformConf
 from rllm.trainer.algorithms.transform import transform_episodes_to_trajectory_groups
 
 from gym_llm.trainers.rllm import episode
-from gym_llm.trainers.rows import token_rows
+from gym_llm.trainers.shared.token_rows import token_rows
 
 
 def merged(steps):

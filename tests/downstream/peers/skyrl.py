@@ -33,8 +33,8 @@ from skyrl.train.utils import validate_cfg  # noqa: E402
 from skyrl.train.utils.trainer_utils import validate_generator_output  # noqa: E402
 
 import gym_llm.trainers.skyrl as adapter  # noqa: E402
-from gym_llm.record import lost_record  # noqa: E402
-from gym_llm.trainers.tasks import TrainedEnv  # noqa: E402
+from gym_llm.records.record import lost_record  # noqa: E402
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv  # noqa: E402
 
 SAMPLES = 4
 _spec = spec_from_file_location(

@@ -19,7 +19,7 @@ from tinker_cookbook.rl.rollout_strategy import MinViableGroup, RetryOnFailure
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from gym_llm.errors import EpisodeMasked, JudgeError
-from gym_llm.trainers.rows import token_rows
+from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.tinker import TinkerDatasetBuilder, TinkerGroup, trajectory_group
 
 ROOT = Path(__file__).resolve().parents[3]

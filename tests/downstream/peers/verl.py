@@ -36,8 +36,8 @@ from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from gym_llm.trainers.advantages import group_advantages
-from gym_llm.trainers.rows import TokenRow, token_rows
+from gym_llm.trainers.shared.advantages import group_advantages
+from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.trainers.verl import write_dataset
 
 TASKS, SESSIONS = 500, 2

@@ -14,10 +14,10 @@ from gym_llm import Part, RolloutSettings, Run, collect, make_engine
 from gym_llm.agents import AgentEngine, AgentEpisode
 from gym_llm.engines import WeightSync
 from gym_llm.errors import EngineError, EngineUnavailable, UsageError
-from gym_llm.rollout.episode import play_episode
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job
-from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.rollouts.episode import play_episode
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job
+from gym_llm.trainers.shared.player import EpisodePlayer
 
 
 def test_a_run_goes_on_with_the_same_agent_only(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from testing import row
 
 from gym_llm.cli import main
 from gym_llm.errors import EngineUnavailable
-from gym_llm.rollout import part
+from gym_llm.rollouts import workload as part
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_an_empty_folder")]
 
@@ -135,7 +135,7 @@ def test_a_file_that_ends_too_early_is_not_taken_for_an_interrupt(monkeypatch):
     def end(env_id):
         raise EOFError("Ran out of input")
 
-    monkeypatch.setattr("gym_llm.catalogue.describe", end)
+    monkeypatch.setattr("gym_llm.author.catalogue.describe", end)
     with pytest.raises(EOFError, match="Ran out of input"):
         main(["list"])
 

@@ -10,9 +10,9 @@ import pytest
 
 from gym_llm.cli import main
 from gym_llm.errors import UsageError
-from gym_llm.extras import install
-from gym_llm.parsers import vllm as vllm_parser
-from gym_llm.rollout.part import Part
+from gym_llm.rollouts.workload import Part
+from gym_llm.tokens.parsers import vllm_parsers as vllm_parser
+from gym_llm.utils.extras import install
 from gym_llm.wrappers import (
     HarmonyParser,
     ParseActions,

@@ -289,7 +289,7 @@ def test_an_error_that_nobody_expected_is_told_without_the_key(monkeypatch, capf
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError(f"with {key}")
 
-    monkeypatch.setattr("gym_llm.rollout.part.open_plan", fail)
+    monkeypatch.setattr("gym_llm.rollouts.workload.open_plan", fail)
     assert main(["rollout", LEAKY, "--engine-option", f"api_key={key}"]) == 1
     err = capfd.readouterr().err
     assert "Traceback (most recent call last)" in err and err.endswith("ZeroDivisionError: with ***\n")

@@ -217,7 +217,7 @@ def test_a_run_over_ray_ends_like_any_other(server, number, times):
 
 RUN_FORKS = """
 import json, os, sys
-import gym_llm.rollout.run, gym_llm.engines.http, gym_llm.envs.follow_up
+import gym_llm.rollouts.run, gym_llm.engines.http, gym_llm.envs.follow_up
 from gym_llm.cli import main
 for line in sys.stdin:
     child = os.fork()

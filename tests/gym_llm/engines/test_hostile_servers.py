@@ -15,13 +15,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gym_llm.chat.completions import chat_to_response
 from gym_llm.engines import http
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.http_bodies import completion_to_response
 from gym_llm.engines.http_failures import retry_after, server_message
 from gym_llm.errors import EngineError, EngineUnavailable
-from gym_llm.limits import ITEMS, LIMITS
+from gym_llm.protocols.chat.completions import chat_to_response
+from gym_llm.utils.limits import ITEMS, LIMITS
 
 REQUEST = {"input": [{"role": "user", "content": "2+2?"}]}
 MAX_ITEMS = LIMITS[ITEMS].default

@@ -8,9 +8,9 @@ import pytest
 
 import gym_llm
 from gym_llm.engines import Engine, make_engine
-from gym_llm.engines.parsing import ParsingEngine
+from gym_llm.engines.parsing_engine import ParsingEngine
 from gym_llm.errors import EngineError
-from gym_llm.parsers import make_parser
+from gym_llm.tokens.parsers import make_parser
 from gym_llm.types import Item, Request, ResponseDict
 from gym_llm.wrappers import TokenIdTracking
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gym_llm
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.engines.replay import ReplayEngine
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import Item, Request, ResponseDict

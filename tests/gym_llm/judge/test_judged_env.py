@@ -104,7 +104,7 @@ def test_a_judge_that_is_down_is_a_sentence_and_masked_episodes(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("gym_llm.outcomes._logged", set())
+    monkeypatch.setattr("gym_llm.records.failures._logged", set())
     server.answer = lambda body: 500
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens there

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gym_llm.judge.prompts import make_prompt
+from gym_llm.judge.judge_prompts import make_prompt
 
 PROMPT = make_prompt({"user": "<|answer|>\n{answer}\n<|end of answer|>\n<note>{note}</note> Say <b> or {{c}}."})
 

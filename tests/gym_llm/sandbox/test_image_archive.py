@@ -15,9 +15,9 @@ import pytest
 import zstandard
 
 from gym_llm.errors import UsageError
-from gym_llm.sandbox.image_archive import unpack_image
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.rootfs import ImageCache
+from gym_llm.sandbox.machines.image_archive import unpack_image
+from gym_llm.sandbox.machines.rootfs import ImageCache
 
 _COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "tar": lambda data: data,

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from gym_llm.errors import SandboxUnavailable, UsageError
-from gym_llm.sandbox.container import ContainerMachine
-from gym_llm.sandbox.dockerfile import read_dockerfile
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machine import MachineLimits, MachineProblem
-from gym_llm.sandbox.machines import Machines
-from gym_llm.sandbox.rootfs import Image, ImageCache
+from gym_llm.sandbox.machines.container import ContainerMachine
+from gym_llm.sandbox.machines.dockerfile import read_dockerfile
+from gym_llm.sandbox.machines.machine import MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.machine_pool import Machines
+from gym_llm.sandbox.machines.rootfs import Image, ImageCache
 
 _PROGRAMS = ("/bin/bash", "/bin/cat", "/bin/ls", "/bin/id")
 
@@ -40,7 +40,7 @@ def test_an_image_that_has_changed_is_another(tmp_path: Path):
 _KILLED = """
 import sys, time
 from pathlib import Path
-from gym_llm.sandbox.rootfs import ImageCache
+from gym_llm.sandbox.machines.rootfs import ImageCache
 def write(target):
     (target / "root").mkdir()
     print(target, flush=True)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gym_llm.sandbox.in_order import until_failure
+from gym_llm.sandbox.run_tests import until_failure
 
 
 async def play(count: int, fails_at: int | None, at_a_time: int) -> tuple[list[int], int, int]:

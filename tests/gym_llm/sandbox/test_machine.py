@@ -14,8 +14,8 @@ import pytest
 
 from gym_llm.errors import SandboxError, SandboxUnavailable, UsageError
 from gym_llm.sandbox.inside import tree
-from gym_llm.sandbox.machine import BubblewrapMachine, ExecResult, MachineLimits
-from gym_llm.sandbox.rootfs import ImageCache
+from gym_llm.sandbox.machines.machine import BubblewrapMachine, ExecResult, MachineLimits
+from gym_llm.sandbox.machines.rootfs import ImageCache
 
 pytestmark = pytest.mark.slow
 
@@ -190,8 +190,8 @@ def test_nothing_is_left_of_a_machine_that_is_closed_or_whose_user_is_killed(cac
     script = tmp_path / "user.py"
     script.write_text(
         "import asyncio, sys, time\n"
-        "from gym_llm.sandbox.machine import BubblewrapMachine\n"
-        "from gym_llm.sandbox.rootfs import ImageCache\n"
+        "from gym_llm.sandbox.machines.machine import BubblewrapMachine\n"
+        "from gym_llm.sandbox.machines.rootfs import ImageCache\n"
         "async def main():\n"
         "    machine = await BubblewrapMachine(ImageCache(sys.argv[1]).image('host')).start()\n"
         "    await machine.exec('sleep 12345.25 & echo')\n"

@@ -12,7 +12,7 @@ import pytest
 
 from gym_llm.cli import main
 from gym_llm.errors import UsageError
-from gym_llm.sandbox.dockerfile import read_dockerfile
+from gym_llm.sandbox.machines.dockerfile import read_dockerfile
 from gym_llm.serve.containerfile import containerfile
 from gym_llm.version import __version__
 

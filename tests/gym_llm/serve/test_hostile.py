@@ -28,7 +28,7 @@ from hostile_serving import (
 from testing import in_loop
 
 from gym_llm import make_engine
-from gym_llm.capture import CaptureServer, CaptureSession
+from gym_llm.agents.capture import CaptureServer, CaptureSession
 from gym_llm.serve import EnvServer, EnvWorkers, ModelServer
 
 TOKEN = "let-me-in-8!"

@@ -19,10 +19,10 @@ from testing import message_item, response
 
 import gym_llm
 from gym_llm import make_engine
-from gym_llm.engines.base import Engine
+from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError, UsageError
-from gym_llm.limits import REQUEST_BYTES
 from gym_llm.serve import ModelServer
+from gym_llm.utils.limits import REQUEST_BYTES
 
 
 class Parrot(Engine):

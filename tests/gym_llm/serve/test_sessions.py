@@ -14,9 +14,9 @@ import pytest
 from testing import function_call, in_loop, row
 
 from gym_llm import VerifierEnv, tool
-from gym_llm.concurrency.garbage import collect_rarely
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.serve.episode import BadRequest, EpisodeFailed
+from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.sessions import AtCapacity, Sessions, UnknownSession
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gym_llm.trainers.advantages import (
+from gym_llm.trainers.shared.advantages import (
     EPSILON,
     group_advantages,
     reinforce_advantages,

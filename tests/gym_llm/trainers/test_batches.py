@@ -11,10 +11,10 @@ import pytest
 from testing import message_item, response, row
 
 from gym_llm import VerifierEnv
-from gym_llm.engines.base import Engine
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job
-from gym_llm.trainers.batches import BatchPlayer, Failures
+from gym_llm.engines.engine import Engine
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job
+from gym_llm.trainers.shared.batches import BatchPlayer, Failures
 
 
 class Watching(VerifierEnv):

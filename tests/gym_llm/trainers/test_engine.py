@@ -7,11 +7,11 @@ import random_talk
 from random_talk import ENV_ID, RandomModel, tasks, tokenizer
 
 import gym_llm
-from gym_llm.rollout.factory import EnvFactory
-from gym_llm.rollout.plan import Job
-from gym_llm.rollout.settings import RolloutSettings
-from gym_llm.trainers.engine import Sampled, TrainerEngine
-from gym_llm.trainers.player import EpisodePlayer
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from testing import POCKET, ROOT
 from transformers import AutoModelForCausalLM
 
 from gym_llm.engines.weights import weights_folder
-from gym_llm.trainers.full_weights import full_weights
+from gym_llm.trainers.shared.full_weights import full_weights
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gym_llm.record import lost_record
+from gym_llm.records.record import lost_record
 from gym_llm.trainers.atropos import scored_data
 from gym_llm.trainers.nemo_rl import nemo_gym_results
 from gym_llm.trainers.prime_rl import sample_fields

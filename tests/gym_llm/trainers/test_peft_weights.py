@@ -18,7 +18,7 @@ from peft import (
 )
 from transformers import AutoModelForCausalLM
 
-from gym_llm.trainers.peft_weights import merged_weights
+from gym_llm.trainers.shared.peft_weights import merged_weights
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 from random_talk import play
 
-from gym_llm.trainers.rows import empty_row, token_rows
+from gym_llm.trainers.shared.token_rows import empty_row, token_rows
 
 SEGMENT = {"input_ids": [1, 2, 3, 4], "loss_mask": [0, 1, 0, 1], "logprobs": [0.0, -1.0, 0.0, -2.0]}
 

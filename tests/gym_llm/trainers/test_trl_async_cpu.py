@@ -11,7 +11,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 from trl.experimental.async_grpo.packing import TreeRow
 
-from gym_llm.trainers.trl_async_cpu import tree_attention
+from gym_llm.trainers.trl.async_cpu import tree_attention
 
 pytestmark = pytest.mark.slow
 

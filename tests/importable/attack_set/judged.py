@@ -8,7 +8,7 @@ from pathlib import Path
 from attack_set.common import OwnRows, register, row
 from gym_llm import BaseTask, Episode
 from gym_llm.judge import JudgedEnv
-from gym_llm.judge.parsers import Parser, labels
+from gym_llm.judge.verdicts import Parser, labels
 
 _INSTALLED = str(Path(__file__).with_name("installed"))
 if _INSTALLED not in sys.path:

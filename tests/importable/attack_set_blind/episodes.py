@@ -12,7 +12,7 @@ from attack_set.common import OwnRows, call, register, row
 from attack_set_blind.texts import words
 from gym_llm import BaseTask, Episode, ToolError, tool
 from gym_llm.judge import JudgedEnv
-from gym_llm.judge.parsers import labels
+from gym_llm.judge.verdicts import labels
 from gym_llm.types import Item
 
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from attack_set.common import OwnRows, register, row
 
 from gym_llm import BaseTask, Episode
-from gym_llm.grading.thinking import strip_thinking
+from gym_llm.tokens.parsers.thinking import strip_thinking
 
 
 class Trivia(OwnRows):

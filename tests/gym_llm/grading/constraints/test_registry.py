@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
+from gym_llm.grading.constraints.catalogue_of_constraints import Registry
 from gym_llm.grading.constraints.ifevalg import constraint
-from gym_llm.grading.constraints.registry import Registry
 
 
 @pytest.mark.parametrize(

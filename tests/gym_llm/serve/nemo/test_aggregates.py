@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gym_llm.metric import Metric
-from gym_llm.serve.episode import BadRequest
+from gym_llm.core.metric import Metric
+from gym_llm.serve.episode_session import BadRequest
 from gym_llm.serve.nemo.aggregates import MOST_REPEATS, aggregate
 
 

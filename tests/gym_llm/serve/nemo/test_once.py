@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from testing import in_loop
 
-from gym_llm.serve.nemo import once
-from gym_llm.serve.nemo.once import Once
+from gym_llm.serve.nemo import idempotency as once
+from gym_llm.serve.nemo.idempotency import Once
 
 
 class Work:

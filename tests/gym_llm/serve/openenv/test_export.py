@@ -15,7 +15,7 @@ import yaml
 from testing import row
 
 from gym_llm.errors import UsageError
-from gym_llm.serve.openenv.export import export_openenv
+from gym_llm.serve.openenv.hub_folder import export_openenv
 
 FILE = '''\
 import gymnasium as gym

@@ -16,7 +16,8 @@ from testing import function_call, in_loop, message_item, row
 
 from gym_llm import VerifierEnv, tool
 from gym_llm.serve import EnvServer
-from gym_llm.serve.openenv import attachments, socket
+from gym_llm.serve.openenv import connections as attachments
+from gym_llm.serve.openenv import socket
 
 Ws = aiohttp.ClientWebSocketResponse
 

@@ -1,0 +1,200 @@
+"""AgentEngine: a program or a function as what answers an environment's requests.
+
+The environment and its agent take turns, and each believes that it is in charge. `respond` starts the agent of a new
+episode and waits until it acts: calls of the environment's tools become the `function_call` items of one answer, what
+it submits a message. The next `respond` brings what came of that, which the agent has been waiting for. Meanwhile the
+agent asks the model, by way of a session (`agents/capture/`) that keeps every token; the environment knows nothing of
+it. The end of the episode (`end_episode`) ends the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from gym_llm.agents.agent_episode import AGENT_SECONDS, Addresses, Agent
+from gym_llm.agents.agent_run import LiveAgent
+from gym_llm.agents.agent_specs import NamedFunction, agent_name, read_agent
+from gym_llm.agents.capture import CaptureSession
+from gym_llm.agents.capture.capture_server import CaptureServer
+from gym_llm.agents.model import EpisodeModel
+from gym_llm.agents.tool_server import ToolServer
+from gym_llm.concurrency import finish
+from gym_llm.engines.engine import Engine, EpisodeReport
+from gym_llm.engines.parsing_engine import ParsingEngine
+from gym_llm.engines.specs import make_engine
+from gym_llm.engines.weights import Weights
+from gym_llm.errors import EngineError
+from gym_llm.tokens.parsers import Parser
+from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.limits import check_seconds
+from gym_llm.utils.secrets import add_secrets, redacted_logger
+
+_KEY = secrets.token_hex(16)
+"""A part of every key that is given out in this process: this is what is `***` in whatever it writes."""
+
+_END_SECONDS = 30.0
+_MOST_AGENTS = 1 << 20  # at once: as many as there are episodes
+logger = redacted_logger(__name__)
+_SAMPLING = ("temperature", "top_p", "max_output_tokens", "chat_template_kwargs")
+"""What a task's request says of sampling holds for its agent's calls, too, where these say nothing themselves."""
+
+
+class AgentEngine(Engine):
+    """Has an agent play each episode, with a model of another engine's.
+
+    Args:
+        agent: An async function of an `AgentEpisode`, or a plain one; `"module:function"`, `"file.py:function"`; or a
+            command, such as `"python my_agent.py"` (see `gym_llm.agents.agent_program`).
+        engine: The model's: an engine, started and closed with this one, or a spec.
+        engine_options: Its arguments, where it is a spec.
+        agent_timeout: Seconds that an agent may take for its episode, the environment's own time left out.
+        sampling: Fields of a request (`temperature`, …) that hold for each call of the model, whatever the agent says.
+        parsers: What makes items of the model's text; see `ParsingEngine`.
+        started: Whether the engine is somebody else's to start and to close.
+
+    Raises:
+        TypeError: If the agent is none, or the engine has no such option.
+        ValueError: If an argument makes no sense.
+
+    Attributes:
+        engine: The model's.
+        name: What the agent is called.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str | Agent,
+        engine: str | Engine = "pocket",
+        engine_options: Mapping[str, Any] | None = None,
+        agent_timeout: float = AGENT_SECONDS,
+        sampling: Mapping[str, Any] | None = None,
+        parsers: Sequence[str | Parser] = ("reasoning", "tool_calls"),
+        started: bool = False,
+    ) -> None:
+        check_seconds("agent_timeout", agent_timeout)
+        if isinstance(engine, Engine) and engine_options:
+            raise ValueError("engine_options are for an engine that is a spec; this one is made already.")
+        self.engine = make_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
+        self.capabilities = self.engine.capabilities
+        self.agent = read_agent(agent)
+        self.name = agent_name(self.agent)
+        self.agent_timeout = agent_timeout
+        self._sampling = dict(sampling or {})
+        self._parsers = parsers
+        self._started = started
+        self._live: dict[str, LiveAgent] = {}
+        self._stack = AsyncExitStack()
+        self._models: CaptureServer
+        self._tools: ToolServer
+
+    @property
+    def model(self) -> str:  # type: ignore[override]
+        """The model's name: who plays is the model, by way of the agent."""
+        return self.engine.model
+
+    async def start(self) -> None:
+        """Start the model's engine, unless somebody else does, and open the ports that agents ask.
+
+        Raises:
+            EngineUnavailable: If the engine cannot be started, or the agent is not there.
+        """
+        if isinstance(self.agent, NamedFunction):
+            self.agent.check()
+        add_secrets({_KEY})
+        async with AsyncExitStack() as stack:
+            if not self._started:
+                await stack.enter_async_context(self.engine)
+            self.capabilities = self.engine.capabilities  # which it may know better now
+            self._parsing = ParsingEngine(self.engine, self._parsers) if self._parsers else self.engine
+            self._models = await stack.enter_async_context(CaptureServer(capacity=_MOST_AGENTS))
+            self._tools = await stack.enter_async_context(ToolServer())
+            self._stack = stack.pop_all()
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """What the episode's agent does next; see `Engine.respond`.
+
+        Args:
+            request: An observation; one without anything of the model's begins an episode.
+            episode_id: The episode's; it has to have one.
+
+        Raises:
+            EngineError: If the agent fails or takes too long (`agent_run_error`, `agent_timeout`), or the model does.
+            Exception: What an agent that is a function raises.
+        """
+        if not episode_id:
+            raise EngineError("An agent plays episodes, which have names: call respond with an episode_id.")
+        live = self._live.get(episode_id)
+        if live is not None and not _goes_on(request):
+            await self.end_episode(episode_id, failed=True)
+            live = None
+        if live is None:
+            live = self._live[episode_id] = self._begin(request, episode_id)
+            return await live.begin()
+        return await live.go_on(request)
+
+    async def end_episode(
+        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
+    ) -> EpisodeReport | None:
+        """End the episode's agent; what the model has said for it. See `Engine.end_episode`."""
+        live = self._live.pop(episode_id, None)
+        if live is None:
+            return None
+        try:
+            await finish(self._end(live, failed), _END_SECONDS)  # to its end, also where the run is being cancelled
+        except TimeoutError:
+            logger.error("An agent has not ended within %g seconds after its episode.", _END_SECONDS)
+        return live.report(rewards)
+
+    async def aclose(self) -> None:
+        """End every agent, close the ports, and the engine unless it is somebody else's."""
+        await asyncio.gather(*[self.end_episode(name, failed=True) for name in list(self._live)])
+        await self._stack.aclose()
+
+    async def update_weights(self, weights: Weights) -> None:
+        """The model's; see `WeightSync`."""
+        await self._weights().update_weights(weights)
+
+    async def sleep(self, level: int = 1) -> None:
+        """The model's; see `WeightSync`."""
+        await self._weights().sleep(level)
+
+    async def wake_up(self) -> None:
+        """The model's; see `WeightSync`."""
+        await self._weights().wake_up()
+
+    def _weights(self) -> Any:
+        if not self.engine.capabilities.weights:
+            raise EngineError(f"The weights of {self.engine.model}'s engine cannot be replaced.")
+        return self.engine
+
+    async def _end(self, live: LiveAgent, at_once: bool) -> None:
+        try:
+            await live.end(at_once=at_once)
+        finally:
+            self._tools.close(live.key)
+            self._models.close(live.session.id)
+
+    def _begin(self, request: Request, episode_id: str) -> LiveAgent:
+        key = f"gl-{_KEY}-{secrets.token_hex(12)}"
+        model = EpisodeModel(self._parsing)
+        defaults = {name: request[name] for name in _SAMPLING if name in request}  # type: ignore[literal-required]
+        session = CaptureSession(model, id=key, episode_id=episode_id, sampling=self._sampling, defaults=defaults)
+        url, tools_url = self._models.url, self._tools.url_of(key)
+        addresses = Addresses(f"{url}/v1", url, tools_url, f"{tools_url}/mcp", key, self.model)
+        live = LiveAgent(self.agent, request, model, session, addresses, self.agent_timeout)
+        self._models.open(session)
+        self._tools.open(key, live.episode)
+        return live
+
+
+def _goes_on(request: Request) -> bool:
+    """Whether a request is not an episode's first: it has something of the model's."""
+    return any(
+        item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
+        for item in request["input"]
+    )

@@ -1,0 +1,215 @@
+"""AgentEpisode: one episode, as the agent that plays it sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from gym_llm.agents.mailbox import Exchange, item_text, told
+from gym_llm.protocols.responses.actions import read_action
+from gym_llm.protocols.responses.token_fields import without_tokens
+from gym_llm.types import Item, Request, ResponseDict
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where an episode's model and tools are, for clients that speak HTTP; all on this machine's loopback.
+
+    Attributes:
+        base_url: The model's, `http://127.0.0.1:41231/v1`, for OpenAI's clients.
+        anthropic_url: The same for Anthropic's, without `/v1`.
+        tools_url: The tools': `GET {tools_url}/tools`, `POST {tools_url}/tools/NAME`, `POST {tools_url}/submit`.
+        mcp_url: The tools' over MCP.
+        api_key: Whose episode it is.
+        model: The model's name.
+    """
+
+    base_url: str
+    anthropic_url: str
+    tools_url: str
+    mcp_url: str
+    api_key: str
+    model: str
+
+
+class AgentEpisode:
+    """What an agent has of its episode: the request, the model, the environment's tools, and a way to answer.
+
+    An agent asks the model as often as it likes, over HTTP (`base_url`, `api_key`, `model`: Chat Completions, Responses
+    and Anthropic's Messages) or here, with `respond`. It acts on the environment with `call_tool` and `submit`. Every
+    id that the model samples for it is in the episode's trajectory.
+
+    Attributes:
+        base_url: The model's, for OpenAI's clients.
+        api_key: For them; it says whose episode it is.
+        model: The model's name.
+        mcp_url: The environment's tools, and `submit`, over MCP; the key is in the address.
+        tools_url: The same over plain HTTP.
+        addresses: All of these.
+        folder: A folder for the episode's files, empty at first; it is removed at the end.
+        has_submitted: Whether it has answered anything since it was last started.
+        said: What a program has written on its standard error, the end of it, for errors.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        ask: Callable[[Request], Awaitable[ResponseDict]],
+        calls: Callable[[], list[Item]],
+        addresses: Addresses,
+        folder: Callable[[], Path],
+    ) -> None:
+        self._exchange = exchange
+        self._ask = ask
+        self._calls = calls
+        self._folder = folder
+        self.addresses = addresses
+        self.base_url, self.api_key, self.model = addresses.base_url, addresses.api_key, addresses.model
+        self.mcp_url, self.tools_url = addresses.mcp_url, addresses.tools_url
+        self.has_submitted = False
+        self.said = ""
+
+    @property
+    def request(self) -> Request:
+        """The environment's latest request: the whole conversation as it sees it, and the tools. Never changed."""
+        return self._exchange.request
+
+    @property
+    def prompt(self) -> str:
+        """The request as a text: what the user says, after what the system says; a transcript, if there is more."""
+        return prompt_text(self.request)
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The environment's tools, as the Responses API has them."""
+        return list(self.request.get("tools") or [])
+
+    @property
+    def folder(self) -> Path:
+        """See the class."""
+        return self._folder()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the episode has ended."""
+        return self._exchange.is_over
+
+    async def respond(self, request: Request) -> ResponseDict:
+        """Ask the model, in this process; what it says has its thinking and its calls in items of their own.
+
+        Raises:
+            EngineError: If it cannot answer.
+        """
+        return await self._ask(request)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any] | str) -> str:
+        """Call a tool of the environment. Calls that are made at once (`asyncio.gather`) are one turn.
+
+        Args:
+            name: The tool's. Of one that there is not the environment says so.
+            arguments: An object, or JSON.
+
+        Returns:
+            The tool's output.
+
+        Raises:
+            EpisodeOver: If the episode has ended, or ends with this call.
+        """
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        return await self._exchange.call(str(name), text, self._call_id(name, text))
+
+    async def submit(self, answer: str | Sequence[Item] | dict[str, Any]) -> str | None:
+        """Answer the user.
+
+        Args:
+            answer: A text, or what `env.step` takes: a response or its items.
+
+        Returns:
+            What the user says next; None if the episode is over.
+
+        Raises:
+            InvalidAction: If it is no answer.
+            EpisodeOver: If the episode had ended already.
+        """
+        request = await self.step(answer)
+        return None if request is None else told(request)
+
+    async def step(self, answer: str | Sequence[Item] | dict[str, Any]) -> Request | None:
+        """As `submit`, but for the environment's whole next request, in which calls have their outputs, too."""
+        action = action_of(answer)
+        self.has_submitted = True
+        return await self._exchange.step(action)
+
+    def _call_id(self, name: str, arguments: str) -> str:
+        """The id that the model has given this call, if it is one that it has just asked for."""
+        calls = self._calls()
+        for index, call in enumerate(calls):
+            if call.get("name") == name and _same_json(call.get("arguments"), arguments):
+                return str(calls.pop(index).get("call_id") or "")
+        return ""
+
+
+AGENT_SECONDS = 600.0
+"""What an agent may take for an episode, unless somebody says otherwise."""
+
+Agent: TypeAlias = "Callable[[Any], Any]"
+"""`async def agent(episode: AgentEpisode)`, or a plain function, which runs in a thread (`gym_llm.agents.sync`)."""
+
+
+def action_of(answer: Any) -> dict[str, Any]:
+    """An agent's answer as a response's fields, without token ids: those are the model's.
+
+    Raises:
+        InvalidAction: If it is none.
+    """
+    if isinstance(answer, str):
+        return {"output": [message(answer)]}
+    items, response = read_action(answer)
+    kept = {name: response[name] for name in ("id", "status", "incomplete_details") if response.get(name) is not None}
+    return {**kept, "output": [without_tokens(item) for item in items]}
+
+
+def message(text: str) -> Item:
+    """A message of the model's with this text."""
+    part = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
+
+
+def prompt_text(request: Request) -> str:
+    r"""A request as one text. Instructions and messages of system and user in their order, a blank line between them.
+
+    Of a conversation that goes on (the agent is asked again) each item stands after who said it.
+
+    >>> prompt_text({"input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]})
+    'Be brief.\n\n2+2?'
+    """
+    instructions = request.get("instructions")
+    first = [instructions] if isinstance(instructions, str) and instructions else []
+    items = request["input"]
+    if not any(item.get("type", "message") != "message" or item.get("role") == "assistant" for item in items):
+        return "\n\n".join([*first, *filter(None, map(item_text, items))])
+    return "\n\n".join([*first, *filter(None, map(_line, items))])
+
+
+def _line(item: Item) -> str:
+    kind = item.get("type", "message")
+    if kind == "message":
+        return f"{str(item.get('role', '')).capitalize()}: {item_text(item)}"
+    if kind == "function_call":
+        return f"Call: {item.get('name')}({item.get('arguments')})"
+    if kind == "function_call_output":
+        output = item.get("output")
+        return f"Output: {output if isinstance(output, str) else item_text({'content': output})}"
+    return ""
+
+
+def _same_json(one: Any, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except (TypeError, ValueError, RecursionError):
+        return False

@@ -1,0 +1,131 @@
+"""Agents by name: what `--agent` and `agent="..."` say."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gym_llm.agents.agent_episode import Agent, AgentEpisode
+from gym_llm.agents.agent_program import Program
+from gym_llm.agents.run_agent import run_agent
+from gym_llm.errors import EngineUnavailable
+from gym_llm.records.failures import reason
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.secrets import mask
+
+_FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
+_IN_FILE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<name>[A-Za-z_]\w*)")
+
+
+def read_agent(agent: str | Agent) -> Agent:
+    """The agent that this is.
+
+    Args:
+        agent: An async function, or a plain one, of an `AgentEpisode`; or a text: `module:function`,
+            `path/file.py:function`, or else a command, whose paths are those of the current folder.
+
+    Raises:
+        TypeError: If it is neither.
+        ValueError: If a text names nothing.
+
+    >>> read_agent("python my_agent.py").command, read_agent("my_package.agents:plays").name
+    (('python', 'my_agent.py'), 'plays')
+    """
+    if not isinstance(agent, str):
+        if not callable(agent):
+            raise TypeError(
+                "agent is an async function, 'module:function', or a command such as 'python my_agent.py'; got "
+                f"{type(agent).__name__}."
+            )
+        return agent
+    text = agent.strip()
+    if match := _IN_FILE.fullmatch(text):
+        file = Path(match["file"]).expanduser().absolute()
+        if not file.is_file():
+            raise ValueError(f"There is no file {match['file']}, in which the agent {match['name']} would be.")
+        return NamedFunction(str(file), match["name"], os.getcwd())
+    if match := _FUNCTION.fullmatch(text):
+        return NamedFunction(match["module"], match["name"], os.getcwd())
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"The agent's command cannot be read: {error}.") from None
+    if not words:
+        raise ValueError("agent is empty: give a command such as 'python my_agent.py', or module:function.")
+    return Program(tuple(words), os.getcwd())
+
+
+def agent_name(agent: Agent) -> str:
+    """What an agent is called in a run's files: its command without secrets, or where its function is."""
+    if isinstance(agent, Program):
+        return str(mask(shlex.join(agent.command)))
+    if isinstance(agent, NamedFunction):
+        return f"{os.path.relpath(agent.module, agent.folder)}:{agent.name}" if agent.is_file else str(agent)
+    while isinstance(agent, functools.partial):
+        agent = agent.func
+    place = agent if hasattr(agent, "__qualname__") else type(agent)
+    return f"{place.__module__}:{place.__qualname__}"
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A function that is looked up where it is called, so that its name can be sent to any process.
+
+    Attributes:
+        module: The module, or a file's path.
+        name: The function's.
+        folder: Where modules are found, beside the usual places.
+    """
+
+    module: str
+    name: str
+    folder: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is in a file that is no module."""
+        return self.module.endswith(".py")
+
+    def __str__(self) -> str:
+        """As it was given."""
+        return f"{self.module}:{self.name}"
+
+    async def __call__(self, episode: AgentEpisode) -> Any:
+        """Look it up, and play."""
+        return await run_agent(_look_up(self), episode)
+
+    def check(self) -> None:
+        """Raise the EngineUnavailable of a function that is not there."""
+        _look_up(self)
+
+
+@functools.cache
+def _look_up(named: NamedFunction) -> Agent:
+    try:
+        if named.is_file:
+            spec = importlib.util.spec_from_file_location(f"gym_llm_agent_{Path(named.module).stem}", named.module)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"{named.module} is no Python file")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            if named.folder not in sys.path:
+                sys.path.append(named.folder)
+            module = importlib.import_module(named.module)
+    except (Exception, SystemExit) as error:
+        said = error if isinstance(error, (ImportError, OSError, SyntaxError)) else reason(error)
+        raise EngineUnavailable(f"The agent {named} cannot be imported: {str(said).rstrip('.')}.") from error
+    function = getattr(module, named.name, None)
+    if not callable(function):
+        hint = did_you_mean(named.name, [name for name in vars(module) if not name.startswith("_")])
+        raise EngineUnavailable(f"The module {named.module} has no function {named.name}.{hint}")
+    return function  # type: ignore[no-any-return]

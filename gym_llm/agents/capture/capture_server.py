@@ -1,0 +1,275 @@
+"""CaptureServer: a model for agents over HTTP, in three APIs, each call kept for the session whose key was sent.
+
+The key is the API key of the model APIs' clients, or stands in the path: `/s/KEY/v1/chat/completions`; as NeMo Gym has
+it, `/ng-rollout/KEY/v1/...` too. Programs that start agents open sessions and ask what came of them at `/sessions`; the
+routes and fields are those of OpenEnv's capture proxy (0.10), beside `/sessions/ID/trajectory`, which is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Self
+
+from aiohttp import web
+
+from gym_llm.agents.capture.call_graph import Call
+from gym_llm.agents.capture.capture_session import CallRefused, CaptureSession
+from gym_llm.agents.capture.session_api import SessionControl
+from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.engines.engine import Engine
+from gym_llm.errors import InfrastructureError
+from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
+from gym_llm.protocols.http.access import Door, Unwelcome, given_key, listening, url_of
+from gym_llm.protocols.http.metrics import Metric, Metrics
+from gym_llm.protocols.http.model_api import as_json, check_context, refusal_of, tell
+from gym_llm.types import ResponseDict
+from gym_llm.utils.limits import REQUEST_BYTES, check_seconds, limit
+
+CAPACITY = 4_096
+"""How many sessions there are at most, unless told otherwise."""
+IDLE_SECONDS = 3_600.0
+"""How long a session is kept that nobody asks, unless told otherwise."""
+
+_STOP = "Step budget exhausted; stopping."
+_LOOK_SECONDS = 5.0
+_PREFIXES = ("", "/s/{key}", "/ng-rollout/{key}", "/ng-rollout/{key}/training-token-capture")
+
+
+class NoRoom(InfrastructureError):
+    """There is no room for another session: try again later."""
+
+    failure_kind = "provider_quota_exhausted"
+
+
+class CaptureServer:
+    """Serves capture sessions to agents. An async context manager, of one event loop.
+
+    Who knows a session's id can ask its model, and nothing else. A call without such an id is answered 401. One that
+    NeMo Gym's path has opened has a name that others can guess: there the server's token is asked for, too. Where
+    sessions are opened over HTTP, whoever opens one and asks what came of it has the server's token, if there is one.
+    A session whose calls are all made (`max_model_calls`) is answered with a message that says so, so that agents end;
+    that message is no call, and in no trajectory.
+
+    Args:
+        engine: Who answers in sessions that are opened over HTTP; started and closed with this. None: sessions are
+            opened by `open` only, and there is no `/sessions`.
+        host: The address to listen on; one that is not this machine's own needs a token.
+        port: 0 for any that is free.
+        token: What guards `/sessions`: `Authorization: Bearer TOKEN`.
+        others: More engines, by the name with which agents ask for them; started and closed with this, too. Their
+            calls are answered, and in no trajectory.
+        upstreams: Whether who opens a session may name another model server for it (`llm_url`), which this machine
+            then asks.
+        capacity: How many sessions there are at most.
+        idle_seconds: How long a session is kept that nobody asks.
+
+    Attributes:
+        url: Where, `http://127.0.0.1:8000`, while it runs; OpenAI's clients want `/v1` after it.
+        sessions: By id.
+
+    Raises:
+        UsageError: If the address needs a token; by entering it, if the port cannot be opened.
+        ValueError: If a number makes no sense.
+
+    >>> async def main():
+    ...     from gym_llm import make_engine
+    ...     async with CaptureServer(make_engine("pocket"), port=0) as server:
+    ...         print(server.url)
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        others: Mapping[str, Engine] | None = None,
+        upstreams: bool = False,
+        capacity: int = CAPACITY,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        if capacity < 1:
+            raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
+        check_seconds("idle_seconds", idle_seconds)
+        self.engine = engine
+        self.others = dict(others or {})
+        self.host = host
+        self.port = port
+        self.capacity = capacity
+        self.idle_seconds = idle_seconds
+        self.sessions: dict[str, CaptureSession] = {}
+        self.opens_for_prefixes = engine is not None
+        self._control = None if engine is None else SessionControl(self, upstreams=upstreams)
+        self._named: set[str] = set()  # of sessions that a path has opened: names that others can guess
+        self._door = Door(host, token)
+        self._stack = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """See the class."""
+        return url_of(self.host, self.port)
+
+    async def __aenter__(self) -> Self:
+        """Start the engines and open the port."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(rare_collection())  # sessions keep what was said
+            for engine in (self.engine, *self.others.values()):
+                if engine is not None:
+                    await stack.enter_async_context(engine)
+            metrics = Metrics(self._measure)
+            middlewares: Any = [metrics.count, self._guard]
+            application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=middlewares)
+            self._add_routes(application)
+            application.router.add_get("/metrics", self._behind_token(metrics.answer))
+            if self._control is not None:
+                stack.push_async_callback(self._control.aclose)
+                expiring = asyncio.create_task(self._expire())
+                stack.callback(expiring.cancel)
+            self.port = await stack.enter_async_context(listening(application, self.host, self.port))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the port, let calls under way end for a few seconds, and close the engines."""
+        await self._stack.aclose()
+
+    def open(self, session: CaptureSession) -> None:
+        """From now on who knows the session's id can ask its model.
+
+        Raises:
+            NoRoom: If there is no room for another one.
+            ValueError: If there is one of this id.
+        """
+        if session.id in self.sessions:
+            raise ValueError("There is a session of this id already.")
+        if len(self.sessions) >= self.capacity:
+            raise NoRoom(f"All {self.capacity:,} sessions are taken: try again later.")
+        self.sessions[session.id] = session
+
+    def close(self, id: str) -> CaptureSession | None:
+        """Nobody can any more: no more calls are made. The session, if there was one."""
+        self._named.discard(id)
+        if (session := self.sessions.pop(id, None)) is not None:
+            session.close()
+        return session
+
+    # -- routes ------------------------------------------------------------------------------------------------------
+
+    def _add_routes(self, application: web.Application) -> None:
+        router = application.router
+        for prefix in _PREFIXES:
+            router.add_get(f"{prefix}/v1/models", self._models)
+            for dialect in DIALECTS.values():
+                router.add_post(f"{prefix}{dialect.path}", partial(self._tell, dialect))
+        router.add_get("/health", self._health)
+        if self._control is not None:
+            for method, path, handler in self._control.routes():
+                router.add_route(method, path, self._behind_token(handler))
+
+    def _measure(self) -> list[Metric]:
+        under_way = sum(session.under_way for session in self.sessions.values())
+        return [
+            Metric("gym_llm_sessions_open", "gauge", "Sessions that are open.", [({}, len(self.sessions))]),
+            Metric("gym_llm_model_calls_under_way", "gauge", "Calls that the model works on.", [({}, under_way)]),
+        ]
+
+    def _behind_token(
+        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def checked(http: web.Request) -> web.StreamResponse:
+            self._door.check_token(http)
+            return await handler(http)
+
+        return checked
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return as_json({"status": "healthy", "sessions": len(self.sessions)})
+
+    async def _models(self, http: web.Request) -> web.Response:
+        session = self._session(http)
+        names = dict.fromkeys([session.engine.model, *session.others])
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "gym_llm"} for name in names]
+        return as_json({"object": "list", "data": models})
+
+    async def _tell(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
+        session = self._session(http)
+        calls: list[Call] = []
+
+        async def respond(body: dict[str, Any]) -> ResponseDict:
+            model = body.get("model")
+            name = model if isinstance(model, str) else None
+            try:
+                call, response = await session.ask(dialect.read(body), model=name, dialect=dialect.name)
+            except CallRefused as refused:
+                if refused.code != "max_model_calls" or self._control is None:
+                    raise
+                session.budget_stops += 1
+                return _stop(session)
+            check_context(response)
+            calls.append(call)
+            return response
+
+        def lost() -> None:
+            for call in calls:
+                session.withdraw(call)
+
+        return await tell(http, dialect, respond, lost)
+
+    def _session(self, http: web.Request) -> CaptureSession:
+        key = http.match_info.get("key")
+        session = self.sessions.get(key or given_key(http))
+        if session is not None:
+            if session.id in self._named:
+                self._door.check_token(http)
+            return session
+        if key is not None and self._control is not None and http.path.startswith("/ng-rollout/"):
+            self._door.check_token(http)
+            session = self._control.open_named(key)
+            self._named.add(session.id)
+            return session
+        raise Unwelcome("No session has this key: open one with POST /sessions, and send its id as the API key.", 401)
+
+    @web.middleware
+    async def _guard(
+        self, http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Let only those in who may, and give every error the shape that the API's clients read."""
+        try:
+            self._door.check_origin(http)
+            return await handler(http)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except CallRefused as error:
+            refusal = Refusal(str(error), error.status, code=error.code)
+        except NoRoom as error:
+            refusal = Refusal(str(error), 503, code="capacity_reached")
+        except Exception as error:
+            refusal = refusal_of(error)
+        return as_json(dialect_of(http.path).refusal(refusal), refusal.status)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(min(_LOOK_SECONDS, self.idle_seconds / 4))
+            oldest = time.time() - self.idle_seconds
+            for session in [one for one in self.sessions.values() if one.used < oldest and not one.under_way]:
+                self.close(session.id)
+
+
+def _stop(session: CaptureSession) -> ResponseDict:
+    """What an agent is told that has made all its calls."""
+    part = {"type": "output_text", "text": _STOP, "annotations": []}
+    message = {"type": "message", "id": "msg_stop", "role": "assistant", "status": "completed", "content": [part]}
+    return {
+        "id": "resp_stop",
+        "object": "response",
+        "created_at": time.time(),
+        "model": session.engine.model,
+        "status": "completed",
+        "output": [message],
+        "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0},
+    }

@@ -1,0 +1,283 @@
+"""CaptureSession: the model calls of one agent, in one episode, to the token."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from gym_llm.agents.capture.call_graph import Call, CallGraph
+from gym_llm.agents.capture.token_recall import Recall
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.engines.engine import Engine
+from gym_llm.engines.sampling import check_sampling
+from gym_llm.errors import CallerError, EngineError
+from gym_llm.protocols.responses.token_fields import without_tokens
+from gym_llm.records.failures import reason
+from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+
+MOST_CALLS = 10_000
+"""Calls that a session takes, unless it says otherwise."""
+MOST_BYTES = 1 << 28
+"""About how much memory a session's calls take at most, in bytes."""
+
+_TOKEN_BYTES = 8
+
+
+class CallRefused(CallerError):
+    """A call that is not made, whatever it asks.
+
+    Args:
+        message: Why, for the agent.
+        status: HTTP's.
+        code: A name of the reason: `max_model_calls`, `session_full`, `session_closed`, `context_length_exceeded`.
+    """
+
+    def __init__(self, message: str, status: int = 400, *, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class CaptureSession:
+    """Stands between an agent and an engine, and keeps every call.
+
+    The agent asks as it likes: it may retry, ask several things at once, shorten its history or tell it in other words.
+    What is the same as before is asked with the ids that were sampled (`token_recall.py`), and each call
+    continues the one whose tokens its prompt begins with (`call_graph.py`). `trajectory` is what a trainer
+    takes.
+
+    Trained on is what the agent was given. A call that failed has no tokens. One whose answer nobody got, because who
+    asked left or its stream broke, was sampled for nothing: it is in `calls`, and not in the trajectory; nor are calls
+    of other models than the policy.
+
+    Args:
+        engine: The policy: started, and closed by whoever made it.
+        id: The key by which agents are known; None for a new random one. Whoever has it can ask the engine.
+        episode_id: What the engine is told (sampling, cache); None for the id. Conversations beside the first, and
+            retries, get names of their own after it, so that no two sample the same numbers.
+        others: More engines, by the name with which an agent asks for them. Any other name is the policy.
+        sampling: Fields of a request (`temperature`, `top_p`, `max_output_tokens`, ...) that count whatever the agent
+            asks; for the policy only.
+        defaults: Fields for where the agent asks nothing.
+        max_model_calls: How many calls are made; None for no limit of the caller's.
+        max_calls: The most calls that are kept. Then no more are made.
+        max_bytes: About the most memory that they take, in bytes.
+        metadata: Whatever the caller wants to find again.
+
+    Attributes:
+        calls: All of them, in the order in which they were asked.
+        graph: What links the policy's.
+        under_way: How many calls are being answered.
+        used: When the last call began or ended; Unix time in seconds.
+        is_closed: Whether no more calls are made.
+        budget_stops: How often the agent was told to stop, for it had made all of its calls.
+
+    Raises:
+        ValueError: If `sampling` or `defaults` say what nothing can be sampled with.
+
+    >>> import asyncio
+    >>> from gym_llm.engines import make_engine
+    >>> session = CaptureSession(make_engine("constant:4"))
+    >>> asyncio.run(session.call({"input": [{"role": "user", "content": "2+2?"}]}))["output"][0]["content"][0]["text"]
+    '4'
+    >>> len(session.calls), session.trajectory()
+    (1, None)
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        id: str | None = None,
+        episode_id: str | None = None,
+        others: Mapping[str, Engine] | None = None,
+        sampling: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        max_model_calls: int | None = None,
+        max_calls: int = MOST_CALLS,
+        max_bytes: int = MOST_BYTES,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.id = secrets.token_urlsafe(24) if id is None else id
+        self.episode_id = self.id if episode_id is None else episode_id
+        self.others = dict(others or {})
+        self.sampling, self.defaults = _checked("sampling", sampling), _checked("defaults", defaults)
+        self.max_model_calls, self.max_calls, self.max_bytes = max_model_calls, max_calls, max_bytes
+        self.metadata = dict(metadata or {})
+        self.calls: list[Call] = []
+        self.graph = CallGraph()
+        self.under_way = 0
+        self.created = self.used = time.time()
+        self.is_closed = False
+        self.budget_stops = 0
+        self._recall = Recall()
+        self._bytes = 0
+        self._lines = 0
+        self._free_lines: list[str] = []
+
+    def trajectory(self) -> list[dict[str, Any]] | None:
+        """One entry for each branch of the policy's calls so far; see `CallGraph.trajectory`."""
+        return self.graph.trajectory()
+
+    def close(self) -> None:
+        """Make no more calls. Those under way are answered; what was kept stays."""
+        self.is_closed = True
+
+    async def call(self, request: Request, *, model: str | None = None) -> ResponseDict:
+        """Answer a request, for an agent in this process: as it returns, the answer counts as handed over.
+
+        Args:
+            request: As for an engine. Token fields in it are passed over.
+            model: A name of `others`; anything else is the policy.
+
+        Returns:
+            The engine's response, token ids and all.
+
+        Raises:
+            CallRefused: If no more calls are made.
+            EngineError: If the engine cannot answer.
+        """
+        return (await self.ask(request, model=model))[1]
+
+    async def ask(self, request: Request, *, model: str | None = None, dialect: str = "") -> tuple[Call, ResponseDict]:
+        """As `call`, for servers: the call, too, for `withdraw`; `dialect` is the API by which it was asked."""
+        self._check_room()
+        other = self.others.get(model) if model is not None else None
+        asked: Request = {**request, "input": _items(request)}
+        if other is None:
+            asked, previous, state = self._recall.give_back(asked)
+            asked = _over(self.sampling, _over(asked, self.defaults))
+        else:  # the policy's ids would be other words to it
+            asked, previous, state = {**asked, "input": [without_tokens(item) for item in asked["input"]]}, None, 0
+        call = Call(
+            index=len(self.calls),
+            model=(other or self.engine).model,
+            is_policy=other is None,
+            dialect=dialect,
+            request=asked,
+            previous=previous,
+            line=self._line(previous),
+            state=state,
+            started=time.time(),
+        )
+        self.calls.append(call)
+        self.under_way += 1
+        try:
+            response = await (other or self.engine).respond(asked, episode_id=self.episode_id + call.line)
+            self._keep(call, response)
+        except EngineError as error:
+            call.status, call.error = "failed", str(error)
+            raise
+        except BaseException as error:
+            call.status, call.error = "abandoned", reason(error)
+            raise
+        finally:
+            if call.status != "answered":
+                self.graph.remove(call)  # what it had, should some of its answer be wrong
+                self._give_line_back(call)
+            self._shorten(call)
+            self.under_way -= 1
+            call.ended = self.used = time.time()
+        return call, response
+
+    def withdraw(self, call: Call) -> None:
+        """Say that a call's answer was not handed over: it is not trained on, unless another call continues it."""
+        self._recall.forget(call)
+        self.graph.remove(call)
+        if not call.samples:
+            call.status, call.error = "abandoned", "The answer was not handed over."
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _check_room(self) -> None:
+        if self.is_closed:
+            raise CallRefused("This session is over.", 401, code="session_closed")
+        if self.max_model_calls is not None and len(self.calls) >= self.max_model_calls:
+            raise CallRefused(f"This session has {self.max_model_calls:,} model calls.", code="max_model_calls")
+        if len(self.calls) >= self.max_calls:
+            raise CallRefused(f"A session keeps {self.max_calls:,} model calls.", code="session_full")
+        if self._bytes > self.max_bytes:
+            raise CallRefused(f"A session keeps {self.max_bytes:,} bytes of model calls.", code="session_full")
+
+    def _keep(self, call: Call, response: ResponseDict) -> None:
+        """Note an answer: from now on it can be continued."""
+        call.status = "answered"
+        output: list[Item] = []
+        for item in response["output"]:
+            prompt, sampled, log_probs = (item.get(name) for name in TOKEN_FIELDS)
+            if prompt is None or sampled is None or log_probs is None:
+                output.append(item)
+                continue
+            output.append(without_tokens(item))
+            if not call.is_policy:
+                continue
+            try:
+                sample = self.graph.add(call, prompt, sampled, log_probs)
+            except ValueError as error:
+                raise EngineError(f"{call.model} gave tokens that cannot be: {error}.") from None
+            if sample is not None:
+                self._bytes += sample.ids_kept * _TOKEN_BYTES
+        call.response = {**response, "output": output}
+        self._bytes += len(dumps(output))
+        if call.is_policy:
+            self._recall.remember(call)
+
+    def _shorten(self, call: Call) -> None:
+        """Share what a call's request has in common with the call before, and count the rest; take its tokens off."""
+        before: Request = {} if call.previous is None else call.previous.request
+        known = [*before.get("input", ()), *(() if call.previous is None else call.previous.output)]
+        items: list[Item] = []
+        new: list[Any] = []
+        for index, item in enumerate(call.request["input"]):
+            item = without_tokens(item)
+            if index < len(known) and (known[index] is item or known[index] == item):
+                item = known[index]
+            else:
+                new.append(item)
+            items.append(item)
+        call.request = {**call.request, "input": items}
+        for name, value in call.request.items():
+            if name != "input" and value == before.get(name):
+                call.request[name] = before[name]  # type: ignore[literal-required]
+            elif name != "input":
+                new.append(value)
+        self._bytes += len(dumps(new)) + 16 * len(items)
+
+    def _line(self, previous: Call | None) -> str:
+        if previous is not None and not previous.is_continued:
+            previous.is_continued = True
+            return previous.line
+        if self._free_lines:
+            return self._free_lines.pop()
+        self._lines += 1
+        return f"~{self._lines - 1}" if self._lines > 1 else ""
+
+    def _give_line_back(self, call: Call) -> None:
+        """Let a retry of a call that failed have its line."""
+        if call.previous is not None and call.previous.line == call.line:
+            call.previous.is_continued = False
+        else:
+            self._free_lines.append(call.line)
+
+
+def _items(request: Request) -> list[Item]:
+    items: Any = request["input"]
+    return [{"role": "user", "content": items}] if isinstance(items, str) else items
+
+
+def _over(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> Any:
+    """A request with what is not None of two, the upper's first."""
+    return {**lower, **{name: value for name, value in upper.items() if value is not None}}
+
+
+def _checked(what: str, fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    known = dict(fields or {})
+    if not known.keys().isdisjoint(("input", "tools", "instructions")):
+        raise ValueError(f"{what} is about sampling: it has no input, tools or instructions.")
+    try:
+        check_sampling(known)  # type: ignore[arg-type]
+    except EngineError as error:
+        raise ValueError(f"{what}: {error}") from None
+    return known

@@ -1,6 +1,0 @@
-"""Attacking verifiers: what is paid that is no right answer (`gym-llm env attack`)."""
-
-from gym_llm.attack.campaign import attack
-from gym_llm.attack.finding import CheckResult, Finding, Form, Report
-
-__all__ = ["CheckResult", "Finding", "Form", "Report", "attack"]

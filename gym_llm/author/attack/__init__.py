@@ -1,0 +1,6 @@
+"""Attacking verifiers: what is paid that is no right answer (`gym-llm env attack`)."""
+
+from gym_llm.author.attack.campaign import attack
+from gym_llm.author.attack.finding import CheckResult, Finding, Form, Report
+
+__all__ = ["CheckResult", "Finding", "Form", "Report", "attack"]

@@ -1,7 +1,0 @@
-"""The model as a server for agents: every call kept, linked by its tokens, and given out as trajectories."""
-
-from gym_llm.capture.graph import Call, CallGraph, Sample
-from gym_llm.capture.server import CaptureServer
-from gym_llm.capture.session import CallRefused, CaptureSession
-
-__all__ = ["Call", "CallGraph", "CallRefused", "CaptureServer", "CaptureSession", "Sample"]

@@ -1,0 +1,1 @@
+"""What an author writes an environment with, and what drives it."""

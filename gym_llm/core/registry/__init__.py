@@ -1,0 +1,1 @@
+"""Ids of environments, and the classes behind them."""

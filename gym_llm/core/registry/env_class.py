@@ -1,0 +1,70 @@
+"""The class of an environment, found without making one, and the arguments that it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+
+from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.errors import DataError
+
+
+def env_class(env_id: str) -> type[VerifierEnv]:
+    """The class behind a registered id, whose `Task` says what a row must have.
+
+    Raises:
+        DataError: If there is no such environment, or it is not a verifier.
+    """
+    try:
+        entry_point = gym.spec(env_id).entry_point
+        creator: Any = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except (gym.error.Error, ImportError, AttributeError) as error:
+        raise DataError(f"The environment {env_id!r} cannot be loaded ({error}); `gym-llm list` names all.") from None
+    if not (isinstance(creator, type) and issubclass(creator, VerifierEnv)):
+        raise DataError(f"The environment {env_id!r} is no subclass of VerifierEnv, so its rows cannot be checked.")
+    return creator
+
+
+def known_arguments(cls: type) -> frozenset[str]:
+    """The names of what a class takes, its parents' included as far as each passes the rest on to the next.
+
+    >>> from gym_llm.core.verifier_env import VerifierEnv
+    >>> sorted(known_arguments(VerifierEnv))
+    ['max_turns', 'prompt_config', 'render_mode', 'tasks']
+    """
+    return frozenset(
+        parameter.name
+        for _, parameters in _constructors(cls)
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    )
+
+
+def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
+    """As `known_arguments`.
+
+    Returns:
+        None where it takes anything: what another package's class does with the rest is its own affair.
+    """
+    for parent, parameters in _constructors(verifier):
+        if _passes_on(parameters) and not parent.__module__.startswith("gym_llm."):
+            return None
+    return known_arguments(verifier)
+
+
+def _constructors(cls: type) -> Iterator[tuple[type, list[inspect.Parameter]]]:
+    """The classes whose constructors get arguments, and which."""
+    for parent in cls.__mro__:
+        if "__init__" in vars(parent):
+            parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
+            yield parent, parameters
+            if not _passes_on(parameters):
+                return
+
+
+def _passes_on(parameters: list[inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

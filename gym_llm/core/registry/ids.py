@@ -1,0 +1,95 @@
+"""Environment ids: one for each folder of `gym_llm/envs`, and those of other packages' entry points.
+
+A folder is a verifier if it has a `config.yaml`; the id is that file's first `env:` line, read without YAML so that
+importing `gym_llm` stays fast. Nothing else is imported: entry points are strings until `gym.make`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import gymnasium as gym
+
+from gym_llm.errors import ConfigError, UsageError
+from gym_llm.utils.did_you_mean import nearest
+
+ENTRY_POINT_GROUP = "gym_llm.envs"
+
+_VECTOR_MODULE = "gym_llm.vector.make_vector"
+_ENV_LINE = re.compile(r"""^( +)env: *["']?([^\s"'#]+)""", re.MULTILINE)
+
+
+def register_envs() -> None:
+    """Register every id with Gymnasium."""
+    for config in sorted(Path(__file__).parents[2].joinpath("envs").glob("[a-z]*/config.yaml")):
+        lines = _ENV_LINE.findall(config.read_text("utf-8"))
+        if not lines:
+            raise ConfigError(f"{config} has no `env:` line, which names the verifier of its folder.")
+        _, env_id = min(lines, key=lambda line: len(line[0]))  # a section's, not one nested in its kwargs
+        register(env_id, f"gym_llm.envs.{config.parent.name}.env:{parse_id(env_id)[1]}")
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        register(point.name, point.value)
+
+
+def register(env_id: str, entry_point: str) -> None:
+    """Register a verifier with Gymnasium, `RayVectorEnv` as its vector environment."""
+    gym.register(env_id, entry_point=entry_point, vector_entry_point=f"{_VECTOR_MODULE}:{env_id}")
+
+
+def env_ids() -> list[str]:
+    """The registered verifier ids, ours and other packages', sorted by name and version.
+
+    >>> "gym_llm/MultipleChoice-v0" in env_ids()
+    True
+    """
+    known = (
+        env_id
+        for env_id, spec in gym.registry.items()
+        if env_id.startswith("gym_llm/") or str(spec.vector_entry_point).startswith(f"{_VECTOR_MODULE}:")
+    )
+    return sorted(known, key=parse_id)
+
+
+def parse_id(env_id: str) -> tuple[str, str, int]:
+    """An id's namespace, name and version.
+
+    >>> parse_id("gym_llm/Counter-v12"), parse_id("Multi-verse")
+    (('gym_llm', 'Counter', 12), ('', 'Multi-verse', 0))
+    """
+    namespace, _, rest = env_id.rpartition("/")
+    name, _, version = rest.rpartition("-v")
+    return (namespace, name, int(version)) if version.isdecimal() else (namespace, rest, 0)
+
+
+def verifier_folder(env_id: str) -> Path | None:
+    """Where a verifier's module lies, with its `config.yaml`; found without importing it. None if it is not there."""
+    entry_point = gym.spec(env_id).entry_point
+    module = entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+    package, *inner = module.split(".")
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # `__main__`
+        return None
+    if spec is None:
+        return None
+    locations = spec.submodule_search_locations
+    path = Path(locations[0], *inner) if locations else Path(spec.origin or "")
+    return (path if path.is_dir() else path.parent).resolve()
+
+
+def unknown_env(env_id: str) -> UsageError:
+    """The error for an id that is not registered, with the nearest one that is.
+
+    >>> print(unknown_env("arithmetic"))
+    There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
+    """
+    names = {form: name for name in env_ids() for form in (parse_id(name)[1].lower(), name.lower())}
+    suggestion = nearest(env_id.lower(), names) or nearest(parse_id(env_id)[1].lower(), names)
+    hint = f" Did you mean {names[suggestion]}?" if suggestion else ""
+    return UsageError(f"There is no environment {env_id!r}.{hint} `gym-llm list` names all.")
+
+
+register_envs()  # here, because `gym_llm` imports this module for it, as soon as there is a Gymnasium to register with

@@ -1,0 +1,256 @@
+"""Where an environment's tasks come from: a JSON Lines file, a list of rows, or a seeded generator."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gym_llm.core.row_prompts import RowPrompt
+from gym_llm.data.files.reading import absolute_source, parse_source, read_objects
+from gym_llm.errors import DataError
+from gym_llm.protocols.responses import ResponseCreateParams
+from gym_llm.protocols.responses.bodies import CHAT_NAMES, REQUEST_PARAMETERS, WHOLE_NUMBERS
+from gym_llm.types import Request, Row
+from gym_llm.utils.did_you_mean import did_you_mean
+
+M = TypeVar("M", bound=BaseModel)
+_REPORTED_ROWS = 5
+_REPORTED_CHARACTERS = 2_000  # of each
+_COUNTED_ROWS = 1_000  # a file of 2 KB may have eight million wrong ones
+
+
+class BaseTask(BaseModel):
+    """A task as its verifier sees it: the row's fields besides `responses_create_params`.
+
+    Subclasses name and type the fields they need; others stay available as attributes. A task is shared by all episodes
+    that play it, so it is frozen.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+@dataclass(slots=True, frozen=True)
+class PreparedTask:
+    """A row made ready to be played any number of times."""
+
+    row: Row
+    """As it came, its prompt filled."""
+    task: Any
+    """Its verifier fields, checked."""
+    request: Request
+    """Its first request: `input` as a list, `tools` filled in."""
+
+
+class TaskKind(NamedTuple):
+    """What an environment class demands of its rows, and adds to them."""
+
+    schema: type[BaseTask]
+    """Its `Task`."""
+    tools: Callable[[], list[dict[str, Any]]]
+    """Gives the schemas of its tools, offered where a row names no `tools` of its own."""
+    prompt: RowPrompt | None = None
+    """Makes the `input` of rows that come without."""
+
+    def prepare(self, row: Any) -> PreparedTask:
+        """Check one row and make it ready: a dict with `responses_create_params` and the verifier's fields.
+
+        Raises:
+            DataError: With one sentence naming every wrong field.
+        """
+        if not isinstance(row, dict):
+            raise DataError(f"a row is a JSON object, got {type(row).__name__}")
+        if self.prompt is not None:
+            row = self.prompt.fill(row)
+        params = row.get("responses_create_params")
+        if params is None:
+            raise DataError("the row has no `responses_create_params` (a `prompt_config` can make its `input`)")
+        fields = {name: value for name, value in row.items() if name != "responses_create_params"}
+        if isinstance(params, dict):
+            params = params | {
+                name: int(params[name]) for name in WHOLE_NUMBERS & params.keys() if _whole(params[name])
+            }
+        _validate(ResponseCreateParams, params, "responses_create_params.")
+        _check_names(params)
+        task = _validate(self.schema, fields, "")
+        request = dict(params)
+        if isinstance(params["input"], str):
+            request["input"] = [{"role": "user", "content": params["input"]}]
+        if request.get("tools") is None and (tools := self.tools()):
+            request["tools"] = tools
+        return PreparedTask(row, task, request)  # type: ignore[arg-type]
+
+
+class RowKind(Protocol):
+    """Something that checks rows and makes them ready: a `TaskKind`, or a choice of several. Hashable."""
+
+    def prepare(self, row: Any) -> PreparedTask:
+        """See `TaskKind.prepare`."""
+
+    def __hash__(self) -> int:
+        """Equal kinds are equal keys."""
+
+
+def _validate(schema: type[M], value: Any, prefix: str) -> M:
+    """Check a value; in a `DataError` the names of its fields follow the prefix."""
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+    places = (f"{prefix}{'.'.join(map(str, problem['loc']))}".rstrip(".") for problem in problems)
+    sentences = (f"{place}: {problem['msg']}" for place, problem in zip(places, problems, strict=True))
+    raise DataError("; ".join(sentence.removeprefix(": ") for sentence in sentences))
+
+
+def _whole(value: Any) -> bool:
+    """Whether this is a whole number written as pandas writes it: 5.0."""
+    return isinstance(value, float) and value.is_integer()
+
+
+def _check_names(params: dict[str, Any]) -> None:
+    """Refuse parameters that are none: nothing would come of them, or an error of the server in every episode."""
+    if unknown := sorted(params.keys() - REQUEST_PARAMETERS):
+        same = CHAT_NAMES.get(unknown[0])
+        hint = f" Did you mean {same}?" if same else did_you_mean(unknown[0], REQUEST_PARAMETERS)
+        raise DataError(
+            f"responses_create_params.{unknown[0]}: neither the Responses API nor vLLM has such a parameter."
+            f"{hint} What only one server knows goes into the engine option "
+            "`extra_body`."
+        )
+
+
+class RowTasks:
+    """A fixed list of tasks, all checked at once.
+
+    Raises:
+        DataError: Naming the first rows that are wrong, with their numbers from 0, or the file's lines from 1.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, Row]], kind: RowKind, source: str = "the list of rows") -> None:
+        self._prepared: list[PreparedTask] = []
+        problems: list[str] = []
+        wrong = 0
+        for place, row in rows:
+            try:
+                prepared = kind.prepare(row)
+            except DataError as error:
+                wrong += 1
+                if wrong <= _REPORTED_ROWS:
+                    problems.append(f"{place}: {str(error)[:_REPORTED_CHARACTERS]}")
+                if wrong > _COUNTED_ROWS:
+                    break
+            else:
+                if not wrong:  # else they are not needed any more
+                    self._prepared.append(prepared)
+        if problems:
+            beyond = f" and perhaps others after {_COUNTED_ROWS:,} wrong ones" if wrong > _COUNTED_ROWS else ""
+            more = f" (and {wrong - _REPORTED_ROWS} more rows{beyond})" if wrong > _REPORTED_ROWS else ""
+            raise DataError(" | ".join(problems) + more)
+        if not self._prepared:
+            raise DataError(f"There are no tasks: {source} is empty.")
+        self.size = len(self._prepared)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Row], kind: RowKind) -> RowTasks:
+        """Tasks from rows in memory."""
+        return cls(((f"Row {number}", row) for number, row in enumerate(rows)), kind)
+
+    @classmethod
+    def from_file(cls, source: str, kind: RowKind) -> RowTasks:
+        """Tasks of a source (forms: `gym_llm.data.files.reading`), read once per process for all who play it."""
+        parsed = parse_source(source)
+        if parsed.is_hub:
+            return _from_source(source, 0, 0, kind)
+        try:
+            status = os.stat(parsed.name)
+        except OSError as error:
+            raise DataError(f"Cannot read the task file {parsed.name}: {error.strerror or error}.") from None
+        return _from_source(absolute_source(source), status.st_mtime_ns, status.st_size, kind)
+
+    def __getitem__(self, index: int) -> PreparedTask:
+        """The task of this index."""
+        if not 0 <= index < len(self._prepared):
+            raise IndexError(f"There is no task {index}: the tasks are 0 to {len(self._prepared) - 1}.")
+        return self._prepared[index]
+
+
+class GeneratedTasks:
+    """Tasks made by a function of a random generator; the task's index is the generator's seed."""
+
+    size = None
+
+    def __init__(self, generate: Callable[[np.random.Generator], Row], kind: RowKind) -> None:
+        self._generate = generate
+        self._kind = kind
+
+    def __getitem__(self, index: int) -> PreparedTask:
+        """The task that this seed generates."""
+        if index < 0:
+            raise IndexError(f"A generated task's index is its seed, 0 or more; got {index}.")
+        return self._kind.prepare(self._generate(np.random.default_rng(index)))
+
+
+TaskSource: TypeAlias = RowTasks | GeneratedTasks
+"""Tasks by index: the same index always gives the same task, an `IndexError` says that there is none.
+
+Its `size` is the number of tasks, None where they are generated without end.
+"""
+
+
+def task_source(
+    tasks: str | list[Row] | TaskSource | None,
+    kind: RowKind,
+    generate: Callable[[np.random.Generator], Row] | None,
+    module: str,
+) -> TaskSource | None:
+    """Where an environment's tasks come from.
+
+    Args:
+        tasks: Its argument of this name: a file's name, rows, or another environment's source, which is shared.
+        kind: Of its tasks. Its own ones, if they have input, need no prompt.
+        generate: Makes one; None if it makes none.
+        module: Of its class, beside which its examples lie.
+
+    Returns:
+        None where there are none.
+
+    Raises:
+        DataError: If they cannot be read or a row is wrong.
+        ValueError: If `tasks` is something else.
+    """
+    if isinstance(tasks, TaskSource):
+        return tasks
+    if isinstance(tasks, (str, os.PathLike)):
+        return RowTasks.from_file(os.fspath(tasks), kind)
+    if tasks is not None:
+        if not isinstance(tasks, (list, tuple)):
+            raise ValueError(f"tasks is a JSON Lines path or a list of rows, got {type(tasks).__name__}.")
+        return RowTasks.from_rows(tasks, kind)
+    if isinstance(kind, TaskKind) and kind.prompt is not None:
+        kind = kind._replace(prompt=kind.prompt._replace(only_where_missing=True))
+    if generate is not None:
+        return GeneratedTasks(generate, kind)
+    example = example_file(module)
+    return RowTasks.from_file(str(example), kind) if example else None
+
+
+@functools.cache
+def example_file(module_name: str) -> Path | None:
+    """The rows that lie beside an environment's module, `data/example.jsonl`; None if there are none."""
+    module = sys.modules.get(module_name)
+    file = getattr(module, "__file__", None)  # a notebook's __main__ has none
+    example = Path(file).parent / "data" / "example.jsonl" if file else None
+    return example if example and example.exists() else None
+
+
+@functools.lru_cache(maxsize=8)
+def _from_source(source: str, _mtime_ns: int, _size: int, kind: RowKind) -> RowTasks:
+    label = parse_source(source).label
+    return RowTasks(((f"{label}, line {number}", row) for number, row in read_objects(source)), kind, label)

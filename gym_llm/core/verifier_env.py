@@ -1,0 +1,430 @@
+"""VerifierEnv: one task, one episode, one reward, as a `gymnasium.Env`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, cast
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from gym_llm.concurrency import CLOSING, Suspended, begin, driven, finish, wait
+from gym_llm.concurrency.resources import SharedResources
+from gym_llm.core.metric import Metric
+from gym_llm.core.oracle import RightAnswers
+from gym_llm.core.rewards import read_step_reward, read_verdict
+from gym_llm.core.row_prompts import RowPrompt, read_row_prompt
+from gym_llm.core.seeding import LazilySeeded
+from gym_llm.core.spaces import RequestSpace, ResponseSpace
+from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_source
+from gym_llm.core.tools import Tool, tools_of
+from gym_llm.core.tools.calls import run_calls
+from gym_llm.errors import DataError
+from gym_llm.protocols.responses.actions import read_action
+from gym_llm.protocols.responses.transcript import transcript
+from gym_llm.protocols.responses.user_items import user_items
+from gym_llm.records.failures import note_failure
+from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, Verdict
+
+_RESET_OPTIONS = {"task", "task_index"}
+_UNFINISHED = {"incomplete", "failed", "cancelled"}
+_TEARDOWN_SECONDS = 30.0
+
+
+class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
+    """An environment that asks, answers tool calls, and scores.
+
+    The observation is the request to send next, the action is the response that came back
+    (`responses/actions.py`). A turn with function calls runs the tools and goes on; one of nothing but reasoning
+    is asked for again; any other asks `respond` for the user's next message, and when there is none the episode
+    terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns, truncate the episode;
+    `verify` scores what there is.
+
+    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `respond`, `verify` and
+    `teardown`, each of which may be async. They may override `generate` to make tasks instead of reading them.
+
+    Args:
+        tasks: Rows (each with `responses_create_params`), or the name of a source: a JSON Lines path, or another
+            form of `gym_llm.data.files.reading`; None for the class's own: its generator, or `data/example.jsonl`
+            beside its module.
+        max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
+        prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.core.row_prompts`.
+        render_mode: None, or `"ansi"`: `render` returns a readable transcript.
+
+    Raises:
+        DataError: If the tasks cannot be read or a row is wrong.
+        ValueError: If another argument makes no sense.
+
+    Attributes:
+        executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
+            nothing is run.
+        dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
+        reverify_mode: Whether `verify` can score a stored episode, whose tools are not run again (`gym-llm reverify`).
+        episode: The episode being played, or the last one; None before the first reset.
+        open_episode: The episode whose `teardown` is still to come; None also where the class has none.
+        metrics: What of the info of `verify` is reported of a run beside the reward, by name.
+        phase: The hook that runs, or was the last to fail (`gym_llm.types.Phase`); `env` for anything else.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}
+    Task: ClassVar[type[BaseTask]] = BaseTask
+    reverify_mode: ClassVar[ReverifyMode] = "unknown"
+    default_max_turns: ClassVar[int] = 32
+    executes_tools: bool = True
+    dry_run_kwargs: ClassVar[dict[str, Any]] = {}
+    metrics: ClassVar[dict[str, Metric]] = {}
+    _tools: ClassVar[dict[str, Tool]] = {}
+    _tool_schemas: ClassVar[list[dict[str, Any]] | None] = None
+    _tears_down: ClassVar[bool] = False
+    _opens: ClassVar[bool] = False
+    open_episode: Episode | None = None
+    row_prompt: RowPrompt | None = None
+    _resources: SharedResources | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Collect the class's tools."""
+        super().__init_subclass__(**kwargs)
+        cls._tools = tools_of(cls)
+        cls._tool_schemas = None
+        cls._tears_down = cls.teardown is not VerifierEnv.teardown
+        cls._opens = cls.opening is not VerifierEnv.opening
+
+    def __init__(
+        self,
+        tasks: str | list[Row] | None = None,
+        *,
+        max_turns: int | None = None,
+        prompt_config: str | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+            raise ValueError(f"max_turns is the number of model turns, 1 or more, or None; got {max_turns!r}.")
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ValueError(f"render_mode is None or one of {self.metadata['render_modes']}; got {render_mode!r}.")
+        self.max_turns = self.default_max_turns if max_turns is None else max_turns
+        self.render_mode = render_mode
+        self.row_prompt = None if prompt_config is None else read_row_prompt(prompt_config)
+        self.observation_space = RequestSpace()
+        self.action_space = ResponseSpace()
+        self.tasks = self._task_source(tasks)
+        self.episode: Episode | None = None
+        self._task: Any = None
+        self._over = True
+        self.phase = "env"
+
+    # -- hooks -----------------------------------------------------------------------------------------------------
+
+    def generate(self, rng: np.random.Generator) -> Row:
+        """Make one task. Override it and the environment has endless tasks; the same `rng` seed gives the same row."""
+        raise NotImplementedError
+
+    def setup(self, task: Any) -> Any:
+        """Make a new episode's state; tools get it as `state`, the other hooks as `episode.state`. May be async."""
+
+    def opening(self, task: Any, state: Any) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+        """What the user says first, after the row's own input: a game's board, a simulated user's wish. May be async.
+
+        It is the first of `episode.items`.
+        """
+
+    def respond(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+        """Answer a model turn that called no tool, as the user: a message, items, or None to end. May be async."""
+
+    def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
+        """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
+
+        What it raises masks the episode: it has no reward then. `JudgeError` says that it was not the verifier's fault.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define verify(self, task, episode).")
+
+    def teardown(self, task: Any, episode: Episode) -> Any:
+        """Put away what `setup` made: runs exactly once for each `setup` that returned, however the episode ends.
+
+        May be async. It goes on while its episode is cancelled, and is given up after 30 seconds. What it raises is the
+        episode's error, or, if that has one, a note on it and a line in the log.
+        """
+
+    async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What many episodes share, e.g. a judge's client. In hooks that are not async: `wait(self.shared(...))`.
+
+        The first to ask has it made; all environments on the same event loop get it, and the last to close closes it.
+
+        Args:
+            name: Any JSON value; it has to say all that it is made from: `("judge", self.judge_spec)`.
+            make: Returns an async context manager, or an object (or an awaitable of one) with an `aclose` or `close`,
+                or with neither.
+
+        Raises:
+            Exception: What making it raises. The next to ask has it made again.
+        """
+        self._resources = self._resources or SharedResources()
+        return await self._resources.get(name, make)
+
+    # -- gymnasium -------------------------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Request, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: Seeds the choice of tasks (and `self.np_random` for the hooks), as everywhere in Gymnasium.
+            options: `{"task_index": 3}` plays that task, `{"task": row}` plays this row (with `task_index` as its
+                number, if both are given). Without either the next task is drawn at random.
+
+        Returns:
+            The first request, and info: `task_index`, `turn` (0), `tool_errors` (0).
+
+        Raises:
+            DataError: If there is no task to play, or the row is wrong.
+            IndexError: If there is no task with this index.
+            ValueError: If an option is unknown.
+        """
+        super().reset(seed=seed)
+        self.end_episode()  # should a hook fail, neither the old episode nor a half-made one can be played
+        index, prepared = self._choose(options or {})
+        return self._begin(index, prepared)
+
+    def _begin(self, index: int, prepared: PreparedTask) -> tuple[Request, dict[str, Any]]:
+        episode = Episode(index, prepared.row, prepared.request)
+        self._task = prepared.task
+        self.episode = episode
+        self.phase = "setup"
+        state = self.setup(prepared.task)
+        if state is not None and inspect.isawaitable(state):  # asking takes long, for an environment that is quick
+            state = wait(state)
+        if self._tears_down:
+            self.open_episode = episode
+        episode.state = state
+        if self._opens:
+            try:
+                episode.items.extend(user_items(_awaited(self.opening(prepared.task, state)), "opening"))
+            except BaseException as error:
+                if not isinstance(error, CLOSING):
+                    self.end_episode(error)
+                raise
+        self.phase = "env"
+        self._over = False
+        return self._observation(episode), {"task_index": index, "turn": 0, "tool_errors": 0}
+
+    def step(self, action: Any) -> tuple[Request, float, bool, bool, dict[str, Any]]:
+        """Take one model turn.
+
+        Args:
+            action: What the model answered to the last observation; see `gym_llm.protocols.responses.actions`.
+
+        Returns:
+            The next request (whole, also at the end), the reward (`episode.step_reward`, at the end with `verify`'s),
+            terminated, truncated, and info: `task_index`, `turn`, `tool_errors`, `reward` if `step_reward` is not 0,
+            and at the end the verifier's details and `reward_components`.
+
+        Raises:
+            InvalidAction: If the action is not a Responses answer. The episode is unchanged.
+            ResetNeeded: If no episode is running.
+            InvalidReward: If `verify`, or the turn's reward, is no finite number. The episode is over.
+            Exception: What a hook raises, or a tool, but for `ToolError`. The episode is over.
+        """
+        episode = self.episode
+        if episode is None or self._over:
+            raise ResetNeeded("No episode is running: call reset() before step().")
+        items, response = read_action(action)
+        episode.turn += 1
+        episode.turn_start = len(episode.items)
+        episode.items.extend(items)
+        episode.last_response = response
+        episode.step_reward = 0.0
+        if usage := response.get("usage"):
+            episode.add_usage(usage)
+        try:
+            terminated, truncated = self._advance(episode, items, response)
+            info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
+            reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
+            reward += self._finish(episode, info) if terminated or truncated else 0.0
+        except BaseException as error:  # a panic in Rust is no Exception
+            if not isinstance(error, CLOSING):  # then nothing can be waited for
+                self.end_episode(error)
+            raise
+        return self._observation(episode), reward, terminated, truncated, info
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The episode so far as a readable transcript (`render_mode="ansi"`), else None."""
+        if self.render_mode != "ansi":
+            gym.logger.warn('Make the environment with render_mode="ansi" to render it as a transcript.')
+            return None
+        return transcript(self.episode.request["input"] + self.episode.items) if self.episode else ""
+
+    def close(self) -> None:
+        """End the episode under way and let go of what is shared; a `reset` opens the environment again.
+
+        Who overrides it calls `super().close()`.
+        """
+        try:
+            self.end_episode()
+        finally:
+            if self._resources is not None:
+                self._resources.release()
+
+    # -- what the rest of the package asks for ------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no episode is under way."""
+        return self._over
+
+    def score_cut_short(self, info: dict[str, Any]) -> float:
+        """End the episode under way, which a wrapper has truncated; what `verify` gives (see `truncation.py`).
+
+        Args:
+            info: The last step's; the verifier's details go into it.
+
+        Raises:
+            Exception: As `step`.
+        """
+        try:
+            return self._finish(cast(Episode, self.episode), info)
+        except BaseException as error:
+            if not isinstance(error, CLOSING):
+                self.end_episode(error)
+            raise
+
+    def end_episode(self, error: BaseException | None = None) -> None:
+        """Give up the episode under way: its `teardown` runs, unless it has.
+
+        Args:
+            error: Why. What `teardown` raises becomes a note on it instead of being raised.
+
+        Raises:
+            Exception: What `teardown` raises, or TimeoutError, where there is no error already.
+            asyncio.CancelledError: If the caller's task was cancelled meanwhile; `teardown` went on to its end.
+        """
+        self._over = True
+        episode, self.open_episode = self.open_episode, None
+        if episode is None:
+            return
+        phase, self.phase = self.phase, "teardown"
+        try:
+            # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
+            try:
+                result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+            except (asyncio.CancelledError, GeneratorExit) as ending:
+                raise RuntimeError("teardown was cancelled from within") from ending
+            if isinstance(result, Suspended):
+                result = result.resume()
+            if inspect.isawaitable(result):
+                wait(finish(result, _TEARDOWN_SECONDS))
+        except asyncio.CancelledError as cancellation:
+            if cancellation.__cause__ is not None:
+                note_failure(error or cancellation, cancellation.__cause__)
+            raise
+        except (KeyboardInterrupt, *CLOSING):
+            raise
+        except BaseException as failure:
+            if error is None:
+                raise
+            note_failure(error, failure)
+        self.phase = phase
+
+    @property
+    def env_id(self) -> str:
+        """The registered id of the environment that plays the current episode, else its class's name."""
+        return self.spec.id if self.spec is not None else type(self).__name__
+
+    @property
+    def playing(self) -> VerifierEnv:
+        """The verifier that plays the current episode: this one, unless it has others do it."""
+        return self
+
+    def plays(self, env_id: str | None) -> bool:
+        """Whether an episode recorded under this id can have been played here."""
+        return env_id == self.env_id
+
+    @property
+    def num_tasks(self) -> int | None:
+        """How many tasks there are, None where they are generated without end or come in `options` only."""
+        return self.tasks.size if self.tasks is not None else None
+
+    @classmethod
+    def tool_schemas(cls) -> list[dict[str, Any]]:
+        """The class's tools as a request names them."""
+        if cls._tool_schemas is None:
+            cls._tool_schemas = [tool.schema for tool in cls._tools.values()]
+        return cls._tool_schemas
+
+    def task_kind(self) -> TaskKind:
+        """What a row has to be. `options["task"]` may be one that it has prepared."""
+        return TaskKind(self.Task, self.tool_schemas, self.row_prompt)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _task_source(self, tasks: str | list[Row] | TaskSource | None) -> TaskSource | None:
+        cls = type(self)
+        generate = None if cls.generate is VerifierEnv.generate else self.generate
+        return task_source(tasks, self.task_kind(), generate, cls.__module__)
+
+    def _choose(self, options: dict[str, Any]) -> tuple[int, PreparedTask]:
+        if unknown := options.keys() - _RESET_OPTIONS:
+            raise ValueError(f"reset options are {sorted(_RESET_OPTIONS)}; got {sorted(map(str, unknown))}.")
+        index = options.get("task_index")
+        if index is not None and not isinstance(index, (int, np.integer)):
+            raise ValueError(f"task_index is an int, got {type(index).__name__}.")
+        if (row := options.get("task")) is not None:
+            prepared = row if isinstance(row, PreparedTask) else self.task_kind().prepare(row)
+            return (-1 if index is None else int(index)), prepared
+        if self.tasks is None:
+            raise DataError(f"{type(self).__name__} has no tasks: make it with tasks=..., or reset it with one.")
+        if index is None:
+            index = int((self._np_random_made or self.np_random).integers(self.tasks.size or 2**31))
+        return int(index), self.tasks[int(index)]
+
+    def _observation(self, episode: Episode) -> Request:
+        request = episode.request.copy()
+        request["input"] = request["input"] + episode.items
+        return request
+
+    def _advance(self, episode: Episode, items: list[Item], response: dict[str, Any]) -> tuple[bool, bool]:
+        """Answer the model's turn; (terminated, truncated)."""
+        if response.get("status") in _UNFINISHED:
+            return False, True
+        last_turn = episode.turn >= self.max_turns
+        calls = [item for item in items if item.get("type") == "function_call"]
+        if calls:
+            if not self.executes_tools:
+                return True, False
+            self.phase = "tool"
+            outputs, errors = run_calls(self, self._tools, calls, episode.state)
+            episode.items.extend(outputs)
+            self.phase = "env"
+            episode.tool_errors += errors
+            return False, last_turn
+        if items and items[-1].get("type") == "reasoning" and all(item.get("type") == "reasoning" for item in items):
+            return False, last_turn
+        self.phase = "respond"
+        reply = self.respond(self._task, episode)
+        if reply is not None and inspect.isawaitable(reply):
+            reply = cast("str | list[Item] | None", wait(reply))
+        if reply is None:
+            return True, False
+        if last_turn:
+            return False, True
+        episode.items.extend(user_items(reply, "respond"))
+        self.phase = "env"
+        return False, False
+
+    def _finish(self, episode: Episode, info: dict[str, Any]) -> float:
+        self._over = True
+        self.phase = "verify"
+        verdict = self.verify(self._task, episode)
+        if not isinstance(verdict, (float, Verdict)) and inspect.isawaitable(verdict):
+            verdict = cast("float | Verdict", wait(verdict))
+        reward = read_verdict(verdict, info)
+        self.phase = "env"
+        if self.open_episode is not None:
+            self.end_episode()
+        return reward
+
+
+def _awaited(value: Any) -> Any:
+    return wait(value) if inspect.isawaitable(value) else value

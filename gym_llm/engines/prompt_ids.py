@@ -1,0 +1,81 @@
+"""Prompts as token ids: what the engines share that make them themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+from gym_llm.errors import EngineError, EngineUnavailable
+from gym_llm.records.failures import reason
+from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.types import Request
+from gym_llm.utils.extras import install
+
+
+def check_model(model: str, history: History) -> None:
+    """Raise a ValueError for what is no model's name or folder, or no `History`."""
+    if not isinstance(model, str) or not model:
+        raise ValueError(f"model is a Hugging Face model name or a folder, e.g. 'Qwen/Qwen3-4B'; got {model!r}.")
+    if history not in get_args(History):
+        raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
+
+
+def check_folder(model: str) -> None:
+    """Raise an EngineUnavailable where a model is named by a path and nothing is there: no hub has such names."""
+    if (model.startswith((".", "/", "~")) or model.count("/") > 1) and not Path(model).is_dir():
+        raise EngineUnavailable(f"Cannot load the model {model}: there is no such folder.")
+
+
+def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
+    """What makes a model's prompts, from its tokenizer and its generation config's `eos_token_id`, `ends`.
+
+    The tokenizer's own end token ends turns, too. Errors name the model as `what` does, e.g. `model Qwen/Qwen3-4B`.
+
+    Raises:
+        EngineUnavailable: If the tokenizer has no chat template.
+    """
+    if tokenizer.chat_template is None:
+        raise EngineUnavailable(f"The {what} has no chat template: use an instruction-tuned one.")
+    stop_tokens = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None}
+    return PromptTokens(tokenizer, stop_token_ids=stop_tokens, history=history)
+
+
+def load_prompt_tokens(name: str, history: History) -> PromptTokens:
+    """As `prompt_tokens`, for a model that is served elsewhere: its name or folder says which tokenizer to load.
+
+    Raises:
+        EngineUnavailable: If transformers is missing, or the tokenizer cannot be loaded or has no chat template.
+    """
+    try:
+        from transformers import AutoTokenizer, GenerationConfig
+    except ImportError as error:
+        raise EngineUnavailable(f"api='completions' needs {error.name}: {install('local')}.") from None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise EngineUnavailable(f"Cannot load the tokenizer {name} (tokenizer= names another): {reason}") from error
+    try:
+        ends = GenerationConfig.from_pretrained(name).eos_token_id
+    except OSError:
+        ends = None  # a model need not have one
+    return prompt_tokens(tokenizer, ends, history, what=f"tokenizer {name}")
+
+
+def build_prompt(prompts: PromptTokens, request: Request, *, conversation: str, model: str) -> list[int]:
+    """The ids of a request's prompt; see `PromptTokens.build`.
+
+    Raises:
+        EngineError: If there is none, whatever objects to it.
+    """
+    try:
+        return prompts.build(request, conversation=conversation)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise objection(model, error) from error
+
+
+def objection(model: str, error: Exception) -> EngineError:
+    """The error of a request to which a template or a tokenizer objects."""
+    return EngineError(f"{model} cannot read this request: {reason(error)}")

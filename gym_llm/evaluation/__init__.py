@@ -1,0 +1,1 @@
+"""From records to a decision: evaluations, comparisons, re-scoring, the viewer, exports and trackers."""

@@ -1,0 +1,136 @@
+"""`export`: a rollout file in another tool's format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gym_llm.errors import EngineError, UsageError
+from gym_llm.records.record_files import read_records
+from gym_llm.types import Rollout
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.extras import install
+
+
+class _Format(NamedTuple):
+    write: str
+    """`module:function`, which takes records and the place to write to."""
+    ending: str
+    """Of what is written where no place is named."""
+    takes_masked: bool = True
+    is_chat: bool = True
+    """Whether what has no place in a chat has none here."""
+
+
+FORMATS: dict[str, _Format] = {
+    "openai-chat": _Format("gym_llm.evaluation.export.openai_chat:write", ".chat.jsonl", takes_masked=False),
+    "atif": _Format("gym_llm.evaluation.export.atif:write", ".atif.jsonl", is_chat=False),
+    "inspect": _Format("gym_llm.evaluation.export.inspect_log:write", ".eval"),
+    "atropos": _Format("gym_llm.evaluation.export.atropos_groups:write", ".atropos.jsonl"),
+    "parquet": _Format("gym_llm.evaluation.export.parquet_table:write_parquet", ".parquet"),
+    "hf": _Format("gym_llm.evaluation.export.parquet_table:write_folder", "-hf"),
+}
+"""By name, how each is written; `gym-llm export --help` says what it is."""
+
+
+@dataclass
+class Exported:
+    """What became of a file's episodes.
+
+    Attributes:
+        output: Where they were written.
+        episodes: How many were.
+        masked: How many were left out because they are masked: no format for training has a place for them.
+        below: How many were left out because of their reward.
+        unsayable: How many were left out because the format has no words for something in them.
+        reason: Why the first of these was.
+    """
+
+    output: Path
+    episodes: int = 0
+    masked: int = 0
+    below: int = 0
+    unsayable: int = 0
+    reason: str | None = None
+
+
+def export(
+    path: str | os.PathLike[str],
+    to: str,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    min_reward: float | None = None,
+    drop_masked: bool = False,
+    dataset: str | None = None,
+    on_read: Callable[[int], None] | None = None,
+) -> Exported:
+    """Write the episodes of a rollout file in another tool's format.
+
+    Args:
+        path: The rollout file, ours or NeMo Gym's, also compressed.
+        to: One of `FORMATS`.
+        output: Where to write; None for beside the file, with the format's ending.
+        min_reward: Only episodes of this reward or more; masked ones have none.
+        drop_masked: Leave masked episodes out of formats that have a place for them.
+        dataset: Only episodes of this dataset, of a file that has several.
+        on_read: Told of the bytes of each line that was read.
+
+    Raises:
+        UsageError: If there is no such format, or what it needs is not installed.
+        DataError: If the file cannot be read or written, or a line is no record.
+    """
+    if to not in FORMATS:
+        raise UsageError(f"There is no format {to!r}.{did_you_mean(to, FORMATS)} There are {', '.join(FORMATS)}.")
+    form = FORMATS[to]
+    exported = Exported(Path(output) if output is not None else _beside(Path(path), form.ending))
+    if exported.output.exists() and exported.output.samefile(path):
+        raise UsageError(f"{output} is the file that is read: name another one.")
+    module, _, function = form.write.partition(":")
+    try:
+        write: Callable[[Iterable[Rollout], Path], Any] = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"The format {to} needs {error.name}: {install(to)}.") from None
+    keep_masked = form.takes_masked and not drop_masked and min_reward is None
+
+    def chosen() -> Iterator[Rollout]:
+        for line, record in read_records(path):
+            if on_read is not None:
+                on_read(len(line))
+            if dataset is not None and record.get("dataset") != dataset:
+                continue
+            reward = record["reward"]
+            if reward is None and not keep_masked:
+                exported.masked += 1
+            elif reward is not None and min_reward is not None and reward < min_reward:
+                exported.below += 1
+            elif form.is_chat and (reason := _unsayable(record)) is not None:
+                exported.unsayable += 1
+                exported.reason = exported.reason or reason
+            else:
+                exported.episodes += 1
+                yield record
+
+    write(chosen(), exported.output)
+    return exported
+
+
+def _beside(path: Path, ending: str) -> Path:
+    name = path.name
+    for known in (".gz", ".zst", ".jsonl"):
+        name = name.removesuffix(known)
+    return path.with_name(name + ending)
+
+
+def _unsayable(record: Rollout) -> str | None:
+    """Why a record is no chat; None if it is one."""
+    from gym_llm.evaluation.export.record_conversation import conversation
+
+    try:
+        conversation(record)
+    except EngineError as error:
+        return str(error)
+    return None

@@ -1,0 +1,112 @@
+"""`report.html`: an evaluation's tables and plots on one page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from html import escape
+from typing import Any
+
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.evaluation.plots import Plot
+from gym_llm.evaluation.tables import Table, headline, plain, tables
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #0f172a; --muted: #64748b; --line: #e2e8f0; --ground: #fff; --band: #f8fafc;
+  --accent: #2563eb; --good: #047857; --bad: #b45309 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e2e8f0; --muted: #94a3b8; --line: #334155; --ground: #0f172a;
+  --band: #1e293b; --accent: #60a5fa; --good: #34d399; --bad: #fbbf24 } }
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 78rem; background: var(--ground); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem; overflow-wrap: anywhere }
+h2 { font-size: 1.1rem; margin: 2.4rem 0 .6rem }
+p { margin: .6rem 0; color: var(--muted); max-width: 60rem; overflow-wrap: anywhere }
+.state { display: inline-block; margin: 0; padding: .1rem .6rem; border: 1px solid; border-radius: 1rem;
+  font-size: .85rem; color: var(--bad) }
+.complete { color: var(--good) }
+.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: .5rem }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem }
+th, td { padding: .45rem .75rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line) }
+thead th { border-top: 0; background: var(--band); font-weight: 600; color: var(--muted) }
+.word { text-align: left; white-space: normal }
+.word bdi { display: inline-block; max-width: 18rem; overflow-wrap: break-word }
+tbody tr:hover { background: var(--band) }
+small { color: var(--muted); font-size: .85em }
+img { max-width: 100%; height: auto; display: block; margin: .5rem auto }
+details { margin-top: 2.4rem } summary { cursor: pointer; font-weight: 600 }
+pre { overflow: auto; max-height: 30rem; padding: 1rem; background: var(--band); border-radius: .5rem;
+  font-size: .8rem }
+code { font-family: ui-monospace, "DejaVu Sans Mono", monospace }
+"""
+_FIRST = ("mean_reward", "pass_at_k", "rewards")
+
+
+def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
+    """What `results.json` says, as HTML.
+
+    The page loads nothing and runs nothing, and its policy forbids both; images are in it, and all that is from
+    elsewhere (names, values, errors) is escaped.
+    """
+    title, state = headline(data)
+    style = f"style-src 'sha256-{_digest(_STYLE)}'"
+    policy = f"default-src 'none'; img-src data:; {style}; base-uri 'none'; form-action 'none'"
+    first, *others = tables(data)
+    is_complete = "state complete" if data.get("complete") else "state"
+    records = ", ".join(f"<code>{_text(name)}</code>" for name in data.get("files", []))
+    settings = dumps({name: data[name] for name in ("created", "gym_llm", "suite") if name in data}, indent=True)
+    body = [
+        f'<h1>{_text(title)}</h1>\n<p class="{is_complete}">{_text(state)}</p>',
+        _table(first),
+        *(_plot(plot) for plot in plots if plot.name in _FIRST),
+        *map(_table, others),
+        *(_plot(plot) for plot in plots if plot.name not in _FIRST),
+        f"<h2>Records</h2>\n<p>{records}. All figures are in <code>results.json</code>.</p>",
+        f"<details>\n<summary>How it was made</summary>\n<pre>{_text(settings.decode(), whole=True)}</pre>\n</details>",
+    ]
+    head = [
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="referrer" content="no-referrer">',
+        f"<title>{_text(title)}</title>",
+        f"<style>{_STYLE}</style>",
+    ]
+    lines = ["<!doctype html>", '<html lang="en">', "<head>", *head, "</head>", "<body>", *body, "</body>", "</html>"]
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: Table) -> str:
+    def cell(tag: str, number: int, text: str) -> str:
+        if number < table.words:
+            return f'<{tag} class="word"><bdi>{_text(text)}</bdi></{tag}>'
+        figure, bracket, interval = text.partition(" [")
+        inner = f"{_text(figure)} <small>[{_text(interval)}</small>" if bracket and tag == "td" else _text(text)
+        return f"<{tag}>{inner}</{tag}>"
+
+    def line(tag: str, row: Sequence[str]) -> str:
+        return f"<tr>{''.join(cell(tag, number, text) for number, text in enumerate(row))}</tr>"
+
+    rows = "\n".join(line("td", row) for row in table.rows)
+    note = f"\n<p>{_text(table.note)}</p>" if table.note else ""
+    return (
+        f'<h2>{_text(table.title)}</h2>\n<div class="wide"><table>\n<thead>{line("th", table.header)}</thead>\n'
+        f"<tbody>\n{rows}\n</tbody>\n</table></div>{note}"
+    )
+
+
+def _plot(plot: Plot) -> str:
+    light, dark = (f"data:image/svg+xml;base64,{b64encode(image).decode()}" for image in (plot.files["svg"], plot.dark))
+    return (
+        f'<h2>{_text(plot.title)}</h2>\n<picture><source srcset="{dark}" media="(prefers-color-scheme: dark)">'
+        f'<img src="{light}" alt="{_text(plot.title)}"></picture>'
+    )
+
+
+def _text(text: str, *, whole: bool = False) -> str:
+    return escape(text if whole else plain(text))
+
+
+def _digest(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()

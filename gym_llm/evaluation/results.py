@@ -1,0 +1,228 @@
+"""What an evaluation says: `results.json`, written, read and checked."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gym_llm.data.files.atomic import write_atomically
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.errors import DataError, UsageError
+from gym_llm.records.record_files import read_records
+from gym_llm.rollouts.run import Run
+from gym_llm.stats.episode_scores import NO_GROUP, EpisodeScore, score_of
+from gym_llm.stats.figures import evaluate_groups, evaluate_scores
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.secrets import redact_values
+from gym_llm.version import __version__
+
+SCHEMA_VERSION = 1
+RESULTS = "results.json"
+
+_BINS = 20
+_OF_A_RESULT: dict[str, type | tuple[type, ...]] = {
+    "dataset": str,
+    "env_id": str,
+    "engine": str,
+    "model": (str, type(None)),
+    "metrics": dict,
+    "groups": dict,
+}
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What `results.json` says.
+
+    Attributes:
+        folder: Where it is, with the records and the reports.
+        data: All of it, JSON values.
+    """
+
+    folder: Path
+    data: dict[str, Any]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was asked for is played."""
+        return bool(self.data.get("complete"))
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """One entry for each dataset and engine."""
+        return list(self.data["results"])
+
+    def metrics(self, dataset: str | None = None, engine: str | None = None) -> dict[str, Any]:
+        """The figures of one dataset and engine; either may be left out where there is only one.
+
+        Raises:
+            UsageError: If there is none of that name, or there are several.
+        """
+        wanted = {"dataset": dataset, "engine": engine}
+        for name, value in wanted.items():
+            known = list(dict.fromkeys(result[name] for result in self.results))
+            if value is not None and value not in known:
+                raise UsageError(
+                    f"There is no {name} {value!r}.{did_you_mean(value, known)} There are {', '.join(known)}."
+                )
+            if value is None and len(known) > 1:
+                raise UsageError(f"Say which {name}: {', '.join(known)}.")
+        for result in self.results:
+            if all(value in (None, result[name]) for name, value in wanted.items()):
+                return dict(result["metrics"])
+        raise UsageError(f"{dataset} was not played by {engine}.")
+
+
+def collect_results(
+    folder: Path,
+    runs: Mapping[str, Run],
+    *,
+    by: Sequence[str],
+    prices: Mapping[str, Mapping[str, float]],
+    pass_threshold: float,
+    on_bytes: Callable[[int], None] | None = None,
+) -> EvaluationResult:
+    """Compute the figures of each run's datasets from its file; for the arguments see `Evaluation`."""
+    scores: dict[tuple[str, str], list[EpisodeScore]] = {}
+    datasets = dict.fromkeys(dataset for run in runs.values() for dataset in run.parts)
+    for dataset in datasets:
+        scores |= {(engine, dataset): [] for engine, run in runs.items() if dataset in run.parts}
+    for engine, run in runs.items():
+        for line, record in read_records(run.path) if run.summary.episodes else ():
+            scores[engine, record.get("dataset", "")].append(score_of(record, by))
+            if on_bytes is not None:
+                on_bytes(len(line))
+    every = [score for each in scores.values() for score in each]
+    unknown = [name for name in by if every and all(score.groups[name] == NO_GROUP for score in every)]
+    edges = {
+        dataset: _edges([score for (_, name), each in scores.items() if name == dataset for score in each])
+        for dataset in datasets
+    }
+    results = []
+    for (engine, dataset), mine in scores.items():
+        part = runs[engine].parts[dataset]
+        options: dict[str, Any] = {
+            "pass_threshold": pass_threshold,
+            "declared": part.verifier.metrics,
+            "prices": prices,
+        }
+        results.append(
+            {
+                "dataset": dataset,
+                "env_id": part.env_id,
+                "engine": engine,
+                "model": part.model,
+                "planned": len(part.plan),
+                "first_error": part.summary.first_error,
+                "metrics": evaluate_scores(mine, **options),
+                "histogram": _histogram(mine, edges[dataset]),
+                "groups": evaluate_groups(mine, _told_by(mine, by), **options),
+            }
+        )
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "gym_llm": __version__,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "complete": not any(run.remaining for run in runs.values()),
+        "suite": {
+            "by": list(by),
+            "unknown_by": unknown,
+            "pass_threshold": pass_threshold,
+            "prices": {model: dict(price) for model, price in prices.items()},
+            "engines": {engine: run.as_dict()["settings"] for engine, run in runs.items()},
+        },
+        "results": results,
+        "files": [f"{run.path.parent.name}/{run.path.name}" for run in runs.values() if run.summary.episodes],
+    }
+    return EvaluationResult(folder, redact_values(loads(dumps(data))))
+
+
+def write_results(result: EvaluationResult) -> None:
+    """Write the plots, the reports, and then `results.json`, each file whole or not at all.
+
+    Raises:
+        DataError: If one cannot be written.
+    """
+    from gym_llm.evaluation.page import page
+    from gym_llm.evaluation.plots import draw_plots
+    from gym_llm.evaluation.report import report
+
+    plots = draw_plots(result.data)
+    for plot in plots:
+        for suffix, image in plot.files.items():
+            write_atomically(result.folder / "plots" / f"{plot.name}.{suffix}", image)
+    write_atomically(result.folder / "report.html", page(result.data, plots).encode(errors="replace"))
+    write_atomically(result.folder / "report.md", report(result.data, plots).encode(errors="replace"))
+    write_atomically(result.folder / RESULTS, dumps(result.data, indent=True))
+
+
+def read_results(path: str | os.PathLike[str]) -> EvaluationResult:
+    """Read `results.json`, and check that it is what it says.
+
+    Args:
+        path: The file, or the folder that it is in.
+
+    Raises:
+        DataError: If it cannot be read, is something else, or of a later version.
+    """
+    path = Path(path)
+    file = path / RESULTS if path.is_dir() else path
+    try:
+        data = loads(file.read_bytes())
+    except OSError as error:
+        raise DataError(f"Cannot read {file}: {error.strerror or error}.") from None
+    except ValueError:
+        data = None
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise DataError(
+            f"{file} is of schema version {version}, and this gym_llm reads up to {SCHEMA_VERSION}: update it."
+        )
+    if problem := _problem(data, version):
+        raise DataError(f"{file} is no result of an evaluation: {problem}.")
+    return EvaluationResult(file.parent, data)
+
+
+def _problem(data: Any, version: Any) -> str:
+    if not isinstance(data, dict):
+        return "expected a JSON object"
+    if type(version) is not int or version < 1:
+        return f"its schema_version is {version!r:.40}, expected {SCHEMA_VERSION}"
+    if not isinstance(data.get("results"), list):
+        return "it has no list of `results`"
+    for number, result in enumerate(data["results"]):
+        if not isinstance(result, dict):
+            return f"results[{number}] is no object"
+        for name, kinds in _OF_A_RESULT.items():
+            if name not in result or not isinstance(result[name], kinds):
+                return f"results[{number}].{name} is missing or of another kind"
+    return ""
+
+
+def _told_by(scores: Sequence[EpisodeScore], by: Sequence[str]) -> list[str]:
+    """The fields that some of the episodes have."""
+    return [name for name in by if any(score.groups[name] != NO_GROUP for score in scores)]
+
+
+def _edges(scores: Sequence[EpisodeScore]) -> list[float]:
+    """The borders of a histogram of the rewards: the same for all engines; none if there is nothing to show."""
+    rewards = [score.reward for score in scores if score.reward is not None]
+    if not rewards:
+        return []
+    low, high = min(0.0, *rewards), max(1.0, *rewards)
+    width = (high - low) / _BINS
+    return [low + width * n for n in range(_BINS)] + [high] if math.isfinite(width) else []
+
+
+def _histogram(scores: Sequence[EpisodeScore], edges: list[float]) -> dict[str, Sequence[float]]:
+    counts = [0] * max(0, len(edges) - 1)
+    for score in scores:
+        if score.reward is not None and counts:
+            position = (score.reward - edges[0]) / (edges[-1] - edges[0]) * len(counts)
+            counts[min(len(counts) - 1, int(position))] += 1
+    return {"edges": edges, "counts": counts}

@@ -1,0 +1,1 @@
+"""Scoring recorded episodes again."""

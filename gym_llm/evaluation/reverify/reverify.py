@@ -1,0 +1,245 @@
+"""Stored rollouts scored again: no engine, and no tools unless they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from gym_llm.concurrency import Suspended, begin, drive, gives_up, wait
+from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.data.files.atomic import replacing
+from gym_llm.data.files.jsonl import dumps, dumps_record, loads
+from gym_llm.errors import DataError, UsageError
+from gym_llm.evaluation.reverify.changes import Reverified, with_verdict
+from gym_llm.evaluation.reverify.rescoring import (
+    NotFromItems,
+    Score,
+    can_be_scored,
+    check_env,
+    score_items,
+    score_replayed,
+)
+from gym_llm.evaluation.reverify.stored_rewards import check_output, of_one_dataset, run_settings
+from gym_llm.records.failures import TRANSIENT, Failure, failure_of
+from gym_llm.records.record import check_record
+from gym_llm.records.record_files import numbered_records
+from gym_llm.rollouts.pool import Shard
+from gym_llm.rollouts.step_timeout import StepClock
+from gym_llm.rollouts.workload import Part
+from gym_llm.types import Rollout
+from gym_llm.utils.secrets import mask
+from gym_llm.version import __version__
+
+_STEP_SECONDS = 600.0
+_PAUSE = 1.0  # seconds, before a verifier that was let down is asked once more
+_MOST_WAITING = 4_096
+_YIELD_EVERY = 256  # records; so often others on the event loop have their turn
+
+
+class _Line(NamedTuple):
+    """A record, and its score where there is one to come or to have."""
+
+    number: int
+    line: bytes
+    record: Rollout
+    score: Score | Failure | asyncio.Task[Score | Failure] | None
+
+
+def reverify(path: str | os.PathLike[str], env_id: str, **options: Any) -> Reverified:
+    """Score the episodes of a rollout file again; see `areverify`, which this waits for."""
+    return wait(areverify(path, env_id, **options))
+
+
+async def areverify(
+    path: str | os.PathLike[str],
+    env_id: str,
+    *,
+    env_kwargs: dict[str, Any] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    rerun_tools: bool = False,
+    dataset: str | None = None,
+    concurrency: int = 64,
+    on_read: Callable[[int], None] | None = None,
+) -> Reverified:
+    """Score the episodes of a rollout file again, with a verifier as it is now.
+
+    An episode is rebuilt from its record: `setup` runs, `verify` is asked, `teardown` runs; what tools answered is what
+    was recorded. Where `verify` reads a state that tools or `respond` may have changed that is refused; `rerun_tools`
+    plays the recorded turns through the environment instead. An episode that was masked is scored if only `verify` or
+    `teardown` had failed, else it stays masked.
+
+    Args:
+        path: The rollout file, ours or NeMo Gym's; may be compressed.
+        env_id: The environment that scores, as for a rollout.
+        env_kwargs: Its further arguments.
+        output: A new rollout file, with the summary beside it: all records, those as they were that come to the same.
+            None for comparing only.
+        rerun_tools: Whether tools and `respond` run again. The records keep the conversation as it was.
+        dataset: Which records to score, of a file that has several datasets; the others stay as they are.
+        concurrency: Episodes at once, where a verifier waits.
+        on_read: Is told of the bytes of every line that is read.
+
+    Raises:
+        UsageError: If the environment cannot be used, or the episodes cannot be scored from their items.
+        DataError: If the file cannot be read, or the output is there already.
+    """
+    if concurrency < 1:
+        raise UsageError(f"concurrency is 1 or more, got {concurrency}.")
+    part = Part(env_id, tasks=None, env_kwargs=env_kwargs or {})
+    opened = part.open(None, episodes=None, limit=None, seed=0)
+    summary_path = None
+    if output is not None:
+        check_output(output)
+        summary_path = Path(os.fspath(output).removesuffix(".jsonl") + ".summary.json")
+        check_output(summary_path)
+    settings = run_settings(path, dataset or "")
+    report = Reverified(os.fspath(path), None if output is None else os.fspath(output), opened.env_id)
+    repeats = settings.get("repeats")
+    report.summary.repeats = repeats if isinstance(repeats, int) and repeats > 0 else 1
+    with ExitStack() as files:
+        new = None if output is None else files.enter_context(replacing(output))
+        files.enter_context(rare_collection())
+        async with aclosing(Shard(opened.plan.factory, concurrency)) as shard:
+            seed = settings.get("seed")
+            pass_ = _Pass(shard, report, new, rerun_tools, seed if isinstance(seed, int) else 0)
+            await pass_.run(path, dataset, on_read)
+    if summary_path is not None:
+        told = mask({"env_kwargs": part.env_kwargs}, part.secrets)
+        more = {"env_id": opened.env_id, **told, "reverified": os.fspath(path), "gym_llm": __version__}
+        with replacing(summary_path) as file:
+            numbers = {"output": os.path.basename(report.output or ""), **report.summary.as_dict(), "complete": True}
+            file.write(dumps({**numbers, "settings": {**settings, **more}, "changes": report.counts()}, indent=True))
+    return report
+
+
+class _Pass:
+    """One way through a file. Records leave in the order in which they came, however long each one takes."""
+
+    def __init__(self, shard: Shard, report: Reverified, new: BinaryIO | None, rerun_tools: bool, seed: int) -> None:
+        self._shard = shard
+        self._report = report
+        self._new = new
+        self._seed = seed
+        self._score = score_replayed if rerun_tools else score_items
+        if not rerun_tools:
+            check_env(shard.env(0))
+        self._free = list(range(shard.num_envs - 1, -1, -1))
+        self._lines: deque[_Line] = deque()
+        self._clock = StepClock(_STEP_SECONDS)
+
+    async def run(
+        self, path: str | os.PathLike[str], dataset: str | None, on_read: Callable[[int], None] | None
+    ) -> None:
+        """Score, and write."""
+        lines: deque[tuple[int, bytes]] = deque(maxlen=1)
+
+        def records() -> Any:
+            for number, line, record in numbered_records(path, _parse):
+                lines.append((number, line))
+                if on_read is not None:
+                    on_read(len(line))
+                if dataset not in (None, record.get("dataset", "")):
+                    self._put(_Line(number, line, record, None))
+                yield record
+
+        try:
+            for count, record in enumerate(of_one_dataset(records(), path, dataset), 1):
+                score = await self._scored(record) if can_be_scored(record) else None
+                self._put(_Line(*lines[0], record, score))
+                if count % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+                if len(self._lines) > _MOST_WAITING and isinstance(task := self._lines[0].score, asyncio.Task):
+                    await asyncio.wait({task})
+                    self._put()
+            while self._lines:
+                if isinstance(task := self._lines[0].score, asyncio.Task):
+                    await asyncio.wait({task})
+                self._put()
+        finally:
+            tasks = [line.score for line in self._lines if isinstance(line.score, asyncio.Task)]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _scored(self, record: Rollout) -> Score | Failure | asyncio.Task[Score | Failure]:
+        """Begin to score an episode in a free slot; what has to be waited for is a task."""
+        while not self._free:
+            await asyncio.wait(
+                [line.score for line in self._lines if isinstance(line.score, asyncio.Task)],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            await asyncio.sleep(0)  # its slot is free when its callback has run
+        slot = self._free[-1]
+        env = self._shard.env(slot)
+        try:
+            outcome = begin(self._score, env, record, self._seed)
+        except NotFromItems:
+            raise
+        except BaseException as error:
+            if gives_up(error):
+                raise
+            failure = self._failure(env, error)
+            if failure.kind not in TRANSIENT:
+                return failure
+            outcome = failure  # type: ignore[assignment]
+        if isinstance(outcome, Score):
+            return outcome
+        task = asyncio.create_task(self._finished(env, record, outcome))  # type: ignore[arg-type]
+        self._free.pop()
+        task.add_done_callback(lambda _: self._free.append(slot))
+        return task
+
+    async def _finished(self, env: Any, record: Rollout, begun: Suspended[Score] | Failure) -> Score | Failure:
+        """Wait for a score; once more, after a pause, where something failed that may pass."""
+        if isinstance(begun, Suspended):
+            score = await self._outcome(env, begun.resume)
+            if isinstance(score, Score) or score.kind not in TRANSIENT:
+                return score
+        await asyncio.sleep(_PAUSE)
+        return await self._outcome(env, lambda: drive(self._score, env, record, self._seed))
+
+    async def _outcome(self, env: Any, resume: Callable[[], Any]) -> Score | Failure:
+        try:
+            with self._clock.step(env.unwrapped):
+                return await resume()
+        except NotFromItems:
+            raise
+        except BaseException as error:
+            if gives_up(error):
+                raise
+            return self._failure(env, error)
+
+    def _failure(self, env: Any, error: BaseException) -> Failure:
+        verifier = env.unwrapped
+        return failure_of(error, verifier.phase, verifier.env_id)
+
+    def _put(self, line: _Line | None = None) -> None:
+        """Write what is ready, in order, after the lines before it."""
+        if line is not None:
+            self._lines.append(line)
+        while self._lines:
+            number, text, record, score = self._lines[0]
+            if isinstance(score, asyncio.Task):
+                if not score.done():
+                    return
+                score = score.result()
+            self._lines.popleft()
+            if (changed := with_verdict(record, score, self._report, number)) is not None:
+                text = dumps_record(changed)
+            elif not text.endswith(b"\n"):
+                text += b"\n"
+            if self._new is not None:
+                self._new.write(text)
+
+
+def _parse(line: bytes) -> Rollout:
+    try:
+        value = loads(line)
+    except ValueError:
+        raise DataError("not JSON") from None
+    return check_record(value)

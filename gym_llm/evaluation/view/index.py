@@ -1,0 +1,237 @@
+"""RunIndex: a rollout file that is listed while it is read, and followed while it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+
+from gym_llm.concurrency.processes import ProcessPool
+from gym_llm.errors import DataError, DeadlinePassed, UsageError, WorkerDied
+from gym_llm.evaluation.view.columns import Table, joined
+from gym_llm.evaluation.view.saved_index import SavedIndex, load_index, save_index
+from gym_llm.evaluation.view.scan import scan_open
+
+PART = 32 << 20
+"""Bytes that a worker process reads at a time."""
+SAVED_FROM = 16 << 20
+"""A smaller file is read again each time: that takes less than a tenth of a second, and leaves nothing beside it."""
+
+_GROWING_SECONDS = 10.0
+_SCAN = "gym_llm.evaluation.view.scan:scan_part"
+
+
+class RunIndex:
+    """The rows of one rollout file. `update` may run in one event loop, all else in any thread.
+
+    The file is read, never mapped: another process may cut it short at any time. A file that is replaced or cut is read
+    from its beginning again.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: If it cannot be read, or is no file.
+
+    Attributes:
+        path: The file.
+        changed: Grows whenever rows were added or thrown away.
+        generation: Grows whenever all rows were thrown away.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.changed = self.generation = 0
+        self._lock = Lock()
+        self._tables: list[Table] = [Table()]
+        self._indexed = 0
+        self._saved_rows = 0
+        self._last_fingerprint = ""
+        self._is_done = False
+        self._seen: tuple[int, int] | None = None
+        self._descriptor = -1
+        self._open()
+
+    @property
+    def table(self) -> Table:
+        """The rows so far."""
+        with self._lock:
+            if len(self._tables) > 1:
+                self._tables = [joined(self._tables)]
+            return self._tables[0]
+
+    @property
+    def size(self) -> int:
+        """The file's bytes now."""
+        return os.fstat(self._descriptor).st_size
+
+    @property
+    def indexed(self) -> float:
+        """The share of the file that is in the rows, [0, 1]; a torn last line counts as what it is, nothing."""
+        return 1.0 if self._is_done else min(1.0, self._indexed / max(1, self.size))
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it was written to in the last ten seconds."""
+        return time.time() - os.fstat(self._descriptor).st_mtime < _GROWING_SECONDS
+
+    def line(self, n: int, limit: int) -> bytes:
+        """The line of a row, or how it begins.
+
+        Raises:
+            DataError: If it is not there any more.
+        """
+        table = self.table
+        if n < len(table):
+            offset, length = int(table.columns["offset"][n]), min(limit, int(table.columns["length"][n]))
+            line = self.read(offset, length)
+            if len(line) == length:
+                return line
+        raise DataError(f"{self.path.name} was cut short: this episode is not in it any more.")
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of the file, fewer where it ends."""
+        pieces = []
+        while length and (piece := os.pread(self._descriptor, length, offset)):
+            pieces.append(piece)
+            offset, length = offset + len(piece), length - len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def update(self, pool: ProcessPool | None = None) -> bool:
+        """Read what has been written since the last time.
+
+        Args:
+            pool: Workers that run `scan.scan_part`; None to read large files in this process, too.
+
+        Returns:
+            Whether there is anything new.
+        """
+        before = self.changed
+        if self._is_another_file():
+            self._open()
+        status = os.fstat(self._descriptor)
+        seen = status.st_size, status.st_mtime_ns
+        if seen == self._seen:
+            return self.changed != before
+        if self._seen is None:
+            await asyncio.to_thread(self._load)
+        elif status.st_size < self._indexed or not self._is_continued(status.st_size):
+            self._reset()
+        self._is_done = False
+        if pool is not None and status.st_size - self._indexed > 2 * PART:
+            await self._update_with(pool, status.st_size)
+        await asyncio.to_thread(self._scan, status.st_size)
+        self._seen, self._is_done = seen, True
+        if status.st_size >= SAVED_FROM and len(self.table) > 1.1 * self._saved_rows:
+            await asyncio.to_thread(self.save)
+        return self.changed != before
+
+    def save(self) -> None:
+        """Write the index beside the file, or into the user's cache; where neither can be written, nothing is."""
+        table = self.table
+        save_index(
+            self.path, os.fstat(self._descriptor), SavedIndex(table, self._indexed, self._fingerprint(self._indexed))
+        )
+        self._saved_rows = len(table)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
+
+    def _open(self) -> None:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(f"Cannot read {self.path}: {error.strerror or error}.") from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise UsageError(f"Cannot show {self.path}: it is no file; give a file of rollouts, or a folder of them.")
+        if self._descriptor >= 0:
+            os.dup2(descriptor, self._descriptor, inheritable=False)  # whoever is reading it has a descriptor still
+            os.close(descriptor)
+            self._reset()
+        else:
+            self._descriptor = descriptor
+        self._seen, self._is_done = None, False
+
+    def _is_another_file(self) -> bool:
+        with suppress(OSError):  # it was removed: what is open is shown
+            there = os.stat(self.path)
+            return stat.S_ISREG(there.st_mode) and not os.path.samestat(there, os.fstat(self._descriptor))
+        return False
+
+    def _is_continued(self, size: int) -> bool:
+        """Whether what was read is, by all signs, still there: lines were only added."""
+        return size > (self._seen or (0, 0))[0] and self._fingerprint(self._indexed) == self._last_fingerprint
+
+    def _fingerprint(self, end: int) -> str:
+        """A hash of how the file begins, and of what is before a place."""
+        head, tail = self.read(0, min(end, 64 << 10)), self.read(max(0, end - (4 << 10)), min(end, 4 << 10))
+        return blake2b(head + tail, digest_size=16).hexdigest()
+
+    def _load(self) -> None:
+        status = os.fstat(self._descriptor)
+        saved = load_index(self.path, status) if status.st_size >= SAVED_FROM else None
+        if saved is not None and saved.end <= status.st_size and saved.fingerprint == self._fingerprint(saved.end):
+            with self._lock:
+                self._tables = [saved.table]
+                self._indexed, self._last_fingerprint = saved.end, saved.fingerprint
+                self._saved_rows = len(saved.table)
+                self.changed += 1
+
+    def _reset(self) -> None:
+        with self._lock:
+            self._tables, self._indexed, self._saved_rows = [Table()], 0, 0
+            self.changed += 1
+            self.generation += 1
+
+    def _add(self, end: int, table: Table) -> None:
+        with self._lock:
+            self._indexed = max(self._indexed, end)
+            if len(table):
+                self._tables.append(table)
+                self.changed += 1
+
+    def _scan(self, size: int) -> None:
+        for end, table in scan_open(self._descriptor, self._indexed, size, whole=True):
+            self._add(end, table)
+            if self._descriptor < 0:  # closed meanwhile
+                return
+        self._last_fingerprint = self._fingerprint(self._indexed)
+
+    async def _update_with(self, pool: ProcessPool, size: int) -> None:
+        """Read parts of a large file in worker processes; whatever goes wrong there is left for this process."""
+        path = os.path.realpath(self.path)
+        starts = iter(range(self._indexed, size, PART))
+        calls: list[asyncio.Task[tuple[int, Table]]] = []
+
+        def begin() -> None:
+            if (start := next(starts, None)) is not None:
+                calls.append(asyncio.create_task(pool.call((path, start, min(start + PART, size)))))
+
+        try:
+            for _ in range(2 * pool.workers):
+                begin()
+            while calls:
+                end, table = await calls[0]
+                calls.pop(0)
+                if self._is_another_file():
+                    return
+                self._add(end, table)
+                begin()
+        except (DeadlinePassed, WorkerDied, RuntimeError):
+            return
+        finally:
+            for call in calls:
+                call.cancel()
+
+
+def scan_pool() -> ProcessPool:
+    """The workers that `RunIndex.update` takes."""
+    return ProcessPool(_SCAN, deadline=600.0)

@@ -1,0 +1,232 @@
+"""From the lines of a rollout file to the rows that are listed of it, at some hundred megabytes a second.
+
+Most of a record's bytes are its trajectory: numbers that no list shows, and that take longest to parse. They are cut
+out of the line before it is parsed. In JSON the bytes `,"trajectory":[{` are always a key and the beginning of its
+value, never a part of a text, where quotes are escaped. The value ends at the first `]}]` if there is no text in it, so
+if the only quotes up to there are those of the four known keys. Where that does not hold, or what is left of the line
+is no record, the whole line is parsed. What was cut out is first looked at when its episode is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.errors import DataError
+from gym_llm.evaluation.view.columns import MOST_FIELDS, OUTCOMES, UNREADABLE, Table, TableMaker, joined
+from gym_llm.records.record import OWN_NAMES, check_record
+from gym_llm.types import message_text
+
+BLOCK = 8 << 20
+LONGEST_LINE = 64 << 20
+"""A longer one is listed as unreadable: what is in it is not looked at."""
+
+_KEY = b',"trajectory":[{'
+_COLUMNS = (b'"input_ids":[', b'"loss_mask":[', b'"logprobs":[', b'"rewards":[')
+_LONGEST_NAME = 80
+_LONGEST_TEXT = 80
+_LONGEST_ANSWER = 200
+_LONGEST_PREVIEW = 120
+_NOT_FIELDS = {"task_index", "turn", "tool_errors", "extracted_answer", "reward_components"}
+_NOT_ROW_FIELDS = {*OWN_NAMES, "responses_create_params"}
+_KINDS = {name: number for number, name in enumerate(OUTCOMES)}
+
+
+def find_trajectory(line: bytes) -> tuple[int, int]:
+    """Where a line's trajectory begins, with the comma before it, and how long it is.
+
+    (the line's length, 0) if it has none that can be cut out.
+
+    >>> find_trajectory(b'{"a":1,"trajectory":[{"input_ids":[1],"loss_mask":[0],"logprobs":[0.0]}],"b":2}')
+    (6, 66)
+    """
+    start = line.find(_KEY)
+    if start >= 0:
+        end = at = start + len(_KEY)
+        while (end := line.find(b"]", end)) >= 0 and not line.startswith(b"]}]", end):  # looks for a byte are fastest
+            end += 1
+        while end >= 0 and (at := line.find(b'"', at, end)) >= 0:
+            length = next((len(name) for name in _COLUMNS if line.startswith(name, at)), 0)
+            if not length:
+                return len(line), 0
+            at += length
+        if end >= 0:
+            return start, end + 3 - start
+    return len(line), 0
+
+
+def scan(path: str | os.PathLike[str], start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, Table]]:
+    """The rows of the lines that begin in a part of a file.
+
+    Args:
+        path: The file.
+        start: Where to begin: a line's beginning, or anywhere in the one before.
+        stop: Lines that begin here or later are left out.
+        whole: Whether what follows the last newline is a line if it is a record; else it is left out.
+
+    Yields:
+        Where the next line begins (0 if no line has begun), and the rows up to there.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield from scan_open(descriptor, start, stop, whole=whole)
+    finally:
+        os.close(descriptor)
+
+
+def scan_open(descriptor: int, start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, Table]]:
+    """As `scan`, of an open file."""
+    position = start and start - 1  # the byte before tells whether a line begins at `start`
+    is_inside, offset, held, is_long = bool(start), position, bytearray(), False
+    while position < stop or held or is_long or is_inside:
+        data = os.pread(descriptor, BLOCK, position)
+        if not data:
+            break
+        maker, begin = TableMaker(), 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            if is_inside:
+                is_inside = False
+            elif offset >= stop:
+                break
+            elif is_long:
+                add_unreadable(maker, offset, position + end - offset, _too_long(position + end - offset))
+                is_long = False
+            else:
+                add_line(maker, offset, bytes(held) + data[begin:end] if held else data[begin:end])
+            held.clear()
+            begin = end + 1
+            offset = position + begin
+        if offset >= stop and not is_inside:
+            if maker.size or offset > start:
+                yield offset, maker.table()
+            return
+        if not is_inside and not is_long:
+            held += data[begin:]
+            if is_long := len(held) > LONGEST_LINE:
+                held.clear()
+        position += len(data)
+        yield (0 if is_inside else offset), maker.table()
+    if whole and held and not is_inside:
+        maker = TableMaker()
+        add_line(maker, offset, bytes(held))
+        table = maker.table()
+        if table.columns["outcome"][:1].tolist() not in ([], [UNREADABLE]):
+            yield offset + len(held), table
+
+
+def scan_part(part: tuple[str, int, int]) -> tuple[int, Table]:
+    """`scan` for a worker process, all at once: path, start and stop."""
+    pieces = list(scan(*part))
+    return max((end for end, _ in pieces), default=0), joined([table for _, table in pieces])
+
+
+def add_line(maker: TableMaker, offset: int, line: bytes) -> None:
+    """Add a line's row, unless it is empty."""
+    if not line.strip():
+        return
+    cut, cut_length = find_trajectory(line)
+    try:
+        try:
+            record = check_record(loads(line[:cut] + line[cut + cut_length :] if cut_length else line))
+        except (ValueError, DataError):
+            if not cut_length:
+                raise
+            cut, cut_length = len(line), 0
+            record = check_record(loads(line))
+    except DataError as error:
+        add_unreadable(maker, offset, len(line), f"cannot be read: {error}")
+        return
+    except ValueError:
+        add_unreadable(maker, offset, len(line), "cannot be read: it is not JSON")
+        return
+    info: dict[str, Any] = record.get("info") or {}
+    response: dict[str, Any] = record.get("response") or {}  # type: ignore[assignment]
+    usage = response.get("usage") or {}
+    timing = record.get("timing") or {}
+    reward, number = record["reward"], record["rollout_id"]
+    seconds = timing.get("total")
+    values = {
+        "offset": offset,
+        "length": len(line),
+        "cut": cut,
+        "cut_length": cut_length,
+        "task": number["task_index"],
+        "repeat": number["repeat_index"],
+        "turns": info.get("turn", 0),
+        "tool_errors": info.get("tool_errors", 0),
+        "tokens": min((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0), 2**63 - 1),
+        "reward": math.nan if reward is None else reward,
+        "seconds": math.nan if seconds is None else _float(seconds),
+        "dataset": record.get("dataset", "")[:_LONGEST_ANSWER],
+        "env_id": record.get("env_id", "")[:_LONGEST_ANSWER],
+        "failure_kind": (record.get("failure_kind") or "")[:_LONGEST_ANSWER],
+        "outcome": _KINDS[record["outcome"]],
+    }
+    preview = _preview(response.get("output") or [])
+    maker.add(values, _answer(info), preview or record.get("error") or "", _fields(info, record))  # type: ignore[arg-type]
+
+
+def add_unreadable(maker: TableMaker, offset: int, length: int, why: str) -> None:
+    """Add the row of a line that is no record."""
+    values: dict[str, Any] = dict.fromkeys(("task", "repeat", "turns", "tool_errors", "tokens"), 0)
+    values |= {"offset": offset, "length": length, "cut": length, "cut_length": 0, "outcome": UNREADABLE}
+    values |= {"reward": math.nan, "seconds": math.nan, "dataset": "", "env_id": "", "failure_kind": ""}
+    maker.add(values, "", why[: 2 * _LONGEST_PREVIEW])
+
+
+def _too_long(length: int) -> str:
+    return f"cannot be read: it has {length:,} bytes, and the viewer reads lines of up to {LONGEST_LINE:,}"
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _answer(info: dict[str, Any]) -> str:
+    """What the verifier took for the answer; a text for a list, too."""
+    answer = info.get("extracted_answer")
+    if answer is None:
+        return ""
+    if not isinstance(answer, str):
+        answer = dumps(answer)[:-1].decode(errors="replace")
+    return answer[:_LONGEST_ANSWER]
+
+
+def _preview(output: list[dict[str, Any]]) -> str:
+    """How the last message of the model begins."""
+    for item in reversed(output):
+        if item.get("type", "message") == "message" and item.get("role") == "assistant":
+            try:
+                text = message_text([item])
+            except (AttributeError, TypeError):  # its content is none
+                continue
+            if text := " ".join(text[: 4 * _LONGEST_PREVIEW].split()):
+                return text[:_LONGEST_PREVIEW]
+    return ""
+
+
+def _fields(info: dict[str, Any], record: Any) -> list[tuple[str, Any]]:
+    """The numbers and short texts of an info, its reward's components, and the row."""
+    named = [(name, info[name]) for name in info if name not in _NOT_FIELDS]
+    if isinstance(components := info.get("reward_components"), dict):
+        named += [(f"reward_components.{name}", value) for name, value in components.items()]
+    named += [(name, record[name]) for name in record if name not in _NOT_ROW_FIELDS]
+    fields: dict[str, Any] = {}
+    for name, value in named:
+        kind = type(value)
+        if kind is str:
+            is_shown = 0 < len(value) <= _LONGEST_TEXT
+        elif is_shown := kind is float or kind is int or kind is bool:
+            value = _float(value)
+        if is_shown and len(name) <= _LONGEST_NAME and len(fields) < MOST_FIELDS:
+            fields.setdefault(name, value)
+    return list(fields.items())

@@ -1,0 +1,108 @@
+"""Full-text search over a rollout file: on the lines as they are written, in a thread of its own."""
+
+from __future__ import annotations
+
+import json
+from threading import Event, Lock, Thread
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from gym_llm.evaluation.view.index import RunIndex
+
+_BATCH = 8 << 20
+LONGEST_QUERY = 1000
+
+
+def needles(query: str) -> list[bytes]:
+    r"""How a text may stand in a line: with its JSON escapes, in either way, or as it is given; ASCII in lower case.
+
+    >>> needles("Café")
+    [b'caf\xc3\xa9', b'caf\\u00e9']
+    """
+    text = query.encode(errors="replace").decode()
+    ways = (orjson.dumps(text)[1:-1], json.dumps(text)[1:-1].encode(), text.encode())
+    return list(dict.fromkeys(way.lower() for way in ways))
+
+
+class Search:
+    """One search through one file. It goes on until it is through or cancelled, and again when there are more rows.
+
+    ASCII letters are found in either case. Trajectories are left out: they are numbers, and a number is in all of them.
+
+    Args:
+        index: The file.
+        query: The text.
+
+    Attributes:
+        query: The text.
+    """
+
+    def __init__(self, index: RunIndex, query: str) -> None:
+        self.query = query
+        self._index = index
+        self._generation = index.generation
+        self._needles = needles(query)
+        self._matches: list[int] = []
+        self._searched = 0
+        self._through = Event()
+        self._cancelled = False
+        self._thread: Thread | None = None
+        self._lock = Lock()
+
+    @property
+    def is_of_this_file(self) -> bool:
+        """Whether the file is still the one that was searched, not replaced by another."""
+        return self._generation == self._index.generation and not self._cancelled
+
+    def matches(self, deadline: float) -> tuple[NDArray[np.int64], float]:
+        """The rows that have the text, as far as they are known after so many seconds, and the share searched."""
+        rows = len(self._index.table)
+        with self._lock:
+            is_running = self._thread is not None and self._thread.is_alive()
+            if self._searched < rows and not is_running:
+                self._through.clear()
+                self._thread = Thread(target=self._run, name="search", daemon=True)
+                self._thread.start()
+        if self._searched < rows:
+            self._through.wait(deadline)
+        searched = min(self._searched, rows)
+        return np.array(self._matches, np.int64), searched / rows if rows else 1.0
+
+    def cancel(self) -> None:
+        """Stop it; what was found stays."""
+        self._cancelled = True
+
+    def _run(self) -> None:
+        try:
+            while self._search_batch():
+                pass
+        except OSError:  # the file was closed
+            self._cancelled = True
+        finally:
+            self._through.set()
+
+    def _search_batch(self) -> bool:
+        """Search a few lines more; whether there were any."""
+        table, first = self._index.table, self._searched
+        if not self.is_of_this_file or first >= len(table):
+            return False
+        columns = table.columns
+        start = int(columns["offset"][first])
+        ends = columns["offset"] + columns["length"]
+        last = max(first + 1, int(np.searchsorted(ends, start + _BATCH, side="right")))
+        block = self._index.read(start, min(int(ends[last - 1]) - start, 8 * _BATCH))
+        places = zip(
+            *(columns[name][first:last].tolist() for name in ("offset", "length", "cut", "cut_length")), strict=True
+        )
+        for n, (offset, length, cut, cut_length) in enumerate(places, first):
+            begin = offset - start
+            text = block[begin : begin + cut].lower()
+            rest = block[begin + cut + cut_length : begin + length].lower() if cut_length else b""
+            if any(needle in text or needle in rest for needle in self._needles):
+                self._matches.append(n)
+            if self._cancelled:
+                return False
+        self._searched = last
+        return True

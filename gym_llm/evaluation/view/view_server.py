@@ -1,0 +1,336 @@
+"""ViewServer: rollout files for the browser on this machine, and for nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from hmac import compare_digest
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from aiohttp import web
+
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.errors import DataError, UsageError
+from gym_llm.evaluation.view.columns import NAMES, UNREADABLE, Table
+from gym_llm.evaluation.view.episode_page import episode_json
+from gym_llm.evaluation.view.index import RunIndex, scan_pool
+from gym_llm.evaluation.view.run_files import read_summary, shown_name
+from gym_llm.evaluation.view.run_stats import run_stats
+from gym_llm.evaluation.view.search import LONGEST_QUERY, Search
+from gym_llm.records.failures import reason
+from gym_llm.utils.loopback import is_loopback
+from gym_llm.utils.secrets import redacted_logger
+
+HOST = "127.0.0.1"
+MOST_ROWS = 1000
+"""The most rows, or tasks of the grid, in one answer."""
+
+STATIC = Path(__file__).with_name("static")
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_FOLLOW_SECONDS = 0.5
+_MOST_SEARCHES = 4
+_LONGEST_SEARCH_SECONDS = 10.0
+logger = redacted_logger(__name__)
+
+
+class ViewServer:
+    """Serves rollout files to a browser on this machine.
+
+    An async context manager: the port is opened at once, and the files are read, and followed while they grow, until
+    it ends. It listens on 127.0.0.1, answers only under a name of this machine (so no page of another site can reach
+    it by a name that it makes resolve here), and only who knows the token; there is nothing but reading.
+
+    Args:
+        paths: The files.
+        port: 0 for any that is free.
+
+    Attributes:
+        url: What to open in a browser, token included; while it runs.
+        token: What a request for `/` or `/api/` sends as the header `X-Token`, or as `?token=`.
+        runs: The files' indexes.
+
+    Raises:
+        UsageError: If a file cannot be read; by entering it, if the port cannot be opened.
+    """
+
+    def __init__(self, paths: Sequence[Path], *, port: int = 0) -> None:
+        self.runs = [RunIndex(path) for path in paths]
+        self.port = port
+        self.token = secrets.token_urlsafe(32)
+        self._searches: dict[tuple[int, str], Search] = {}
+        self._stack = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """See the class."""
+        return f"http://{HOST}:{self.port}/?token={self.token}"
+
+    async def __aenter__(self) -> Self:
+        """Open the port, and begin to read the files."""
+        async with AsyncExitStack() as stack:
+            for run in self.runs:
+                stack.callback(run.close)
+            application = web.Application(middlewares=[self._guard])  # type: ignore[list-item]
+            application.add_routes(
+                [
+                    web.get("/", self._index),
+                    web.get("/static/{name:.*}", self._static),
+                    web.get("/api/runs", self._runs),
+                    web.get("/api/rows", self._rows),
+                    web.get("/api/stats", self._stats),
+                    web.get("/api/episode", self._episode),
+                    web.get("/api/siblings", self._siblings),
+                ]
+            )
+            runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            try:
+                await web.TCPSite(runner, HOST, self.port).start()
+            except OSError as error:
+                raise UsageError(
+                    f"Cannot listen on {HOST}, port {self.port} ({error.strerror or error}): take another, or --port 0."
+                ) from None
+            self.port = runner.addresses[0][1]
+            following = asyncio.create_task(self._follow())
+            stack.push_async_callback(_end, following)
+            stack.callback(self._end_searches)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the port, and let go of the files."""
+        await self._stack.aclose()
+
+    async def _follow(self) -> None:
+        """Read the files, one after the other, and then what is added to them."""
+        with scan_pool() as pool:  # its processes are started when they are needed
+            for run in self.runs:
+                await _update(run, pool)
+        while True:
+            await asyncio.sleep(_FOLLOW_SECONDS)
+            for run in self.runs:
+                await _update(run, None)
+
+    # -- endpoints ---------------------------------------------------------------------------------------------------
+
+    async def _index(self, _: web.Request) -> web.Response:
+        return _file("index.html")
+
+    async def _static(self, http: web.Request) -> web.Response:
+        return _file(http.match_info["name"])
+
+    async def _runs(self, _: web.Request) -> web.Response:
+        return _json(await asyncio.to_thread(lambda: [describe(n, run) for n, run in enumerate(self.runs)]))
+
+    async def _rows(self, http: web.Request) -> web.Response:
+        query = http.query
+        run, offset, limit = self._run(http), _count(query, "offset", 0), _count(query, "limit", 200)
+        text = query.get("q", "")
+        if len(text) > LONGEST_QUERY:
+            raise _refused(f"A search has at most {LONGEST_QUERY:,} characters.")
+        seconds = min(_LONGEST_SEARCH_SECONDS, _count(query, "deadline_ms", 1000) / 1000)
+        search = self._search(run, text) if text else None
+
+        def find() -> dict[str, Any]:
+            matches, searched = (None, 1.0) if search is None else search.matches(seconds)
+            table = run.table
+            chosen = select(table, dict(query))
+            if matches is not None:
+                found = np.zeros(len(table), bool)
+                found[matches[matches < len(table)]] = True
+                chosen &= found
+            try:
+                order = table.order(query.get("sort") or "n", descending=query.get("desc") in ("1", "true"))
+            except KeyError as error:
+                raise _refused(f"There is no column {error} to sort by.") from None
+            order = order[chosen[order]]
+            rows = [table.row(n) for n in order[offset : offset + min(limit, MOST_ROWS)].tolist()]
+            answer: dict[str, Any] = {"total": len(order), "rows": rows, "fields": table.fields}
+            return answer if searched >= 1.0 else {**answer, "searched": searched}
+
+        return _json(await asyncio.to_thread(find))
+
+    async def _stats(self, http: web.Request) -> web.Response:
+        run, offset, limit = self._run(http), _count(http.query, "offset", 0), _count(http.query, "limit", 200)
+        dataset = http.query.get("dataset")
+        return _json(
+            await asyncio.to_thread(
+                lambda: run_stats(run.table, dataset=dataset, offset=offset, limit=min(limit, MOST_ROWS))
+            )
+        )
+
+    async def _episode(self, http: web.Request) -> web.Response:
+        run = self._run(http)
+        n = self._row(http, run)
+        return _answer(await asyncio.to_thread(episode_json, run, n))
+
+    async def _siblings(self, http: web.Request) -> web.Response:
+        run = self._run(http)
+        table, n = run.table, self._row(http, run)
+        columns = table.columns
+        is_read = columns["outcome"] != UNREADABLE
+        same = (columns["task"] == columns["task"][n]) & (columns["dataset"] == columns["dataset"][n]) & is_read
+        same &= is_read[n]
+        same[n] = True
+        return _json({"rows": [table.row(row) for row in np.flatnonzero(same)[:MOST_ROWS].tolist()]})
+
+    # -- what they share ---------------------------------------------------------------------------------------------
+
+    def _run(self, http: web.Request) -> RunIndex:
+        number = _count(http.query, "run", 0)
+        if number >= len(self.runs):
+            raise _refused(f"There is no run {number}: there are {len(self.runs)}, counted from 0.", 404)
+        return self.runs[number]
+
+    def _row(self, http: web.Request, run: RunIndex) -> int:
+        n, rows = _count(http.query, "n", 0), len(run.table)
+        if n >= rows:
+            raise _refused(f"There is no episode {n}: there are {rows:,}, counted from 0.", 404)
+        return n
+
+    def _search(self, run: RunIndex, text: str) -> Search:
+        """The search for a text in a run, begun or under way; the ones that were asked for longest ago are ended."""
+        key = self.runs.index(run), text
+        search = self._searches.pop(key, None)
+        if search is None or not search.is_of_this_file:
+            search = Search(run, text)
+        self._searches[key] = search
+        while len(self._searches) > _MOST_SEARCHES:
+            self._searches.pop(next(iter(self._searches))).cancel()
+        return search
+
+    def _end_searches(self) -> None:
+        for search in self._searches.values():
+            search.cancel()
+
+    @web.middleware
+    async def _guard(
+        self, http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Let only this machine's browser in, with the token; the page's own code is no secret."""
+        try:
+            if not is_loopback(http.url.host or ""):
+                raise _refused("Only this machine is answered here, under a name of its own such as localhost.", 403)
+            if not http.path.startswith("/static/"):
+                given = http.headers.get("X-Token") or http.query.get("token", "")
+                if not compare_digest(given.encode(errors="replace"), self.token.encode()):
+                    raise _refused("Open the address that `gym-llm view` printed: the token is missing or wrong.", 403)
+            return await handler(http)
+        except _Refusal as refusal:
+            return _json({"error": str(refusal)}, refusal.status)
+        except DataError as error:
+            return _json({"error": str(error)}, 410)
+        except web.HTTPException as error:
+            return _json({"error": f"{http.method} {http.path} is nothing here."}, error.status)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            logger.exception("A request failed.")
+            return _json({"error": reason(error)}, 500)
+
+
+def describe(number: int, run: RunIndex) -> dict[str, Any]:
+    """A run as the page lists it."""
+    return {
+        "run": number,
+        "name": shown_name(run.path),
+        "bytes": run.size,
+        "episodes": len(run.table),
+        "indexed": round(run.indexed, 4),
+        "growing": run.is_growing,
+        "changed": run.changed,
+        "summary": read_summary(run.path),
+    }
+
+
+def select(table: Table, query: dict[str, str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows fulfil the conditions of a query; a refusal for a condition that makes no sense."""
+    chosen = np.ones(len(table), bool)
+    for name, text in query.items():
+        column, _, bound = name.rpartition("_")
+        if name in ("outcome", *NAMES):
+            chosen &= table.having(name, text)
+        elif name in ("task", "repeat"):
+            chosen &= table.number(name) == _number(name, text)
+        elif bound in ("min", "max"):
+            if (numbers := table.number(column)) is None:
+                raise _refused(f"There is no column {column[:80]!r} with numbers.")
+            chosen &= numbers >= _number(name, text) if bound == "min" else numbers <= _number(name, text)
+    return chosen
+
+
+class _Refusal(Exception):
+    """What is wrong with a request, and its status."""
+
+    status = 400
+
+
+def _refused(sentence: str, status: int = 400) -> _Refusal:
+    refusal = _Refusal(sentence)
+    refusal.status = status
+    return refusal
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _refused(f"{name} is a number, got {text[:80]!r}.") from None
+
+
+def _count(query: Any, name: str, default: int) -> int:
+    text = query.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise _refused(f"{name} is a whole number, got {text[:80]!r}.")
+    return int(text) if text else default
+
+
+def _file(name: str) -> web.Response:
+    """A file of the page, by its name; there are no others."""
+    path = STATIC / name
+    if name not in static_files() or path.suffix not in _TYPES:
+        raise _refused(f"There is no {name[:80]!r} here.", 404)
+    return web.Response(body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8", headers=_HEADERS)
+
+
+def static_files() -> list[str]:
+    """The names of the page's files."""
+    return sorted(path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*") if path.is_file())
+
+
+def _json(body: Any, status: int = 200) -> web.Response:
+    return _answer(dumps(body), status)
+
+
+def _answer(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)
+
+
+async def _update(run: RunIndex, pool: Any) -> None:
+    """Bring a run up to date; one that cannot be read any more stays as it is."""
+    try:
+        await run.update(pool)
+    except (OSError, UsageError) as error:
+        logger.warning("%s cannot be read any more: %s", shown_name(run.path), error)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

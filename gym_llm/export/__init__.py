@@ -1,5 +1,0 @@
-"""Rollout files in other tools' formats: `export`, one module per format."""
-
-from gym_llm.export.export import FORMATS, Exported, export
-
-__all__ = ["FORMATS", "Exported", "export"]

@@ -1,0 +1,136 @@
+"""Constraints by name: pure functions of a text and typed arguments, checked when a task is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.extras import install
+
+F = TypeVar("F", bound=Callable[..., bool])
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint: what it is called, how it is checked and what it has to be told."""
+
+    name: str
+    """As rows call it: `keywords:existence`."""
+    function: Callable[..., bool]
+    """Of the text and the arguments: whether the text follows it."""
+    arguments: type[BaseModel]
+    """Of the function's own signature, without the text."""
+    package: str | None
+    """What has to be installed, and is too slow for the event loop; the extra `instructions` brings it."""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its documentation."""
+        return inspect.getdoc(self.function).partition("\n")[0] if self.function.__doc__ else ""  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A constraint with the arguments that a row gives it. It pickles, for a worker process."""
+
+    function: Callable[..., bool]
+    arguments: dict[str, Any]
+    slow: bool = False
+
+    def __call__(self, text: str) -> bool:
+        """Whether the text follows it."""
+        return self.function(text, **self.arguments)
+
+
+class Registry:
+    """Constraints by name, and the decorator that puts one there.
+
+    Args:
+        name: What errors call the set: `IFEval`.
+        *bases: Registries of which the constraints belong to this one too.
+
+    >>> constraint = Registry("example")
+    >>> @constraint("length:at_most")
+    ... def at_most(text: str, characters: int) -> bool:
+    ...     return len(text) <= characters
+    >>> constraint.read("length:at_most", {"characters": 3, "unused": None})("four")
+    False
+    """
+
+    def __init__(self, name: str, *bases: Registry) -> None:
+        self.name = name
+        self._constraints: dict[str, Constraint] = {}
+        for base in bases:
+            self._constraints |= base._constraints
+
+    def __call__(self, name: str, *, package: str | None = None) -> Callable[[F], F]:
+        """Register the decorated function; `package` is what it needs installed."""
+
+        def register(function: F) -> F:
+            if name in self._constraints:
+                raise ValueError(f"{self.name} has a constraint {name} already.")
+            self._constraints[name] = Constraint(name, function, _arguments_of(function), package)
+            return function
+
+        return register
+
+    def __iter__(self) -> Iterator[Constraint]:
+        return iter(self._constraints.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._constraints
+
+    def __len__(self) -> int:
+        return len(self._constraints)
+
+    def __getitem__(self, name: str) -> Constraint:
+        return self._constraints[name]
+
+    def read(self, name: str, arguments: dict[str, Any] | None = None) -> Check:
+        """The check that a row asks for. Arguments that are None are absent, as where columns are shared by rows.
+
+        Raises:
+            ValueError: If there is no such constraint, an argument is missing, unknown or of a wrong kind, or a
+                package is not installed: one sentence that names the constraint.
+        """
+        constraint = self._constraints.get(name)
+        if constraint is None:
+            hint = did_you_mean(name, self._constraints)
+            raise ValueError(f"{self.name} has no constraint {name!r}.{hint}")
+        if constraint.package and importlib.util.find_spec(constraint.package) is None:
+            raise ValueError(f"{name} needs {constraint.package}, which is not installed: {install('instructions')}")
+        given = {key: value for key, value in (arguments or {}).items() if value is not None}
+        try:
+            values = constraint.arguments.model_validate(given)
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            said = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+            raise ValueError(f"{name}: {said}") from None
+        return Check(constraint.function, dict(values), constraint.package is not None)
+
+    def read_all(self, names: Iterable[str], arguments: Iterable[dict[str, Any] | None]) -> tuple[Check, ...]:
+        """The checks of a row's two lists, which are of one length.
+
+        Raises:
+            ValueError: As `read` does, or if they are not.
+        """
+        pairs = list(zip(names := list(names), arguments := list(arguments), strict=False))
+        if len(names) != len(arguments):
+            raise ValueError(f"{len(names)} constraints are named, and arguments given for {len(arguments)}")
+        return tuple(self.read(name, values) for name, values in pairs)
+
+
+def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
+    hints = get_type_hints(function, include_extras=True)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    fields: dict[str, Any] = {
+        parameter.name: (hints[parameter.name], ... if parameter.default is parameter.empty else parameter.default)
+        for parameter in parameters
+    }
+    return create_model(function.__name__, __config__=ConfigDict(extra="forbid", frozen=True), **fields)

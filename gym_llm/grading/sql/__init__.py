@@ -1,0 +1,31 @@
+"""Running SQL that a model wrote, where it can do no harm, and comparing what comes out.
+
+`compare` sends a statement to a worker process, which opens the database read-only, bounds time and memory, and says
+whether the rows are those of the gold statement.
+"""
+
+from gym_llm.grading.sql.answer_text import as_answer, near_misses
+from gym_llm.grading.sql.comparison import Cell, ColumnsRule, RowsRule, SetRule
+from gym_llm.grading.sql.databases import Database, check_databases, find_database
+from gym_llm.grading.sql.grade import compare
+from gym_llm.grading.sql.results import Outcome, Question
+from gym_llm.grading.sql.statement_extraction import extract_sql, last_sql_block
+from gym_llm.utils.limits import check_seconds
+
+__all__ = [
+    "Cell",
+    "ColumnsRule",
+    "Database",
+    "Outcome",
+    "Question",
+    "RowsRule",
+    "SetRule",
+    "as_answer",
+    "check_databases",
+    "check_seconds",
+    "compare",
+    "extract_sql",
+    "find_database",
+    "last_sql_block",
+    "near_misses",
+]

@@ -1,0 +1,90 @@
+"""What the dialects check in common: what is in a body that cannot be answered here, and whether it is a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from gym_llm.protocols.dialect import Body
+from gym_llm.protocols.refusal import Refusal
+from gym_llm.protocols.responses import ResponseCreateParams, explain
+from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.utils.limits import FEW, ITEMS, limit
+
+NOT_THE_MODELS = frozenset(
+    {"model", "stream", "stream_options", "store", "user", "service_tier", "return_token_ids", "n"}
+    | {"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "background"}
+)
+"""Parameters that are about the server and its bill: whatever they say, the model is asked the same."""
+
+_AT_ONCE = 256
+"""Items that are looked at together. Pydantic looks for all that is wrong: a million wrong items took it twenty
+seconds, in which nobody was answered."""
+
+_LISTS = ("content", "output", "summary")
+_REFUSED = {
+    "background": "Nothing is answered in the background here: leave `background` out.",
+    "conversation": "No history is kept here: give all items in `input`.",
+    "previous_response_id": "No history is kept here: give all items in `input`.",
+    "prompt": "No prompts are kept here: give `input`.",
+}
+
+
+def check_answerable(body: Body) -> None:
+    """Raise a Refusal for a body that asks for what no engine does."""
+    for name, sentence in _REFUSED.items():
+        if body.get(name):
+            raise Refusal(sentence, param=name)
+    if body.get("n") not in (None, 1):
+        raise Refusal("One answer is sampled for a request: send it `n` times.", param="n")
+
+
+def checked(request: dict[str, Any]) -> Request:
+    """The request, if it is one; a text as `input` becomes a user's message.
+
+    Raises:
+        Refusal: If it is none, with the first thing that is wrong.
+    """
+    items = request.get("input")
+    _check_sizes(request)
+    if isinstance(items, list) and len(items) > _AT_ONCE:
+        for start in range(0, len(items), _AT_ONCE):
+            if _problem({"input": items[start : start + _AT_ONCE]}) is not None:
+                request = {**request, "input": items[: start + _AT_ONCE]}  # all before are right
+                break
+    if (problem := _problem(request)) is not None:
+        place = problem.errors(include_url=False)[0]["loc"]
+        raise Refusal(explain(problem), param=str(place[0]) if place else None)
+    if isinstance(request["input"], str):
+        request["input"] = [{"role": "user", "content": request["input"]}]
+    return request  # type: ignore[return-value]
+
+
+def _problem(request: dict[str, Any]) -> ValidationError | None:
+    try:
+        ResponseCreateParams.model_validate(request)
+    except ValidationError as error:
+        return error
+    return None
+
+
+def _check_sizes(request: dict[str, Any]) -> None:
+    """Refuse lists that no client means."""
+    for name, value in [("tools", request.get("tools")), *_parts(request.get("input"))]:
+        if isinstance(value, list) and len(value) > FEW and len(value) > limit(ITEMS):
+            raise Refusal(f"`{name}` has {len(value):,} entries; {limit(ITEMS):,} is the limit ({ITEMS}).", param=name)
+
+
+def _parts(items: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(items, list):
+        yield from ((name, item.get(name)) for item in items if isinstance(item, dict) for name in _LISTS)
+
+
+def output_for(response: ResponseDict, body: Body) -> list[Item]:
+    """The response's items, with token ids only if the body asks for them."""
+    output = response["output"]
+    if body.get("return_token_ids") is True or not any(TOKEN_FIELDS[0] in item for item in output):
+        return output
+    return [{name: item[name] for name in item if name not in TOKEN_FIELDS} for item in output]

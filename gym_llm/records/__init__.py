@@ -1,0 +1,1 @@
+"""Records of episodes: one maker, one reader, files."""

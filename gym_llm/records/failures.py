@@ -1,0 +1,183 @@
+"""What an episode's failure is called, and where it came from: for records, and once for the log."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import traceback
+from typing import Literal, NamedTuple, get_args
+
+from gym_llm.errors import EngineError, InfrastructureError, JudgeError
+from gym_llm.types import FailureKind, Phase
+from gym_llm.utils.secrets import redacted_logger
+
+FAILURE_KINDS: tuple[str, ...] = get_args(FailureKind)
+
+TRANSIENT: frozenset[str] = frozenset(
+    {
+        "transport_unreachable",
+        "transport_peer_drop",
+        "transport_timeout",
+        "judge_failed",
+        "provider_unavailable",
+        "provider_quota_exhausted",
+        "provider_oom_killed",
+        "session_lost",
+        "session_expired",
+        "kill_shaped",
+    }
+)
+"""Failures that may pass: an episode masked for one of these is worth another try; a bug in `verify` stays one."""
+
+_LOCAL = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EADDRNOTAVAIL, errno.EAGAIN}
+_CLIENTS = ("aiohttp", "httpx", "httpcore", "requests", "urllib3")
+_OF_CLIENTS: dict[str, FailureKind] = {
+    "ServerDisconnectedError": "transport_peer_drop",
+    "ClientPayloadError": "transport_peer_drop",
+    "RemoteProtocolError": "transport_peer_drop",
+    "ReadError": "transport_peer_drop",
+    "WriteError": "transport_peer_drop",
+    "ProtocolError": "transport_peer_drop",
+    "ConnectError": "transport_unreachable",
+    "NewConnectionError": "transport_unreachable",
+    "TimeoutException": "transport_timeout",
+    "Timeout": "transport_timeout",
+}
+"""Errors of HTTP clients that are none of Python's own, by their classes' names: nobody has to install them all."""
+_MAX_FRAMES = 40
+_MAX_CHARACTERS = 16_000
+_MAX_MESSAGE = 4_000
+_MAX_LOGGED = 100
+logger = redacted_logger(__name__)
+_logged: set[tuple[str, str, int]] = set()
+
+
+class Failure(NamedTuple):
+    """What masks an episode; the fields are those of a record."""
+
+    kind: FailureKind
+    phase: Phase | None
+    reason: str
+    traceback: str | None
+
+
+def failure_of(error: BaseException, phase: Phase | Literal["env"] | None, env_id: str) -> Failure:
+    """What masks an episode that ended with this error; the log is told, too, once.
+
+    Args:
+        error: What the engine, a hook or a tool raised.
+        phase: Where; None or `env`, an environment's `phase` outside of its hooks, if in none.
+        env_id: Whose episode it was, for the log.
+    """
+    where = None if phase == "env" else phase
+    of_engine = where == "engine" and isinstance(error, EngineError)  # these are sentences that say all
+    text = None if of_engine else traceback_text(error)
+    if text is not None:
+        _log_once(error, env_id, where, text)
+    return Failure(failure_kind(error, where), where, _message(error) if of_engine else reason(error), text)
+
+
+def failure_kind(error: BaseException, phase: Phase | None) -> FailureKind:
+    """What a masked episode's failure is called.
+
+    Args:
+        error: What ended the episode. An `InfrastructureError` says itself what it is. Connections, time limits and
+            HTTP statuses are recognised by Python's classes, also where a client's own error has one as its cause.
+        phase: Where it arose.
+
+    >>> failure_kind(KeyError("city"), "tool"), failure_kind(ConnectionRefusedError(), "verify")
+    ('verifier_error', 'transport_unreachable')
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    cause: BaseException | None = error
+    for _ in range(8):
+        if cause is None:
+            break
+        if (kind := _kind(cause)) is not None:
+            return kind
+        cause = cause.__cause__ or cause.__context__
+    if phase == "teardown":
+        return "session_release_failed"
+    return "agent_run_error" if phase == "engine" else "verifier_error"
+
+
+def _kind(error: BaseException) -> FailureKind | None:
+    if isinstance(error, InfrastructureError):
+        return error.failure_kind
+    if isinstance(error, (ConnectionRefusedError, socket.gaierror)):
+        return "transport_unreachable"
+    if isinstance(error, ConnectionError):
+        return "transport_peer_drop"
+    if isinstance(error, TimeoutError):
+        return "transport_timeout"
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _LOCAL):
+        return "transport_local_resource"
+    if isinstance(error, BaseExceptionGroup):  # a TaskGroup's
+        return next((kind for each in error.exceptions if (kind := _kind(each)) is not None), None)
+    for each in type(error).__mro__:
+        if each.__module__.partition(".")[0] in _CLIENTS and (kind := _OF_CLIENTS.get(each.__name__)) is not None:
+            return kind
+    try:
+        status = getattr(error, "status_code", None) or getattr(error, "status", None)  # openai; aiohttp
+        if status is None:
+            status = getattr(getattr(error, "response", None), "status_code", None)  # httpx, requests
+    except Exception:  # a property that raises: what went wrong is still what is recorded
+        return None
+    if isinstance(status, int):
+        if status == 429:
+            return "provider_quota_exhausted"
+        if 500 <= status < 600:
+            return "provider_unavailable"
+    return None
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line or a few, at most 4,000 characters: its class and its message."""
+    return f"{type(error).__name__}: {_message(error)}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:_MAX_MESSAGE]
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as failure:  # whose __str__ raises
+        return f"(its message cannot be read: {type(failure).__name__})"
+
+
+def traceback_text(error: BaseException) -> str:
+    """Where an error arose, as Python prints it; its last part if it is long."""
+    try:
+        lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-_MAX_FRAMES)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException:  # one whose __str__ or __repr__ raises
+        lines = traceback.format_tb(error.__traceback__, limit=-_MAX_FRAMES)
+    return "".join(lines)[-_MAX_CHARACTERS:]
+
+
+def note_failure(error: BaseException, failure: BaseException) -> None:
+    """Add what a `teardown` raised to the error that ended its episode, and tell the log."""
+    note = f"teardown failed, too: {reason(failure)}"
+    error.add_note(note)
+    logger.warning("After %s: %s", reason(error), note, exc_info=failure)
+
+
+def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str) -> None:
+    """Tell the log of a failure, the first time that this line of code raises this kind of error.
+
+    With its traceback, but for a judge's: that one is nobody's bug, and its sentence says all.
+    """
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    code = place.tb_frame.f_code.co_filename if place is not None else ""
+    key = type(error).__name__, code, place.tb_lineno if place is not None else 0
+    if key in _logged or len(_logged) >= _MAX_LOGGED:
+        return
+    _logged.add(key)
+    where = f" in {phase}" if phase else ""
+    what = f" {reason(error)}" if isinstance(error, JudgeError) else f"\n{text.rstrip()}"
+    logger.error("An episode of %s is masked, it failed%s. This is logged once:%s", env_id, where, what)

@@ -1,0 +1,367 @@
+"""Rollout records: what is written down of an episode, and what may be relied on when it is read again."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, cast
+
+from gym_llm.errors import DataError, InvalidReward
+from gym_llm.records.failures import FAILURE_KINDS, Failure, failure_of
+from gym_llm.records.token_spans import with_copies
+from gym_llm.types import Episode, FailureKind, Rollout, RolloutId, TurnTiming
+
+if TYPE_CHECKING:
+    from gym_llm.core.verifier_env import VerifierEnv
+
+SCHEMA_VERSION = 2
+"""Of the records made here. Version 1 had no `outcome`: a failed episode's reward was 0.0. Those without a version are
+version 0, which had no `error_phase`."""
+
+_VERIFIERS_KINDS = ("verifier_error", "judge_failed", "judge_unparseable")
+"""NeMo Gym's names of failures at an episode's very end."""
+
+OWN_NAMES = Rollout.__annotations__.keys() - {"responses_create_params"}
+"""Of the record's own fields: a task's fields of these names stand in `task_fields`."""
+
+_NEW_NAMES = ("outcome", "failure_kind", "traceback", "attempts", "task_fields", "turn_timing", "turn_rewards")
+"""Since version 2: in earlier records these are the task's."""
+
+
+def make_record(
+    env: Any,
+    *,
+    rollout_id: RolloutId,
+    turn_rewards: Sequence[float],
+    terminated: bool,
+    truncated: bool,
+    failure: Failure | None = None,
+    info: dict[str, Any],
+    timing: dict[str, float],
+    turn_timing: Sequence[TurnTiming] = (),
+    sampling: dict[str, Any] | None = None,
+) -> Rollout:
+    """The record of the episode that an environment has just played (or failed to).
+
+    The fields are those of `Rollout`. The record shares the episode's items: write it, or copy it, before changing
+    anything.
+
+    Args:
+        env: The environment.
+        rollout_id: Which episode of its run it was.
+        turn_rewards: What each step came to; a sum that is not finite masks the episode.
+        terminated: Whether it ended by itself.
+        truncated: Whether a limit ended it.
+        failure: What masks it.
+        info: The last step's info.
+        timing: Seconds, by name.
+        turn_timing: Seconds of each turn.
+        sampling: What the driver set over the request's own.
+    """
+    verifier: VerifierEnv = env.unwrapped
+    reward = sum(turn_rewards, 0.0)
+    if failure is None and not math.isfinite(reward):  # a wrapper's doing: what `verify` returns is checked there
+        error = InvalidReward(f"A reward is a finite number, but the steps of this episode add up to {reward}.")
+        failure = failure_of(error, None, verifier.env_id)
+    if not _can_be_read(info):  # a wrapper's doing, too
+        wrong = TypeError("An info is a dict: `turn` and `tool_errors` are whole numbers, `trajectory` lists dicts.")
+        failure = failure or failure_of(wrong, None, verifier.env_id)
+        info = {"task_index": rollout_id["task_index"]}
+    episode = verifier.episode
+    record: dict[str, Any] = {}
+    if episode is not None:
+        row = episode.row
+        record.update(row)
+        if not OWN_NAMES.isdisjoint(row):
+            record["task_fields"] = {name: record.pop(name) for name in row if name in OWN_NAMES}
+        record["responses_create_params"] = {**episode.request, **(sampling or {})}
+        record["response"] = _response(episode)
+    record.update(
+        rollout_id=rollout_id,
+        env_id=verifier.env_id,
+        outcome="truncated" if truncated else "scored",
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        failure_kind=None,
+        error=None,
+        error_phase=None,
+        traceback=None,
+        info={name: value for name, value in info.items() if name != "trajectory"},
+        trajectory=info.get("trajectory"),
+        timing=timing,
+        turn_timing=list(turn_timing),
+        schema_version=SCHEMA_VERSION,
+    )
+    if failure is None:
+        if any(turn_rewards[:-1]):
+            record["turn_rewards"] = list(turn_rewards)
+    else:
+        record.update(
+            outcome="masked",
+            reward=None,
+            failure_kind=failure.kind,
+            error=failure.reason,
+            error_phase=failure.phase,
+            traceback=failure.traceback,
+            trajectory=info.get("trajectory") or (_trajectory_so_far(env) if episode is not None else None),
+        )
+        if episode is not None:  # the last step's info is of the one before the step that failed
+            record["info"].update(turn=episode.turn, tool_errors=episode.tool_errors)
+    return record  # type: ignore[return-value]
+
+
+def _trajectory_so_far(env: Any) -> Any:
+    """What `TokenIdTracking` has of an episode that failed; None without that wrapper."""
+    try:
+        return env.get_wrapper_attr("trajectory_so_far")
+    except AttributeError:
+        return None
+
+
+def lost_record(
+    env_id: str, rollout_id: tuple[int, int], error: str, failure_kind: FailureKind = "kill_shaped"
+) -> Rollout:
+    """The record of an episode (its task index and repeat index) of which nothing is left but why."""
+    task_index, repeat_index = rollout_id
+    return {
+        "rollout_id": {"task_index": task_index, "repeat_index": repeat_index},
+        "env_id": env_id,
+        "outcome": "masked",
+        "reward": None,
+        "terminated": False,
+        "truncated": False,
+        "failure_kind": failure_kind,
+        "error": error,
+        "error_phase": None,
+        "traceback": None,
+        "info": {"task_index": task_index},
+        "trajectory": None,
+        "timing": {},
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def read_record(value: Any) -> Rollout:
+    """A record as it comes out of a file, of this version or an earlier one: whatever has its fields' kinds.
+
+    NeMo Gym's records are read, too: their ids become `rollout_id`, and one with `mask_sample` is masked.
+
+    Args:
+        value: What JSON said. Becomes the record, with the outcome that earlier versions did not write down: an episode
+            with an error, or with a reward that is no finite number, is masked.
+
+    Raises:
+        DataError: If it is no record, or of a later version; the message says why, for a sentence that says where.
+
+    >>> read_record({"rollout_id": {"task_index": 3, "repeat_index": 0}, "reward": 0.0, "error": "down"})["outcome"]
+    'masked'
+    """
+    return with_copies(check_record(value))
+
+
+def check_record(value: Any) -> Rollout:
+    """As `read_record`, but token ids stay where they are written once, in the trajectory, which may be missing."""
+    if not isinstance(value, dict):
+        raise DataError(f"it is not an object, but of type {type(value).__name__}")
+    if "_ng_task_index" in value and "rollout_id" not in value:
+        _read_nemo_gyms(value)
+    version = value.get("schema_version") if "error_phase" in value else 0  # else it is a task's field
+    if version is not None and not _is_count(version):
+        raise _refused("schema_version", version, "a whole number")
+    if version and version > SCHEMA_VERSION:
+        raise DataError(f"its schema_version is {version}, and this gym_llm reads up to {SCHEMA_VERSION}: update it")
+    if not {"rollout_id", "reward"} <= value.keys():
+        raise DataError("it has no `rollout_id` and `reward`")
+    early = is_early(value)
+    if early:
+        theirs = {name: value.pop(name) for name in _NEW_NAMES if name in value}
+        if "dataset" in value and not isinstance(value["dataset"], str):
+            theirs["dataset"] = value.pop("dataset")
+        if theirs:
+            value["task_fields"] = theirs
+        if isinstance(value["reward"], float) and not math.isfinite(value["reward"]):
+            value["reward"] = None
+    for name, (holds, expected) in _FIELDS.items():
+        if name in value and not holds(value[name]):
+            raise _refused(name, value[name], expected)
+    if early:
+        _add_outcome(value)
+    _check_outcome(value)
+    return cast(Rollout, value)
+
+
+def _read_nemo_gyms(value: dict[str, Any]) -> None:
+    """Give a record of NeMo Gym's our names, in place: it has its two numbers and its faults under others."""
+    repeat_index = value.pop("_ng_rollout_index", 0)
+    value["rollout_id"] = {"task_index": value.pop("_ng_task_index"), "repeat_index": repeat_index}
+    kind, reason = value.pop("failure_kind", None), value.pop("failure_reason", None)
+    if value.pop("mask_sample", False) or value.get("reward", 0.0) is None:
+        kind = kind if kind in FAILURE_KINDS else "verifier_error"
+        phase = "verify" if kind in _VERIFIERS_KINDS else None
+        value |= {"outcome": "masked", "reward": None, "failure_kind": kind, "error_phase": phase}
+        value |= {"error": str(reason or kind), "traceback": None, "schema_version": SCHEMA_VERSION}
+
+
+def is_early(record: Any) -> bool:
+    """Whether a record is of a version before 2; a `schema_version` without an `error_phase` is the task's."""
+    return "error_phase" not in record or (record.get("schema_version") or 0) < 2
+
+
+def _refused(name: str, value: Any, expected: str) -> DataError:
+    try:
+        shown = f"{value!r:.80}"
+    except Exception:  # nested too deeply, or a number of too many digits
+        shown = f"this {type(value).__name__}"
+    return DataError(f"its `{name}` cannot be {shown}: expected {expected}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST
+
+
+def _is_reward(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and -_FINITE <= value <= _FINITE)
+
+
+def _is_list_of_rewards(value: Any) -> bool:
+    return isinstance(value, list) and all(each is not None and _is_reward(each) for each in value)
+
+
+def _is_rollout_id(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    task_index = value.get("task_index")
+    is_task = _is_count(task_index) or (type(task_index) is int and task_index == -1)  # -1: it came in `options`
+    return is_task and _is_count(value.get("repeat_index"))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_list_of_dicts(value: Any) -> bool:
+    return isinstance(value, list) and not [item for item in value if not isinstance(item, dict)]  # quicker than `all`
+
+
+def _is_request(value: Any) -> bool:
+    return isinstance(value, dict) and (isinstance(said := value.get("input"), str) or _is_list_of_dicts(said))
+
+
+def _is_response(value: Any) -> bool:
+    if not (isinstance(value, dict) and _is_list_of_dicts(value.get("output", []))):
+        return False
+    usage = value.get("usage") or {}
+    if not isinstance(usage, dict):
+        return False
+    return all(usage.get(name) is None or _is_count(usage[name]) for name in ("input_tokens", "output_tokens"))
+
+
+def _is_info(value: Any) -> bool:
+    return isinstance(value, dict) and _is_count(value.get("turn", 0)) and _is_count(value.get("tool_errors", 0))
+
+
+def _can_be_read(info: Any) -> bool:
+    """Whether an info in memory, where numbers may be numpy's, is one that `read_record` takes."""
+    if not (isinstance(info, dict) and _is_trajectory(info.get("trajectory"))):
+        return False
+    return all(isinstance(info.get(name, 0), (int, Integral)) for name in ("turn", "tool_errors"))
+
+
+def _is_trajectory(value: Any) -> bool:
+    return value is None or (_is_list_of_dicts(value) and all(map(_is_segment, value)))
+
+
+def _is_segment(value: dict[str, Any]) -> bool:
+    columns = value.get("input_ids"), value.get("loss_mask"), value.get("logprobs"), value.get("rewards")
+    return len({len(column) for column in columns if isinstance(column, list)}) <= 1  # a wrapper's own may have others
+
+
+def _is_timing(value: Any) -> bool:
+    return isinstance(value, dict) and not [each for each in value.values() if type(each) not in (int, float)]
+
+
+def _is_turn_timing(value: Any) -> bool:
+    return _is_list_of_dicts(value) and all(
+        type(turn.get(name)) in (int, float) for turn in value for name in ("engine", "env")
+    )
+
+
+_LARGEST = 2**63 - 1
+_FINITE = sys.float_info.max
+
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "rollout_id": (_is_rollout_id, "the whole numbers `task_index` and `repeat_index`"),
+    "env_id": (_is_text, "a text"),
+    "dataset": (_is_text, "a text"),
+    "responses_create_params": (_is_request, "a request with `input`, a text or a list of items"),
+    "response": (_is_response, "a response with `output`, a list of items, and whole numbers in `usage`"),
+    "outcome": (("scored", "truncated", "masked").__contains__, "scored, truncated or masked"),
+    "reward": (_is_reward, "a finite number, or null"),
+    "terminated": (_is_flag, "true or false"),
+    "truncated": (_is_flag, "true or false"),
+    "failure_kind": (_is_text_or_none, "a text or null"),
+    "error": (_is_text_or_none, "a text or null"),
+    "error_phase": (_is_text_or_none, "a text or null"),
+    "traceback": (_is_text_or_none, "a text or null"),
+    "info": (_is_info, "an object with whole numbers in `turn` and `tool_errors`"),
+    "trajectory": (_is_trajectory, "null, or objects with `input_ids`, `loss_mask` and `logprobs` of one length"),
+    "turn_rewards": (_is_list_of_rewards, "a list of finite numbers"),
+    "attempts": (_is_count, "a whole number"),
+    "task_fields": (_is_dict, "an object"),
+    "timing": (_is_timing, "an object of numbers"),
+    "turn_timing": (_is_turn_timing, "a list of objects with the numbers `engine` and `env`"),
+}
+
+
+def _check_outcome(value: dict[str, Any]) -> None:
+    """What the outcome says the other fields say, too."""
+    outcome, masked = value.get("outcome"), value["reward"] is None
+    if outcome is None or masked != (outcome == "masked"):
+        raise DataError(f"its outcome is {outcome!r}, and its reward {value['reward']!r}")
+    if not masked and value.get("error"):
+        raise DataError(f"its outcome is {outcome!r}, but it has an error, {value['error']!r:.80}")
+    if not masked and "truncated" in value and value["truncated"] != (outcome == "truncated"):
+        raise DataError(f"its outcome is {outcome!r}, and its `truncated` {value['truncated']!r}")
+
+
+def _add_outcome(value: dict[str, Any]) -> None:
+    reward, error = value["reward"], value.get("error")
+    masked = bool(error) or reward is None
+    value["outcome"] = "masked" if masked else "truncated" if value.get("truncated") else "scored"
+    value["traceback"] = None
+    value["failure_kind"] = None
+    if masked:
+        value["reward"] = None
+        value["error"] = error or "A reward is a finite number, got none."
+        value["failure_kind"] = "agent_request_failed" if value.get("error_phase") == "engine" else "verifier_error"
+
+
+def _response(episode: Episode) -> dict[str, Any]:
+    last = episode.last_response
+    response: dict[str, Any] = {
+        "id": f"resp_{episode.task_index}",
+        "object": "response",
+        "created_at": 0.0,
+        "model": "",
+        "status": "completed",
+        "incomplete_details": None,
+    }
+    response.update(last)
+    response["output"] = episode.items
+    response["usage"] = episode.usage
+    return response

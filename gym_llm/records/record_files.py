@@ -1,0 +1,78 @@
+"""Reading rollout files: one record a line, the last of which a kill may have torn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from gym_llm.data.files.jsonl import filled_lines, loads
+from gym_llm.data.files.reading import is_compressed, read_lines
+from gym_llm.errors import DataError
+from gym_llm.records.record import read_record
+from gym_llm.types import Rollout
+
+
+def parse_record(line: bytes) -> Rollout:
+    """Read one line of a rollout file; raises as `gym_llm.records.record.read_record`."""
+    try:
+        value = loads(line)
+    except ValueError:
+        raise DataError("not JSON") from None
+    return read_record(value)
+
+
+def is_torn(line: bytes) -> bool:
+    """Whether a file's last line, which does not end in a newline, is what a kill or a full disk left of a record."""
+    try:
+        value = loads(line)
+    except ValueError:
+        return line.startswith((b"{", b"\0"))  # a power failure may leave NULs
+    try:
+        read_record(value)
+    except DataError:
+        return False  # whole, but something else
+    return True
+
+
+def read_records(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, Rollout]]:
+    """Read a rollout file, whoever wrote it and whenever.
+
+    Args:
+        path: The file, plain or compressed (`.gz`, `.zst`). A torn last line is left out, as are empty ones.
+
+    Yields:
+        Line, with its line ending, and record.
+
+    Raises:
+        DataError: If the file cannot be read, or a line is no rollout; names file and line.
+    """
+    return ((line, record) for _, line, record in numbered_records(path))
+
+
+def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, with their numbers from 1, compressed or not."""
+    name = os.fspath(path)
+    if not is_compressed(name):
+        return filled_lines(path)
+    return ((number, line) for number, line in read_lines(name) if not line.isspace())
+
+
+def numbered_records(
+    path: str | os.PathLike[str],
+    parse: Callable[[bytes], Rollout] = parse_record,
+    where: Callable[[bytes], object] | None = None,
+) -> Iterator[tuple[int, bytes, Rollout]]:
+    """As `read_records`, with the lines' numbers from 1; read by another function, if one is given.
+
+    Of the lines only those are parsed of which `where` says so.
+    """
+    for number, line in numbered_lines(path):
+        if where is not None and not where(line):
+            continue
+        try:
+            record = parse(line)
+        except DataError as error:
+            if not line.endswith(b"\n") and is_torn(line):
+                return
+            raise DataError(f"{path}, line {number} is no rollout: {error}.") from None
+        yield number, line, record

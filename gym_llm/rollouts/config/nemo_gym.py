@@ -1,0 +1,218 @@
+"""NeMo Gym's configurations: its servers, read as the environments and engines that do the same here.
+
+Format: https://docs.nvidia.com/nemo/gym, "Configuration"; a section is `name: {server type: {implementation: {…}}}`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from gym_llm.rollouts.config.compose import COMMAND_LINE, Composed
+from gym_llm.rollouts.config.config_files import find_above
+from gym_llm.rollouts.config.inherit import AGENTS, MODELS, RESOURCES, SERVER_TYPES
+from gym_llm.rollouts.config.mapped import MEANINGLESS, MappedSections, Server
+from gym_llm.rollouts.config.nemo_models import map_model
+from gym_llm.data.files.datasets import DatasetConfig, License
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.core.registry.env_config import nemo_gym_names, own_values
+from gym_llm.errors import DataError
+from gym_llm.core.registry.ids import env_ids, parse_id
+
+_HEAD_SERVER = "head_server"
+_REQUEST = "responses_create_params"
+_MODEL_SERVER = "_model_server"
+_FILE_ENDINGS = ("_fpath", "_path", "_file")
+
+
+def map_nemo_gym(foreign: dict[str, dict[str, Any]], composed: Composed) -> MappedSections:
+    """Map sections of NeMo Gym, those with one of `SERVER_TYPES` as their key; `composed` is for messages."""
+    mapped = MappedSections(composed)
+    if isinstance(composed.values.get(_HEAD_SERVER), dict):
+        mapped.ignored.add(_HEAD_SERVER)
+        mapped.leave_out(_HEAD_SERVER, "there is no such server here")
+    for key, sentence in composed.unresolved.items():
+        mapped.leave_out(key, f"{sentence}; it is left out")
+    servers = [server for name, value in foreign.items() for server in _servers(name, value, mapped)]
+    for server in servers:
+        _check_references(server, servers, mapped)
+        if server.kind == MODELS:
+            map_model(server, mapped)
+    used = {_map_agent(agent, servers, mapped) for agent in servers if agent.kind == AGENTS}
+    for server in servers:
+        if server.kind == RESOURCES and server.name not in used and (env := _map_resources(server, mapped)):
+            mapped.sections[server.name] = env
+    request = composed.values.get(_REQUEST)
+    if foreign and isinstance(request, dict):  # NeMo Gym sets it over the request of every row
+        mapped.ignored.add(_REQUEST)
+        for section in mapped.sections.values():
+            if "env" in section:
+                section["sampling"] = {key: value for key, value in request.items() if key != "input"}
+    return mapped
+
+
+def _servers(name: str, value: dict[str, Any], mapped: MappedSections) -> list[Server]:
+    kinds = [kind for kind in value if kind in SERVER_TYPES]
+    implementations = value[kinds[0]]
+    if len(kinds) > 1 or not isinstance(implementations, dict) or len(implementations) != 1:
+        mapped.refuse(name, f"a NeMo Gym section is `{kinds[0]}: {{implementation: {{…}}}}`, one of each.")
+        return []
+    ((implementation, values),) = implementations.items()
+    if not isinstance(values, dict | None):
+        mapped.refuse(f"{name}.{kinds[0]}.{implementation}", "an implementation's values are keys and values.")
+        return []
+    for key in value:
+        if key not in kinds:
+            mapped.leave_out(f"{name}.{key}", "a server has no such key")
+    return [Server(name, kinds[0], implementation, values or {})]
+
+
+def _check_references(server: Server, servers: list[Server], mapped: MappedSections) -> None:
+    """Refuse values that name a server which is not there, or that cannot be resolved although they are used."""
+    for key, value in server.values.items():
+        if _is_reference(value):
+            kind, name = value["type"], str(value["name"])
+        elif server.kind == AGENTS and key in ("resources_server", "model_server") and value is not None:
+            kind = RESOURCES if key == "resources_server" else MODELS
+            name = str(value.get("name") if isinstance(value, dict) else value)
+        else:
+            continue
+        names = [other.name for other in servers if other.kind == kind]
+        if name not in names:
+            hint = did_you_mean(name, names)
+            mapped.refuse(f"{server.key}.{key}.name", f"there is no section of {kind} called {name}.{hint}")
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") in SERVER_TYPES and isinstance(value.get("name"), str)
+
+
+def _map_resources(server: Server, mapped: MappedSections) -> dict[str, Any] | None:
+    env_id = env_of_server(server.implementation)
+    if env_id is None:
+        advice = "register one, or give a section `env: ID` of your own"
+        mapped.leave_out(server.key, f"there is no environment for {server.implementation}; {advice}")
+        return None
+    kwargs: dict[str, Any] = {}
+    for key, value in server.values.items():
+        if value is None or key == "domain" or key in MEANINGLESS:
+            continue
+        if _is_reference(value) and value["type"] == MODELS:
+            _map_other_model(server, key, value["name"], env_id, kwargs, mapped)
+        elif key in own_values(env_id, "nemo_gym_kwargs") or (key.startswith("judge_") and key in _arguments(env_id)):
+            mapped.check_resolved(f"{server.key}.{key}")
+            kwargs[key] = _found_file(f"{server.key}.{key}", key, value, mapped)
+        else:
+            mapped.leave_out(f"{server.key}.{key}", f"{env_id} has no such option; it changes nothing")
+    return {"env": env_id, "domain": server.values.get("domain"), "kwargs": kwargs}
+
+
+def _map_other_model(
+    server: Server, key: str, name: str, env_id: str, kwargs: dict[str, Any], mapped: MappedSections
+) -> None:
+    """Map a model beside the policy's: `judge_model_server` is the environment's argument `judge`."""
+    argument = key.removesuffix(_MODEL_SERVER)
+    arguments = _arguments(env_id)
+    argument = next((name for name in (argument, f"{argument}_engine", key) if name in arguments), "")
+    if not argument:
+        mapped.leave_out(f"{server.key}.{key}", f"{env_id} asks no other model; it changes nothing")
+    elif (section := mapped.sections.get(name)) is None:
+        mapped.leave_out(f"{server.key}.{key}", f"{name} is no model that can be asked; give `{argument}` an engine")
+    else:
+        spec, options = section["engine"], section["kwargs"]
+        kwargs[argument] = {"engine": spec, "kwargs": options} if options else spec
+
+
+@cache
+def _arguments(env_id: str) -> frozenset[str]:
+    """The arguments of an environment's class; none where it cannot be imported, which whoever makes it says."""
+    from gym_llm.core.registry.env_class import env_arguments, env_class  # which imports it: only where it matters
+
+    try:
+        return env_arguments(env_class(env_id)) or frozenset()
+    except DataError:
+        return frozenset()
+
+
+def _found_file(dotted: str, key: str, value: Any, mapped: MappedSections) -> Any:
+    """An option that names a file, from the root of NeMo Gym's repository or the like, as a path that is there."""
+    place = mapped.composed.places.get(dotted)
+    if isinstance(value, str) and key.endswith(_FILE_ENDINGS) and place not in (None, COMMAND_LINE):
+        return str(find_above(value, str(place)) or value)
+    return value
+
+
+def env_of_server(implementation: str) -> str | None:
+    """The environment of a resources server: one that has its name in NeMo Gym, else one whose own name is alike.
+
+    Args:
+        implementation: The server's name in NeMo Gym, such as `mcqa`.
+
+    Returns:
+        The id, or None where no registered environment is meant.
+    """
+    ids = sorted(env_ids(), key=lambda env_id: env_id.startswith("gym_llm/"))  # of several the last: ours, the newest
+    names = {name: env_id for env_id in ids for name in nemo_gym_names(env_id)}
+    bare = {parse_id(env_id)[1].replace("_", "").lower(): env_id for env_id in ids}
+    return names.get(implementation) or bare.get(implementation.replace("_", "").lower())
+
+
+def _map_agent(agent: Server, servers: list[Server], mapped: MappedSections) -> str | None:
+    """Add the environment that an agent plays; returns its resources server's name."""
+    resources = _referred(agent, "resources_server", RESOURCES, servers)
+    model = _referred(agent, "model_server", MODELS, servers)
+    if agent.values.get("resources_server") is None:
+        mapped.leave_out(agent.key, "it has no resources_server, so there is no environment to play")
+    if agent.implementation != "simple_agent":
+        mapped.leave_out(agent.key, f"there is no {agent.implementation}; the environment is played turn by turn")
+    env = _map_resources(resources, mapped) if resources else None
+    if resources is None or env is None:
+        _check_datasets(agent, mapped)
+        return resources.name if resources else None
+    if model and model.name in mapped.sections:
+        env["engine"] = model.name
+    for key, value in agent.values.items():
+        if key == "datasets":
+            mapped.check_resolved(f"{agent.key}.datasets")
+            env["datasets"] = [_map_dataset(agent, number, item, mapped) for number, item in enumerate(value or [])]
+        elif key == "max_steps" and value:
+            env["kwargs"]["max_turns"] = value
+        elif key not in ("resources_server", "model_server", *MEANINGLESS) and value is not None:
+            mapped.leave_out(f"{agent.key}.{key}", "it has no counterpart and changes nothing")
+    mapped.sections[agent.name] = env
+    return resources.name
+
+
+def _check_datasets(agent: Server, mapped: MappedSections) -> None:
+    """Refuse datasets that are wrong, where no environment plays them."""
+    for number, value in enumerate(agent.values.get("datasets") or []):
+        dataset = _map_dataset(agent, number, value, mapped)
+        try:
+            DatasetConfig.model_validate(dataset)
+        except ValidationError as error:
+            for problem in error.errors(include_url=False, include_context=False, include_input=False):
+                key = ".".join(map(str, [agent.key, "datasets", number, *problem["loc"]]))
+                mapped.refuse(key, problem["msg"].removeprefix("Value error, "))
+
+
+def _referred(agent: Server, key: str, kind: str, servers: list[Server]) -> Server | None:
+    value = agent.values.get(key)
+    name = str(value.get("name") if isinstance(value, dict) else value)
+    return next((server for server in servers if server.kind == kind and server.name == name), None)
+
+
+def _map_dataset(agent: Server, number: int, value: Any, mapped: MappedSections) -> Any:
+    if not isinstance(value, dict):
+        return value
+    key = f"{agent.key}.datasets.{number}"
+    dataset = dict(value)
+    if dataset.pop("prepare_script", None):
+        mapped.leave_out(f"{key}.prepare_script", f"it is not run here; NeMo Gym's makes {value.get('jsonl_fpath')}")
+    if dataset.get("type") == "benchmark" and dataset.get("license") not in (None, *get_args(License)):
+        mapped.leave_out(f"{key}.license", f"{dataset.pop('license')} is none of the names of licences")
+    for name in [name for name in dataset if name not in DatasetConfig.model_fields and name != "source"]:
+        mapped.leave_out(f"{key}.{name}", "datasets have no such key")
+        del dataset[name]
+    return dataset

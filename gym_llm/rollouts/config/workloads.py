@@ -1,0 +1,61 @@
+"""What a configuration plays: every dataset with its own verifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_llm.rollouts.config.load import Config
+from gym_llm.errors import UsageError
+from gym_llm.rollouts.workload import Part
+
+_EXAMPLE = "example"
+
+
+def config_parts(config: Config, engine: str | None, engine_options: dict[str, Any], repeats: int | None) -> list[Part]:
+    """Of each environment its datasets; its examples only where it has no others; its own tasks where it has none.
+
+    Engine and repeats replace those of the configuration; engine options go over its own.
+
+    Raises:
+        UsageError: If there is nothing to play.
+    """
+    parts: list[Part] = []
+    for name in config.environments:
+        section = config.engine_of(name)
+        spec, options = (engine, {}) if engine else (section.engine, section.kwargs)
+        parts += environment_parts(config, name, spec, {**options, **engine_options}, repeats)
+    return refuse_nothing(parts, config)
+
+
+def environment_parts(
+    config: Config, name: str, engine: str, engine_options: dict[str, Any], repeats: int | None
+) -> list[Part]:
+    """What is played of one environment section, by an engine of this spec."""
+    section = config.environments[name]
+    datasets = [dataset for dataset in section.datasets if dataset.type != _EXAMPLE] or section.datasets
+    sources: list[tuple[str, str | None, int, dict[str, Any]]] = [
+        (f"{name}/{dataset.name}", dataset.source, dataset.num_repeats, dataset.env_kwargs(section.kwargs))
+        for dataset in datasets
+    ]
+    return [
+        Part(
+            section.env,
+            engine,
+            source,
+            kwargs,
+            {**({"dataset": dataset} if engine.startswith("replay:") else {}), **engine_options},
+            repeats or section.repeats or count,
+            dataset,
+            config.secrets,
+            section.limit,
+            section.sampling or {},
+        )
+        for dataset, source, count, kwargs in sources or [(name, section.tasks, 1, section.kwargs)]
+    ]
+
+
+def refuse_nothing(parts: list[Part], config: Config) -> list[Part]:
+    """The parts; a UsageError if there are none."""
+    if not parts:
+        raise UsageError("\n".join(["The configuration names no environment to play.", *config.unmapped]))
+    return parts

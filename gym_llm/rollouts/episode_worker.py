@@ -1,0 +1,155 @@
+"""Playing many episodes in one shard: a slot that has finished takes the next job without waiting for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import gymnasium as gym
+
+from gym_llm.engines.engine import Engine
+from gym_llm.records.failures import TRANSIENT
+from gym_llm.rollouts.agent_option import agents_of
+from gym_llm.rollouts.episode import Waiting, play_episode
+from gym_llm.rollouts.loop_monitor import LoopMonitor
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.rollouts.pool import Shard
+from gym_llm.rollouts.step_timeout import StepClock
+from gym_llm.types import Rollout
+
+_STARTED_AT_ONCE = 64
+_LONGEST_PAUSE = 30.0  # seconds
+
+
+class Worker:
+    """Plays jobs in a shard's slots, as many at once as there are slots. Used from one event loop.
+
+    Args:
+        shard: The environments; nothing else uses them meanwhile.
+        engine: A started engine.
+        settings: How they are played.
+    """
+
+    def __init__(self, shard: Shard, engine: Engine, settings: RolloutSettings) -> None:
+        self.env_id = shard.env_id
+        self.num_envs = shard.num_envs
+        self._shard = shard
+        self._settings = settings
+        self._agents = agents_of(engine, settings, lambda: shard.env(0))
+        self._engine = self._agents or engine
+        self._clock = None if settings.step_timeout is None else StepClock(settings.step_timeout)
+        self._jobs: deque[Job] = deque()
+        self._free = list(range(shard.num_envs - 1, -1, -1))
+        self._finished: list[tuple[Job, Rollout]] = []
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[int, Waiting] = {}
+        self._failure: BaseException | None = None
+        self._monitor: LoopMonitor | None = None
+        self._closed = False
+
+    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+        """Take on jobs and wait until at least one, of these or earlier ones, is finished.
+
+        Args:
+            jobs: May be empty, if others are under way.
+
+        Returns:
+            All that have finished since the last call, in that order.
+        """
+        self._jobs.extend(jobs)
+        if self._monitor is None:
+            self._monitor = LoopMonitor()
+            if self._agents is not None:
+                await self._agents.start()
+        count = 0
+        while self._free and len(self._jobs) > count % _STARTED_AT_ONCE:
+            task = asyncio.create_task(self._work(self._free.pop()))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+            count += 1
+            if count % _STARTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # these send their first requests while the next environments are made
+                if self._finished:
+                    break  # the rest is started by the next call, at once
+        while not self._finished:
+            if self._failure is not None:
+                raise self._failure
+            if not self._tasks:
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        finished, self._finished = self._finished, []
+        return finished
+
+    async def restart(self) -> None:
+        """Nothing to do: a shard in this process dies with it."""
+
+    async def waiting(self) -> dict[str, int]:
+        """How many episodes wait for what, now; see `Waiting.what`."""
+        return Counter(waiting.what for waiting in self._waiting.values())
+
+    async def aclose(self) -> None:
+        """Cancel what is under way."""
+        self._closed = True
+        if self._monitor is not None:
+            self._monitor.stop()
+        self._jobs.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._agents is not None:
+            await self._agents.aclose()
+        if self._settings.tracing is not None:
+            await asyncio.to_thread(self._settings.tracing.flush)
+
+    async def _work(self, slot: int) -> None:
+        try:
+            env = self._shard.env(slot)
+            self._waiting[slot] = waiting = Waiting(env)
+            while self._jobs:
+                job = self._jobs.popleft()
+                record = await self._play(env, job, waiting)
+                self._finished.append((job, record))
+                self._changed.set()
+        except asyncio.CancelledError:
+            if not self._closed:  # the job is lost, and whoever waits for it would wait for ever
+                self._failure = RuntimeError(f"A hook has cancelled the task of its episode, {job.episode_id}.")
+            raise
+        finally:
+            self._waiting.pop(slot, None)
+            self._free.append(slot)
+
+    async def _play(self, env: gym.Env[Any, Any], job: Job, waiting: Waiting) -> Rollout:
+        return await with_retries(lambda: self._play_once(env, job, waiting), retries=self._settings.retries)
+
+    async def _play_once(self, env: gym.Env[Any, Any], job: Job, waiting: Waiting) -> Rollout:
+        tracing = self._settings.tracing
+        if tracing is None:
+            return await play_episode(env, self._engine, job, self._settings, waiting, self._clock)
+        trace = tracing.episode(env, self._engine, job)
+        record = await play_episode(env, cast(Engine, trace), job, self._settings, waiting, self._clock)
+        trace.end(record)
+        return record
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+        self._changed.set()
+
+
+async def with_retries(play: Callable[[], Awaitable[Rollout]], *, retries: int) -> Rollout:
+    """Play an episode, and once more, after a pause, while it fails for reasons that may pass; at most so often."""
+    record = await play()
+    attempts = 1
+    while record["failure_kind"] in TRANSIENT and attempts <= retries:
+        await asyncio.sleep(min(2 ** (attempts - 1), _LONGEST_PAUSE))
+        record = await play()
+        attempts += 1
+        record["attempts"] = attempts
+    return record

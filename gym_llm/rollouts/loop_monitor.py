@@ -1,0 +1,82 @@
+"""Naming the hook that holds up all episodes of its process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from time import perf_counter
+from types import CodeType, FrameType
+
+from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.utils.secrets import redacted_logger
+
+_PERIOD = 0.05
+_TOO_LONG = 0.1
+_HOOKS = {"generate", "setup", "respond", "verify", "teardown"}
+logger = redacted_logger(__name__)
+_named: set[CodeType] = set()
+
+
+class LoopMonitor:
+    """Says which hook or tool blocks the running event loop, once for each function, until it is stopped.
+
+    A thread asks the loop for a sign of life every 50 ms. If none comes it looks at what the loop's thread is doing,
+    and if it finds the same call of the same hook 100 ms later, the loop has done nothing else meanwhile. It costs the
+    episodes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="gym_llm loop monitor", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the thread, soon."""
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_PERIOD):
+            turned = threading.Event()
+            try:
+                self._loop.call_soon_threadsafe(turned.set)
+            except RuntimeError:  # the loop is closed
+                return
+            seen: FrameType | None = None
+            since = 0.0
+            while not turned.wait(_PERIOD) and not self._stopped.is_set():
+                hook = _running_hook(sys._current_frames().get(self._thread))
+                if hook is None or hook is not seen:
+                    seen, since = hook, perf_counter()
+                elif perf_counter() - since >= _TOO_LONG and hook.f_code not in _named:
+                    _name(hook)
+            del seen  # a frame keeps alive what is in it
+
+
+def _running_hook(frame: FrameType | None) -> FrameType | None:
+    """The hook or tool that a thread is in, the outermost one; None if it is in none."""
+    hook = None
+    while frame is not None:
+        code = frame.f_code
+        if code.co_varnames[:1] == ("self",):
+            env = frame.f_locals.get("self")
+            if isinstance(env, VerifierEnv) and (code.co_name in _HOOKS or code.co_name in type(env)._tools):
+                hook = frame
+        frame = frame.f_back
+    return hook
+
+
+def _name(hook: FrameType) -> None:
+    code = hook.f_code
+    _named.add(code)
+    cure = "@tool(blocking=True)" if code.co_name not in _HOOKS else "@hook(blocking=True)"
+    logger.warning(
+        "%s (%s, line %d) blocks for more than %d ms at a time, and all other episodes of its process wait meanwhile: "
+        "make it async, or mark it with %s.",
+        code.co_qualname,
+        code.co_filename,
+        code.co_firstlineno,
+        _TOO_LONG * 1000,
+        cure,
+    )

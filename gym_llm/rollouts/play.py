@@ -1,0 +1,213 @@
+"""Rollouts: an environment id and an engine in, records out."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from importlib import import_module
+from typing import Any, TypeAlias, overload
+
+from gym_llm.concurrency import wait
+from gym_llm.engines.engine import Engine
+from gym_llm.engines.specs import seeded_options
+from gym_llm.errors import TooManyFailures
+from gym_llm.rollouts.episode_bar import episode_bar
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.groups import Group, GroupJobs
+from gym_llm.rollouts.plan import Job, Plan, open_plan
+from gym_llm.rollouts.scheduler import AnyWorker, schedule
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.types import Rollout, Row
+
+OpenWorkers: TypeAlias = Callable[
+    [EnvFactory, int, str | Engine, dict[str, Any], RolloutSettings],
+    AbstractAsyncContextManager[Sequence[AnyWorker]],
+]
+"""Makes workers that play a factory's environments, this many at once in all, with an engine and its options."""
+
+_PLAN = ("tasks", "env_kwargs", "episodes", "limit", "repeats")
+_HERE, _OVER_RAY = "gym_llm.rollouts.local_workers", "gym_llm.rollouts.ray.ray_workers"
+"""Modules with an `open_workers`. By name: playing here needs no Ray, and rollouts do not depend on where they run."""
+
+
+@overload
+def rollout(
+    env_id: str,
+    engine: str | Engine = ...,
+    *,
+    tasks: str | list[Row] | None = ...,
+    env_kwargs: dict[str, Any] | None = ...,
+    episodes: int | None = ...,
+    limit: int | None = ...,
+    repeats: int = ...,
+    group_size: None = ...,
+    skip: Container[tuple[int, int]] = ...,
+    engine_options: dict[str, Any] | None = ...,
+    settings: RolloutSettings | None = ...,
+    **more: Any,
+) -> AsyncGenerator[Rollout, None]: ...
+
+
+@overload
+def rollout(
+    env_id: str,
+    engine: str | Engine = ...,
+    *,
+    tasks: str | list[Row] | None = ...,
+    env_kwargs: dict[str, Any] | None = ...,
+    limit: int | None = ...,
+    group_size: int,
+    drop_equal: bool = ...,
+    settle_after: int | None = ...,
+    dropped: Counter[str] | None = ...,
+    engine_options: dict[str, Any] | None = ...,
+    settings: RolloutSettings | None = ...,
+    **more: Any,
+) -> AsyncGenerator[Group, None]: ...
+
+
+async def rollout(
+    env_id: str,
+    engine: str | Engine = "pocket",
+    *,
+    tasks: str | list[Row] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    episodes: int | None = None,
+    limit: int | None = None,
+    repeats: int = 1,
+    group_size: int | None = None,
+    drop_equal: bool = False,
+    settle_after: int | None = None,
+    dropped: Counter[str] | None = None,
+    skip: Container[tuple[int, int]] = frozenset(),
+    engine_options: dict[str, Any] | None = None,
+    settings: RolloutSettings | None = None,
+    **more: Any,
+) -> AsyncGenerator[Rollout, None] | AsyncGenerator[Group, None]:
+    """Play episodes, many at once, and yield each as it finishes; with `group_size`, groups of them.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
+        engine: A spec (`"pocket"`, `"http://host:port/v1"`, …; opened and closed here) or an engine that you started.
+        tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
+        env_kwargs: Further arguments of the environment.
+        episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
+        limit: Play only the first tasks, this many.
+        repeats: Play each task so many times.
+        group_size: Play each task so many times, and yield the records of a task together, a list sorted by repeat
+            index, as soon as all are finished; no group waits for another. Not together with `episodes`, `repeats` or
+            `skip`.
+        drop_equal: Yield no group whose rewards are all the same: its advantages are 0. Break when you have enough.
+        settle_after: Play so many of a group first, and the others only if the rewards of these differ.
+        dropped: Counts the groups that are not yielded, by why: `"equal"`, `"settled"` (after the first ones),
+            `"masked"` (fewer than two are scored); and the `"episodes"` that were played for them.
+        skip: Pairs (task index, repeat index) that are not to be played.
+        engine_options: Arguments of the engine that the spec names; one whose sampling always has a seed gets `seed`.
+        settings: How they are played.
+        **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, `wrappers`, `step_timeout`, `workers`,
+            `ray_address`, `runtime_env`, `on_waiting`; see `RolloutSettings`.
+
+    Yields:
+        Records in the order of finishing, or groups in that order; an episode that fails is a masked one.
+
+    Raises:
+        TypeError: If there is no setting of a name.
+        ValueError: If the numbers make no sense, or the engine's spec is unknown.
+        gymnasium.error.Error: If the environment is unknown.
+        DataError: If tasks are wrong.
+        EngineUnavailable: If the engine cannot be used.
+        RayUnavailable: If there are to be workers and Ray cannot be used.
+    """
+    settings = RolloutSettings.of(settings, **more)
+    if group_size is not None:
+        if group_size < 2:
+            raise ValueError(f"A group has 2 or more episodes; got group_size={group_size}.")
+        if episodes is not None or repeats != 1 or skip:
+            raise ValueError(
+                "With `group_size` give `limit`, the number of tasks; not `episodes`, `repeats` or `skip`."
+            )
+        repeats = group_size
+    elif drop_equal or settle_after is not None or dropped is not None:
+        raise ValueError("`drop_equal`, `settle_after` and `dropped` are for groups: give `group_size`, too.")
+    plan = open_plan(
+        env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
+    )
+    groups = None
+    if group_size is not None:
+        counts = Counter() if dropped is None else dropped
+        groups = GroupJobs(plan, drop_equal=drop_equal, settle_after=settle_after, dropped=counts)
+    async with aclosing(play(plan, engine, settings, groups, skip=skip, engine_options=engine_options)) as records:
+        async for record in records:
+            if groups is None:
+                yield record
+            else:
+                while (group := groups.take()) is not None:
+                    yield group
+
+
+async def play(
+    plan: Plan,
+    engine: str | Engine,
+    settings: RolloutSettings,
+    jobs: Iterable[Job] | None = None,
+    *,
+    skip: Container[tuple[int, int]] = frozenset(),
+    engine_options: dict[str, Any] | None = None,
+) -> AsyncGenerator[Rollout, None]:
+    """`rollout` of a plan that is open already, or of some of its jobs: its environment and tasks are known to work."""
+    num_envs = min(settings.concurrency, len(plan))
+    jobs = jobs if jobs is not None else (job for job in plan.jobs() if job not in skip)
+    options = seeded_options(engine, engine_options, settings.seed) if isinstance(engine, str) else {}
+    open_workers: OpenWorkers = import_module(_OVER_RAY if settings.workers else _HERE).open_workers
+    async with (
+        open_workers(plan.factory, num_envs, engine, options, settings) as workers,
+        aclosing(schedule(workers, jobs, settings.on_waiting)) as records,
+    ):
+        async for record in records:
+            yield record
+
+
+def collect(
+    env_id: str, engine: str | Engine = "pocket", *, progress: bool | None = None, **kwargs: Any
+) -> list[Rollout]:
+    """Play episodes and return their records, sorted by task and repeat; arguments and errors are `rollout`'s.
+
+    Args:
+        env_id: As for `rollout`, like all others.
+        engine: Who plays.
+        progress: Whether a bar on stderr shows how far it is; None: on a terminal, if it takes longer than two seconds.
+        **kwargs: `rollout`'s.
+
+    Raises:
+        TooManyFailures: If every episode is masked. If some are, it warns.
+    """
+    planned = {name: kwargs.pop(name) for name in _PLAN if name in kwargs}
+    played = {name: kwargs.pop(name) for name in ("skip", "engine_options") if name in kwargs}
+    settings = RolloutSettings.of(kwargs.pop("settings", None), **kwargs)
+
+    async def gather() -> list[Rollout]:
+        plan = open_plan(env_id, **planned, seed=settings.seed)
+        finished = []
+        with episode_bar(len(plan), progress) as count:
+            async with aclosing(play(plan, engine, settings, **played)) as records:
+                async for record in records:
+                    finished.append(record)
+                    count(record)
+        return finished
+
+    records = wait(gather())
+    _tell_failures(records)
+    return sorted(records, key=lambda record: tuple(record["rollout_id"].values()))
+
+
+def _tell_failures(records: Sequence[Rollout]) -> None:
+    masked = [record for record in records if record["reward"] is None]
+    if not masked:
+        return
+    verb = "is" if len(masked) == 1 else "are"
+    sentence = f"{len(masked)} of {len(records)} episodes {verb} masked, the first one so: {masked[0]['error']}"
+    if len(masked) == len(records):
+        raise TooManyFailures(f"{sentence}\n{masked[0]['traceback'] or ''}".rstrip())
+    warnings.warn(sentence, stacklevel=3)

@@ -1,0 +1,227 @@
+"""A shard: many environments of one kind in one process, each a slot that plays one episode at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple, cast
+
+import gymnasium as gym
+
+from gym_llm.concurrency import CLOSING, Suspended, begin, drive, gives_up
+from gym_llm.core.truncation import with_score
+from gym_llm.errors import StepTimeout
+from gym_llm.rollouts.factory import EnvFactory, Wrap
+from gym_llm.rollouts.step_timeout import StepClock
+from gym_llm.utils.secrets import redacted_logger
+
+_CLOSING_SECONDS = 60.0
+_ENDS_ALL = (KeyboardInterrupt, *CLOSING)
+logger = redacted_logger(__name__)
+
+
+class Reset(NamedTuple):
+    """What a slot is told instead of an action: begin an episode."""
+
+    seed: int | None = None
+    options: dict[str, Any] | None = None
+
+
+class Outcome(NamedTuple):
+    """What came of one slot's step or reset.
+
+    Attributes:
+        slot: Which one.
+        observation: The observation to answer next.
+        reward: 0.0 for a reset.
+        terminated: Whether the episode ended by itself.
+        truncated: Whether it was cut short.
+        info: The info that belongs to `observation`.
+        final: Observation and info of the episode that ended, where the slot was reset in the same step.
+        error: What the environment raised instead; the other fields then mean nothing.
+    """
+
+    slot: int
+    observation: Any = None
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: dict[str, Any] = {}
+    final: tuple[Any, dict[str, Any]] | None = None
+    error: BaseException | None = None
+
+
+class Shard:
+    """Slots 0 to `num_envs - 1`, whose environments are made when they are first used.
+
+    Args:
+        factory: Makes the environments.
+        num_envs: How many slots there are.
+        wrappers: What each environment is wrapped with, the first one innermost.
+        same_step_reset: Whether a slot whose episode ends is reset at once (Gymnasium's `AutoresetMode.SAME_STEP`).
+        step_timeout: Seconds after which a step that waits for something is cut off; None for no limit.
+    """
+
+    def __init__(
+        self,
+        factory: EnvFactory,
+        num_envs: int,
+        wrappers: Sequence[Wrap] = (),
+        *,
+        same_step_reset: bool = False,
+        step_timeout: float | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"A vector of environments has 1 or more, got {num_envs}.")
+        self.env_id = factory.env_id
+        self.num_envs = num_envs
+        self._factory = factory
+        self._wrappers = tuple(wrappers)
+        self._same_step_reset = same_step_reset
+        self._clock = None if step_timeout is None else StepClock(step_timeout)
+        self._envs: list[gym.Env[Any, Any]] = []
+        self._ready: deque[Outcome] = deque()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._suspended: list[tuple[int, Suspended[Outcome]]] = []
+        self._arrived: asyncio.Event | None = None
+
+    def env(self, slot: int) -> gym.Env[Any, Any]:
+        """The slot's environment; slots come into being in order."""
+        while len(self._envs) <= slot:
+            self._envs.append(self._factory.make(self._wrappers))
+        return self._envs[slot]
+
+    # -- single steps ----------------------------------------------------------------------------------------------
+
+    def submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
+        """Give idle slots an action or a `Reset` each. Those that need not wait for anything are finished on return."""
+        for slot, order in zip(slots, orders, strict=True):
+            outcome = begin(self.perform, slot, order)
+            if isinstance(outcome, Suspended):
+                self._suspended.append((slot, outcome))
+            else:
+                self._ready.append(outcome)
+
+    def take(self, most: int | None = None) -> list[Outcome]:
+        """The outcomes that are ready, in the order of their becoming so, at most so many."""
+        if most is None or most >= len(self._ready):
+            outcomes = list(self._ready)
+            self._ready.clear()
+            return outcomes
+        return [self._ready.popleft() for _ in range(most)]
+
+    @property
+    def ready(self) -> int:
+        """How many outcomes wait to be taken."""
+        return len(self._ready)
+
+    async def wait_ready(self, count: int) -> None:
+        """Let the event loop work until so many outcomes are ready, no slot is busy, or the next call comes."""
+        self._resume_all()
+        if self._arrived is not None:
+            self._arrived.set()
+        self._arrived = arrived = asyncio.Event()
+        while self._arrived is arrived and len(self._ready) < count and self._tasks:
+            arrived.clear()
+            await arrived.wait()
+
+    def perform(self, slot: int, order: Any) -> Outcome:
+        """Have one slot carry an order out; what the environment raises is an outcome, too."""
+        try:
+            env = self.env(slot)
+            if isinstance(order, Reset):
+                observation, info = env.reset(seed=order.seed, options=order.options)
+                return Outcome(slot, observation, info=info)
+            observation, reward, terminated, truncated, info = with_score(env, env.step(order))
+            if self._same_step_reset and (terminated or truncated):
+                final = observation, info
+                observation, info = env.reset()
+                return Outcome(slot, observation, float(reward), terminated, truncated, info, final)
+            return Outcome(slot, observation, float(reward), terminated, truncated, info)
+        except BaseException as error:  # the caller's to raise, in its own process; a panic in Rust is no Exception
+            if gives_up(error):
+                raise
+            return Outcome(slot, error=error)
+
+    def _resume_all(self) -> None:
+        for slot, suspended in self._suspended:
+            self._tasks.add(asyncio.create_task(self._resume(slot, suspended)))
+        self._suspended.clear()
+
+    async def _resume(self, slot: int, suspended: Suspended[Outcome]) -> None:
+        verifier: Any = self._envs[slot].unwrapped if slot < len(self._envs) else None  # its constructor may wait, too
+        try:
+            with nullcontext() if self._clock is None else self._clock.step(verifier):
+                outcome = await suspended.resume()
+        except StepTimeout as late:
+            outcome = Outcome(slot, error=late)
+            if verifier is not None:  # a hook that went on when it was cut off
+                await drive(verifier.end_episode, late)
+        except asyncio.CancelledError:
+            outcome = Outcome(slot, error=RuntimeError("The environment was closed while this step was waiting."))
+        self._tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))
+        self._ready.append(outcome)
+        if self._arrived is not None:
+            self._arrived.set()
+
+    def call(self, slots: Iterable[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Call a method of some environments (or of their wrappers), or get the attribute if it is none."""
+        values = [self.env(slot).get_wrapper_attr(name) for slot in slots]
+        return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
+
+    def assign(self, slots: Iterable[int], name: str, values: Iterable[Any]) -> None:
+        """Set an attribute of some environments, each to its own value."""
+        for slot, value in zip(slots, values, strict=True):
+            self.env(slot).set_wrapper_attr(name, value)
+
+    async def aclose(self) -> None:
+        """Cut off the steps that wait, and close every environment: their teardowns wait on this event loop.
+
+        Raises:
+            Exception: What closing one raises, the first of them; the others are closed all the same.
+        """
+        self._resume_all()
+        for _ in range(2):  # a task, and a tool's within it, has to begin before it can learn of its cancellation
+            await asyncio.sleep(0)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS)
+        envs, self._envs = self._envs, []
+        verifiers: list[Any] = [env.unwrapped for env in envs]
+        endings = [verifier.end_episode for verifier in verifiers if verifier.open_episode is not None]
+        failures = await _failures(endings) + await _failures([env.close for env in envs])
+        for failure in failures[1:]:
+            logger.warning("Closing %s failed: %r", self.env_id, failure, exc_info=failure)
+        if failures:
+            raise failures[0]
+
+
+async def _failures(calls: Iterable[Callable[[], Any]]) -> list[BaseException]:
+    """What synchronous calls raise. Only those that wait for something get a task: a shard may have 65,536 slots."""
+    failures: list[BaseException] = []
+    waiting: list[Coroutine[Any, Any, Any]] = []
+    for call in calls:
+        try:
+            outcome = begin(call)
+        except _ENDS_ALL:
+            raise
+        except BaseException as failure:
+            failures.append(failure)
+        else:
+            if isinstance(outcome, Suspended):
+                waiting.append(_failure(outcome))
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    return failures + [result for result in results if isinstance(result, BaseException)]
+
+
+async def _failure(call: Suspended[Any]) -> BaseException | None:
+    try:
+        await call.resume()
+    except _ENDS_ALL:
+        raise
+    except BaseException as failure:  # returned: a task's SystemExit ends the event loop
+        return failure
+    return None

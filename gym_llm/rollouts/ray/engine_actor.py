@@ -1,0 +1,184 @@
+"""EngineActor: one engine for many processes, each of which has a client that batches its calls.
+
+Who waits for whom: a client's `exchange` takes requests in and stays until there are answers, to whichever requests.
+When the client has something new it makes another call at once, which releases the one before, with nothing in it if
+need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client asks
+again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one to
+come back leaves that to the others, which is safe because it is not counted among them any more.
+
+A process that ends fails the calls that wait in it. Ray starts another in its place, of which `EngineActor` is made
+anew; its engine starts with the next request. What weights the last one was given last, it cannot know: it answers only
+when it has been given some again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.engines import Capabilities, Engine, make_engine
+from gym_llm.errors import EngineError
+from gym_llm.records.failures import reason
+from gym_llm.rollouts.ray.codec import pickle_each
+from gym_llm.utils.secrets import redact_streams
+from gym_llm.types import FailureKind, Request, ResponseDict
+
+Answer: TypeAlias = ResponseDict | tuple[str, FailureKind]
+"""Of a request: a response, or why there is none, and of what kind that is."""
+
+_LOST_WEIGHTS = "The engine's process has ended, and with it the weights that it was given: give it them again."
+
+
+@dataclass(slots=True)
+class _Client:
+    """What a client has asked for and was not given yet; `arrived` releases its newest call."""
+
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    finished: list[tuple[int, Answer]] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class EngineActor:
+    """An engine in a process of its own (an async Ray actor), answering `ActorEngine`s. Batches come and go pickled.
+
+    Args:
+        spec: The engine's.
+        options: The engine's.
+        name: The actor's, under which Ray's key-value store has whether its weights were replaced; "" for not there.
+    """
+
+    def __init__(self, spec: str, options: dict[str, Any], name: str = "") -> None:
+        collect_rarely()
+        redact_streams()
+        self._spec = spec
+        self._options = options
+        self._name = name
+        self._engine: Engine | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._has_lost_weights = False
+        self._clients: dict[str, _Client] = {}
+        self._departed: set[str] = set()
+
+    async def start(self) -> None:
+        """Make and start the engine, if it is not there. Not in the constructor: Ray makes a text of what that raises.
+
+        Raises:
+            EngineUnavailable: If it cannot be used.
+        """
+        await self._started()
+
+    async def describe(self) -> tuple[str, Capabilities]:
+        """What the engine's model is called, and what the engine can do."""
+        engine = await self._started()
+        return engine.model, engine.capabilities
+
+    async def pid(self) -> int:
+        """The process's number."""
+        return os.getpid()
+
+    async def exchange(self, client: str, batch: bytes) -> bytes:
+        """Take requests, and give back answers that are ready; see above for when.
+
+        Args:
+            client: Which client asks.
+            batch: Pickled list of (number, request, episode id); without a request nobody waits for it any more.
+
+        Returns:
+            Pickled list of pairs: a request's number, and its response, or why there is none.
+        """
+        requests = pickle.loads(batch)
+        if client in self._departed:  # a small call may overtake a large one
+            return pickle.dumps([])
+        asker = self._clients.setdefault(client, _Client())
+        for number, request, episode_id in requests:
+            if request is not None:
+                asker.tasks[number] = asyncio.create_task(self._answer(asker, number, request, episode_id))
+            elif task := asker.tasks.pop(number, None):
+                task.cancel()
+        asker.arrived.set()
+        asker.arrived = arrived = asyncio.Event()
+        if asker.tasks and not asker.finished:
+            await arrived.wait()
+        finished, asker.finished = asker.finished, []
+        return pickle_each(finished, _cannot_be_sent)
+
+    async def leave(self, client: str) -> None:
+        """Forget a client and cancel its requests."""
+        self._departed.add(client)
+        if asker := self._clients.pop(client, None):
+            for task in asker.tasks.values():
+                task.cancel()
+            asker.tasks.clear()
+            asker.arrived.set()
+
+    async def sync_weights(self, method: Literal["update_weights", "sleep", "wake_up"], *args: Any) -> None:
+        """Call one of `WeightSync`'s methods.
+
+        Raises:
+            EngineError: If the engine's weights cannot be replaced.
+            Exception: What the method raises.
+        """
+        engine = await self._started()
+        if not engine.capabilities.weights:
+            raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine is no WeightSync.")
+        if method not in ("update_weights", "sleep", "wake_up"):
+            raise EngineError(f"{method} is no method of WeightSync.")
+        await getattr(engine, method)(*args)
+        if method == "update_weights":
+            self._has_lost_weights = False
+            if self._name:
+                _note_replaced(self._name)
+
+    async def aclose(self) -> None:
+        """Close the engine."""
+        if self._engine is not None:
+            await self._engine.aclose()
+
+    async def _started(self) -> Engine:
+        if self._engine is None:
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.create_task(self._start())
+            await asyncio.shield(self._starting)  # which others wait for, too
+        assert self._engine is not None
+        return self._engine
+
+    async def _start(self) -> None:
+        self._has_lost_weights = bool(self._name) and _are_replaced(self._name)
+        engine = make_engine(self._spec, **self._options)
+        await engine.start()
+        self._engine = engine
+
+    async def _answer(self, asker: _Client, number: int, request: Request, episode_id: str) -> None:
+        answer: Answer
+        try:
+            engine = self._engine or await self._started()
+            if self._has_lost_weights:
+                raise EngineError(_LOST_WEIGHTS, failure_kind="kill_shaped")
+            answer = await engine.respond(request, episode_id=episode_id)
+        except EngineError as error:
+            answer = str(error), error.failure_kind
+        except (Exception, asyncio.CancelledError) as error:  # an engine's bug fails the episode, not the run
+            answer = reason(error), EngineError.failure_kind
+        if asker.tasks.pop(number, None) is not None:  # else nobody waits for it any more
+            asker.finished.append((number, answer))
+            asker.arrived.set()
+
+
+def _note_replaced(name: str) -> None:
+    from ray.experimental import internal_kv
+
+    internal_kv._internal_kv_put(f"{name}'s weights are replaced", b"yes")
+
+
+def _are_replaced(name: str) -> bool:
+    from ray.experimental import internal_kv
+
+    return internal_kv._internal_kv_exists(f"{name}'s weights are replaced")
+
+
+def _cannot_be_sent(finished: tuple[int, Answer], error: Exception) -> tuple[int, Answer]:
+    return finished[0], (f"The engine's answer cannot be sent to another process: {error}", EngineError.failure_kind)

@@ -1,0 +1,193 @@
+"""The process at the other end of `RayVectorEnv`: a shard that is told what to do in batches.
+
+Single steps go by `exchange`, which takes orders in and gives outcomes out, of whichever slots. With `at_least=0` it
+hands orders in and comes back at once, with what was ready. Without orders it is a poll, and stays until so many
+outcomes are ready, no slot is busy, or the next call comes: that releases it with what there is, so at most one call
+waits in here. An outcome that no call has taken yet waits in the shard. The driver's half of this is `RemoteShard`.
+
+Whole episodes go by `play`: jobs in, and out as soon as one has ended whatever has (`Worker.exchange`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from gymnasium.envs.registration import EnvSpec
+
+from gym_llm.concurrency import drive
+from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.data.files.reading import absolute_source
+from gym_llm.engines import make_engine
+from gym_llm.engines.engine import Engine
+from gym_llm.core.registry.env_files import env_spec
+from gym_llm.errors import StepTimeout
+from gym_llm.records.failures import reason
+from gym_llm.rollouts.ray.loop_watchdog import Watchdog
+from gym_llm.rollouts.ray.codec import Sender, pickle_each
+from gym_llm.records.record import lost_record
+from gym_llm.rollouts.factory import EnvFactory, Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.rollouts.pool import Outcome, Shard
+from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.utils.secrets import redact_streams
+from gym_llm.types import Rollout, Row
+
+_PackedOutcome: TypeAlias = tuple[Any, ...]
+"""The fields of an `Outcome` with the observations packed."""
+
+
+@dataclass(frozen=True)
+class ShardRecipe:
+    """What a shard is made of; see `RayVectorEnv`."""
+
+    spec: EnvSpec  # not the id: other processes do not know what this one registered
+    num_envs: int
+    tasks: str | list[Row] | None = None
+    env_kwargs: dict[str, Any] | None = None
+    env_wrappers: tuple[Wrap, ...] = ()
+    same_step_reset: bool = False
+    step_timeout: float | None = None
+    environment: dict[str, str] | None = None  # variables that Ray must not see: it writes them into its logs
+
+    @classmethod
+    def of(cls, env_id: str | EnvSpec, num_envs: int, *, tasks: str | list[Row] | None, **more: Any) -> ShardRecipe:
+        """The recipe for an id, with whatever a process elsewhere cannot look up."""
+        spec = env_spec(env_id)
+        # The shards run in folders of Ray's.
+        return cls(spec, num_envs, absolute_source(tasks) if isinstance(tasks, str) else tasks, **more)
+
+
+class ShardActor:
+    """A shard in a process of its own (an async Ray actor). Batches come and go pickled: Ray then only moves bytes."""
+
+    def __init__(self, recipe: ShardRecipe) -> None:
+        collect_rarely()
+        os.environ.update(recipe.environment or {})
+        redact_streams()
+        self._recipe = recipe
+        self._senders = [Sender() for _ in range(recipe.num_envs)]
+        self._engine: Engine | None = None
+        self._worker: Worker | None = None
+        self._watchdog: Watchdog | None = None
+        self._ending = asyncio.Lock()
+
+    @cached_property
+    def _shard(self) -> Shard:
+        # Not made by the constructor: what that raises Ray turns into a text.
+        recipe = self._recipe
+        shard = Shard(
+            EnvFactory(recipe.spec, tasks=recipe.tasks, env_kwargs=recipe.env_kwargs),
+            recipe.num_envs,
+            recipe.env_wrappers,
+            same_step_reset=recipe.same_step_reset,
+            step_timeout=recipe.step_timeout,
+        )
+        if recipe.step_timeout is not None:
+            self._watchdog = Watchdog(recipe.step_timeout, StepTimeout, Shard.perform)
+            self._watchdog.start()
+        return shard
+
+    async def describe(self) -> dict[str, Any]:
+        """Spaces, metadata and render mode of an environment, and the process's number."""
+        env = self._shard.env(0)
+        names = ("observation_space", "action_space", "metadata", "render_mode")
+        return {**{name: getattr(env, name) for name in names}, "pid": os.getpid()}
+
+    async def exchange(self, batch: bytes, at_least: int) -> bytes:
+        """Take orders (a pickled pair of slots and orders), and give back outcomes (a pickled list); see above."""
+        slots, orders = pickle.loads(batch)
+        shard = self._shard
+        shard.submit(slots, orders)
+        await shard.wait_ready(at_least)
+        return pickle_each([self._pack(outcome) for outcome in shard.take()], _unsendable_outcome)
+
+    async def call(
+        self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Call a method, or get an attribute, of some environments."""
+        return await drive(self._shard.call, slots, name, args, kwargs)
+
+    async def assign(self, slots: Sequence[int], name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of some environments, each to its own value."""
+        self._shard.assign(slots, name, values)
+
+    async def start_rollout(
+        self, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+    ) -> None:
+        """Make an engine client of this process's own, or take the one that has come, and get ready to play with it."""
+        async with self._ending:
+            await self._end_rollout()
+            self._engine = make_engine(engine, **engine_options) if isinstance(engine, str) else engine
+            if self._watchdog is not None:
+                self._watchdog.sleep()  # loading a model takes as long as it takes
+            try:
+                await self._engine.start()
+            finally:
+                if self._watchdog is not None:
+                    self._watchdog.wake()
+            settings = replace(settings, step_timeout=self._recipe.step_timeout)
+            self._worker = Worker(self._shard, self._engine, settings)
+
+    async def play(self, jobs: bytes) -> bytes:
+        """See `Worker.exchange`; jobs and results are pickled lists."""
+        assert self._worker is not None, "play before start_rollout"
+        return pickle_each(await self._worker.exchange(pickle.loads(jobs)), self._unsendable_record)
+
+    async def waiting(self) -> dict[str, int]:
+        """See `Worker.waiting`."""
+        return await self._worker.waiting() if self._worker is not None else {}
+
+    async def end_rollout(self) -> None:
+        """Cancel what is under way and close the engine client."""
+        async with self._ending:  # a driver that was cut off while it waited for this may be playing again already
+            await self._end_rollout()
+
+    async def _end_rollout(self) -> None:
+        if self._worker is not None:
+            await self._worker.aclose()
+        if self._engine is not None:
+            await self._engine.aclose()
+        self._worker = self._engine = None
+
+    async def close(self) -> None:
+        """Close every environment."""
+        await self.end_rollout()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        await self._shard.aclose()
+
+    def _unsendable_record(self, finished: tuple[Job, Rollout], error: Exception) -> tuple[Job, Rollout]:
+        sentence = f"The episode's record cannot be sent to another process: {error}"
+        return finished[0], lost_record(self._recipe.spec.id, finished[0], sentence, "agent_run_error")
+
+    def _pack(self, outcome: Outcome) -> _PackedOutcome:
+        slot, observation, reward, terminated, truncated, info, final, error = outcome
+        if error is not None:
+            return (slot, None, 0.0, False, False, {}, None, _portable(error))
+        sender = self._senders[slot]
+        packed_final = None if final is None else (sender.pack(final[0]), final[1])
+        return (slot, sender.pack(observation), reward, terminated, truncated, info, packed_final, None)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error itself where it survives pickling, else one that says the same; with its traceback as a note."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(f"It was raised in a shard's process:\n{trace}")
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:  # exceptions with constructor arguments of their own commonly fail
+        return RuntimeError(f"{reason(error)}\n{trace}")
+
+
+def _unsendable_outcome(outcome: _PackedOutcome, error: Exception) -> _PackedOutcome:
+    sentence = f"What the environment returned cannot be sent to another process: {error}"
+    return (outcome[0], None, 0.0, False, False, {}, None, TypeError(sentence))

@@ -1,0 +1,255 @@
+"""Shards in other processes, as the driver sees them; `gym_llm.rollouts.ray.shard_actor` tells the protocol."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import accumulate, cycle, repeat
+from typing import Any
+
+from gym_llm.engines.engine import Engine
+from gym_llm.errors import RayUnavailable, ShardDied
+from gym_llm.rollouts.ray.connection import connect, nodes, watch
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
+from gym_llm.rollouts.ray.codec import Receiver, first_line
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import RolloutSettings, RuntimeEnv
+from gym_llm.rollouts.pool import Outcome
+from gym_llm.utils.secrets import without_secrets
+from gym_llm.types import Rollout
+
+_ATTEMPTS = 5
+_CLOSING_SECONDS = 35.0  # a little more than a `teardown` may take
+
+_HARDLY_ANY = 0.001  # CPUs reserved by a shard: with none, Ray does not look at the machine that was asked for
+
+
+class RemoteShard:
+    """A `ShardActor` and what it has been told. Slots are numbered from 0 in here; `first` is slot 0's number outside.
+
+    Every exchange under way is in `refs` until `outcomes` has taken in what it brought; an outcome comes with exactly
+    one of them, whichever is there first, so whoever waits for outcomes waits for any ref. `_polled_for` is what the
+    newest call waits for: None while it is one that hands orders in, which comes back at once and makes a poll
+    needless, and when there is none. A poll that waits for more than is wanted now is released by the next one. A death
+    fails every ref; `replace` forgets them together with their process, and says what was under way.
+
+    It reserves no CPU: several vector environments share a machine, and a shard that died can always be replaced.
+
+    Attributes:
+        busy: The slots that have something to do, and what.
+        lost: The slots whose episode ended with an earlier process.
+        refs: Exchanges under way.
+        died: How many processes have ended since the last outcome.
+        description: See `ShardActor.describe`; what `start_shards` was told.
+        watch: Who looks after Ray. When it is gone, everything here that waits or asks raises RayUnavailable.
+    """
+
+    def __init__(
+        self, ray: Any, recipe: ShardRecipe, first: int, node: Any, runtime_env: dict[str, Any] | None
+    ) -> None:
+        self.num_envs = recipe.num_envs
+        self.env_id = recipe.spec.id
+        self.first = first
+        self.busy: dict[int, Any] = {}
+        self.lost: set[int] = set()
+        self.refs: list[Any] = []
+        self.died = 0
+        self.description: dict[str, Any] = {}
+        self.ray = ray
+        self.watch = watch()
+        self._recipe = recipe
+        self._options: dict[str, Any] = {"scheduling_strategy": node, "num_cpus": _HARDLY_ANY, "max_restarts": 0}
+        if runtime_env is not None:
+            self._options["runtime_env"], secrets = without_secrets(runtime_env)
+            self._recipe = replace(recipe, environment=secrets)
+        errors = ray.exceptions
+        self._deadly = (
+            *(errors.RayActorError, errors.RaySystemError, errors.WorkerCrashedError),
+            *(errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError),
+        )
+        self._polled_for: int | None = None
+        self._receivers = [Receiver() for _ in range(recipe.num_envs)]
+        self.actor = self._start()
+
+    def _start(self) -> Any:
+        return self.ray.remote(ShardActor).options(**self._options).remote(self._recipe)
+
+    def get(self, ref: Any) -> Any:
+        """A call's result, or what it raised; ShardDied if the process did not live to give it."""
+        with self._own_errors():
+            return self.watch.get(ref)
+
+    async def ask(self, method: str, *args: Any) -> Any:
+        """Call a method of the actor; as `get`."""
+        self.watch.check()
+        with self._own_errors():
+            return await self.watch.result(getattr(self.actor, method).remote(*args))
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except self._deadly as death:
+            raise ShardDied(first_line(death)) from None
+
+    def submit(self, slots: list[int], orders: list[Any], batch: bytes | None = None) -> None:
+        """Hand out orders, and take along what is ready; `batch` is the same as `pack` gives it."""
+        batch = batch or pack(slots, orders)
+        self.watch.check()
+        self.busy.update(zip(slots, orders, strict=True))
+        self._polled_for = None
+        self.refs.append(self.actor.exchange.remote(batch, 0))
+
+    def poll(self, at_least: int) -> None:
+        """Ask for outcomes, if there are any to come and nobody waits for so few already."""
+        if self.busy and (not self.refs or (self._polled_for is not None and self._polled_for > at_least)):
+            self._polled_for = at_least
+            self.refs.append(self.actor.exchange.remote(pack([], []), at_least))
+
+    def outcomes(self, ref: Any) -> list[Outcome]:
+        """The outcomes that an exchange has brought, as `get` gives them; slots are numbered as outside."""
+        self.refs.remove(ref)
+        packed = pickle.loads(self.get(ref))
+        if not self.refs:
+            self._polled_for = None
+        outcomes = []
+        first, receivers, busy = self.first, self._receivers, self.busy
+        for slot, observation, reward, terminated, truncated, info, final, error in packed:
+            del busy[slot]
+            if error is not None:
+                outcomes.append(Outcome(first + slot, error=error))
+                continue
+            unpack = receivers[slot].unpack
+            if final is not None:
+                final = unpack(final[0]), final[1]
+            outcomes.append(Outcome(first + slot, unpack(observation), reward, terminated, truncated, info, final))
+        if outcomes:
+            self.died = 0
+        return outcomes
+
+    def replace(self) -> dict[int, Any]:
+        """Put another process in the place of one that has ended, and say which slots were busy with what."""
+        self.watch.check()
+        self.ray.kill(self.actor)
+        under_way, self.busy = self.busy, {}
+        self.refs.clear()
+        self.died += 1
+        self._polled_for = None
+        self.lost = set(range(self.num_envs))
+        self._receivers = [Receiver() for _ in range(self.num_envs)]
+        self.actor = self._start()
+        return under_way
+
+
+class RemoteWorker:
+    """A shard's `Worker` in its process, started with these arguments of `ShardActor.start_rollout`."""
+
+    def __init__(self, shard: RemoteShard, start: tuple[str | Engine, dict[str, Any], RolloutSettings]) -> None:
+        self.env_id, self.num_envs = shard.env_id, shard.num_envs
+        self._shard, self._start_arguments = shard, start
+
+    async def start(self) -> None:
+        """Get ready to play; raises what the engine or the environment did, ShardDied if it ends again and again."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._shard.ask("start_rollout", *self._start_arguments)
+            except ShardDied as death:
+                cause = death
+                self._shard.replace()
+        raise ShardDied(f"A shard's process ended {_ATTEMPTS} times while it was started: {cause}")
+
+    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+        """See `AnyWorker.exchange`."""
+        return pickle.loads(await self._shard.ask("play", pickle.dumps(jobs)))
+
+    async def restart(self) -> None:
+        """Put a new process in the dead one's place."""
+        self._shard.replace()
+        await self.start()
+
+    async def waiting(self) -> dict[str, int]:
+        """See `Worker.waiting`; nothing from a process that has ended."""
+        try:
+            return await self._shard.ask("waiting")
+        except ShardDied:
+            return {}
+
+    async def aclose(self) -> None:
+        """Cancel what is under way."""
+        try:
+            await self._shard.ask("end_rollout")
+        except (ShardDied, RayUnavailable):
+            pass  # so nothing is under way
+
+
+def start_shards(
+    recipe: ShardRecipe, num_shards: int | None, *, runtime_env: RuntimeEnv | None, ray_address: str | None
+) -> list[RemoteShard]:
+    """Start processes and make an environment in each, so that whatever is wrong with one shows now.
+
+    They are spread over the machines and reserve next to no CPU, so that several vector environments fit on one.
+    `recipe` is what all of them together are made of; for the rest see `RayVectorEnv`.
+
+    Raises:
+        RayUnavailable: If Ray cannot be used.
+        ValueError: If the numbers do not fit together.
+        Exception: What making an environment raises.
+    """
+    num_envs = recipe.num_envs
+    if num_envs < 1 or (num_shards is not None and num_shards < 1):
+        raise ValueError(f"num_envs and num_shards are 1 or more, got {num_envs} and {num_shards}.")
+    if isinstance(runtime_env, Sequence):
+        if num_shards not in (None, len(runtime_env)) or not 1 <= len(runtime_env) <= num_envs:
+            raise ValueError(
+                "A list of runtime_env has one for each shard, and every shard an environment; got "
+                f"{len(runtime_env)} for num_shards={num_shards} and num_envs={num_envs}."
+            )
+        num_shards = len(runtime_env)
+    ray = connect(ray_address)
+    count = min(num_envs, num_shards or max(1, int(ray.available_resources().get("CPU", 1))))
+    sizes = [num_envs // count + (n < num_envs % count) for n in range(count)]
+    shards = [
+        RemoteShard(ray, replace(recipe, num_envs=size), first, node, packages)
+        for size, first, node, packages in zip(
+            sizes,
+            accumulate(sizes, initial=0),
+            cycle(nodes(ray)),
+            runtime_env if isinstance(runtime_env, Sequence) else repeat(runtime_env),
+            strict=False,
+        )
+    ]
+    try:
+        calls = [(shard, shard.actor.describe.remote()) for shard in shards]
+        for shard, ref in calls:
+            shard.description = shard.get(ref)
+    except BaseException:
+        end_shards(shards)
+        raise
+    return shards
+
+
+def close_shards(shards: Sequence[RemoteShard]) -> None:
+    """Close every environment, as far as the processes get to it in time."""
+    watch = shards[0].watch
+    if watch.is_here():
+        try:
+            closing = [shard.actor.close.remote() for shard in shards]
+            watch.wait(closing, _CLOSING_SECONDS, len(closing))
+        except RayUnavailable:
+            pass  # and so are they
+
+
+def end_shards(shards: Sequence[RemoteShard]) -> None:
+    """End the processes, whatever they are doing."""
+    for shard in shards:
+        if shard.watch.is_here():
+            shard.ray.kill(shard.actor)
+
+
+def pack(slots: list[int], orders: list[Any]) -> bytes:
+    """Orders as they cross; raises if an action cannot be pickled."""
+    return pickle.dumps((slots, orders), pickle.HIGHEST_PROTOCOL)

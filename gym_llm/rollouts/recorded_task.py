@@ -1,0 +1,63 @@
+"""The task that a record was played with, and whether it is still the same."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gym_llm.data.files.jsonl import dumps, loads
+from gym_llm.records.record import OWN_NAMES, is_early
+from gym_llm.utils.secrets import MASK
+from gym_llm.types import Rollout, Row
+
+_PARAMS: Final = "responses_create_params"
+
+
+def row_of(record: Rollout) -> Row:
+    """The row that a record was played with; its request has the tools and the sampling that it was played with."""
+    fields: Row = {name: value for name, value in record.items() if name not in OWN_NAMES}
+    fields.update(record.get("task_fields", {}))
+    return fields
+
+
+def changed_fields(row: Row, record: Rollout, sampling: dict[str, Any]) -> list[str]:
+    """What is different in a task since it was played.
+
+    Args:
+        row: The task as it is now.
+        record: As it was read. One without a request is of an episode that never began, and says nothing.
+        sampling: What the run sets over the task's own request.
+
+    Returns:
+        The names of the fields, those of the request with `responses_create_params.` before them.
+    """
+    if _PARAMS not in record:
+        return []
+    recorded = {name: value for name, value in row_of(record).items() if name != _PARAMS}
+    now = {name: value for name, value in row.items() if name != _PARAMS}
+    if is_early(record):  # they had no place for fields by the names of a record's own
+        now, recorded = (
+            {name: value for name, value in each.items() if name not in OWN_NAMES} for each in (now, recorded)
+        )
+    request, params = dict(record[_PARAMS]), {**row[_PARAMS], **sampling}
+    if isinstance(params["input"], str):
+        params["input"] = [{"role": "user", "content": params["input"]}]
+    if params.get("tools") is None:  # the environment's own
+        request.pop("tools", None)
+        params.pop("tools", None)
+    return _differences(now, recorded, "") + _differences(params, dict(request), f"{_PARAMS}.")
+
+
+def _differences(now: dict[str, Any], recorded: dict[str, Any], prefix: str) -> list[str]:
+    return [
+        f"{prefix}{name}"
+        for name in {**recorded, **now}
+        if name not in now or name not in recorded or not _are_same(now[name], recorded[name])
+    ]
+
+
+def _are_same(now: Any, recorded: Any) -> bool:
+    try:
+        # What is not JSON, in rows of a program's, is recorded as what `dumps` makes of it; secrets are not.
+        return bool(now == recorded) or loads(dumps(now)) == recorded or MASK.encode() in dumps(recorded)
+    except Exception:  # an object of a program's that compares in its own way
+        return True

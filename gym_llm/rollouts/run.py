@@ -1,0 +1,360 @@
+"""A run: episodes that are played into a file, and played to the end by a later run if this one is interrupted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, aclosing, nullcontext
+from pathlib import Path
+from typing import Any
+
+from gym_llm.concurrency import wait
+from gym_llm.records.rollout_file import RolloutFile
+from gym_llm.engines import Engine
+from gym_llm.errors import UsageError
+from gym_llm.core.registry.ids import parse_id
+from gym_llm.rollouts import failure_limit
+from gym_llm.rollouts.failure_limit import FailureLimit
+from gym_llm.rollouts.identity import changed_settings
+from gym_llm.rollouts.workload import OpenPart, Part, tells_apart
+from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
+from gym_llm.utils.secrets import learn_environment, mask, redact
+from gym_llm.types import Rollout, Row
+from gym_llm.version import __version__
+
+
+class Run(AbstractContextManager["Run"]):
+    """Episodes that are played into a file, one JSON line each, with `NAME.summary.json` beside it.
+
+    A run that was interrupted, killed even, is completed by another one of the same arguments with `resume=True`: it
+    plays what is missing, nothing twice, and refuses to mix records that were made in different ways.
+
+    >>> with Run("gym_llm/Weather-v0", "replay:earlier.jsonl", output="a.jsonl", resume=True) as run:  # doctest: +SKIP
+    ...     print(run.play().mean_reward)
+    1.0
+
+    Args:
+        env_id: A registered id; or parts, each an environment with its own tasks and engine.
+        engine: Who plays the one environment; this and `tasks`, `env_kwargs`, `engine_options`, `repeats` are as for
+            `gym_llm.rollout`, and each part's own where there are parts.
+        episodes: As for `gym_llm.rollout`, of each part; `limit` too.
+        reasoning_parser: vLLM's or Harmony's name of a parser, instead of looking for `<think>`.
+        tool_call_parser: The same for tool calls.
+        output: The file; None for a new one, `rollouts/NAME-DATE-TIME.jsonl`.
+        resume: Whether to go on with a file that holds records already.
+        retry_failed: Whether to play its masked episodes again.
+        max_failures: How many episodes of this run may be masked before it ends: a number, a share such as `"10%"`
+            (from the 21st on), or None for any number.
+        pass_threshold: The reward from which on an episode counts as solved, for pass@k.
+        notes: Further entries of the summary's `settings`.
+        settings: How the episodes are played; or `more` of them one by one, see `RolloutSettings`.
+
+    Raises:
+        UsageError: If something cannot be played, or the file was made in another way.
+        DataError: If the file holds records and is not to be resumed, or cannot be written.
+        TypeError: If there is no setting of a name.
+        ValueError: If a setting makes no sense.
+
+    Attributes:
+        path: The file.
+        settings: How the episodes are played.
+        parts: What is played, by the parts' datasets.
+        summary: Of all records in the file, earlier runs' too; grows as episodes end.
+        environments: The same of each environment; several where rows name their verifiers (`Mixed`).
+        played: Episodes that this run has played.
+    """
+
+    def __init__(
+        self,
+        env_id: str | Sequence[Part],
+        engine: str | Engine = "pocket",
+        *,
+        tasks: str | list[Row] | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        engine_options: dict[str, Any] | None = None,
+        episodes: int | None = None,
+        limit: int | None = None,
+        repeats: int = 1,
+        reasoning_parser: str | None = None,
+        tool_call_parser: str | None = None,
+        output: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        retry_failed: bool = False,
+        max_failures: int | str | None = failure_limit.DEFAULT,
+        pass_threshold: float = PASS_THRESHOLD,
+        notes: dict[str, Any] | None = None,
+        settings: RolloutSettings | None = None,
+        **more: Any,
+    ) -> None:
+        if resume and output is None:
+            raise UsageError("resume needs output: the file to go on with.")
+        if retry_failed and not resume:
+            raise UsageError("retry_failed only makes sense with resume.")
+        learn_environment()
+        self.settings = RolloutSettings.of(settings, **more)
+        if self.settings.wrappers is not None and (reasoning_parser or tool_call_parser):
+            raise UsageError("Give either wrappers or the parsers' names, not both.")
+        if isinstance(env_id, str):
+            env_id = [Part(env_id, engine, tasks, env_kwargs or {}, engine_options or {}, repeats)]
+        names = {part.dataset for part in env_id}
+        if not names or len(names) < len(env_id) or ("" in names and len(names) > 1):
+            raise ValueError("A run has one part or more; several need a `dataset` each, to tell their records by.")
+        self.parts = {
+            part.dataset: part.open(
+                part.wrappers(reasoning_parser, tool_call_parser) or self.settings.wrappers,
+                episodes=episodes,
+                limit=limit,
+                seed=self.settings.seed,
+                pass_threshold=pass_threshold,
+            )
+            for part in env_id
+        }
+        self._failures = FailureLimit(max_failures)
+        self.summary = Summary(max(part.repeats for part in env_id), pass_threshold)
+        self.environments: dict[str, Summary] = {}
+        self.played = self._dropped = 0
+        self._closed = False
+        self._to_retry: set[str] = set()
+        self._seconds = self._started = 0.0
+        self._summary_settings = {
+            **mask(notes or {}),
+            **self._describe(),
+            "reasoning_parser": reasoning_parser,
+            "tool_call_parser": tool_call_parser,
+            "episodes": episodes,
+            "limit": limit,
+        }
+        with ExitStack() as stack:
+            self._file = stack.enter_context(RolloutFile(output or self._default_path(), resume=resume))
+            self.path = self._file.path
+            self._take_over(retry_failed)
+            self._to_play = sum(part.remaining() for part in self.parts.values())
+            if not self._to_play:
+                self._summary_settings = self._file.read_summary().get("settings", self._summary_settings)
+            stack.callback(self._write_summary)
+            self._open = stack.pop_all()
+
+    @property
+    def remaining(self) -> int:
+        """Episodes that are still to be played."""
+        return self._to_play - self.played
+
+    @property
+    def seconds(self) -> float:
+        """What the episodes of this run have taken so far."""
+        return self._seconds + (time.monotonic() - self._started if self._started else 0.0)
+
+    @property
+    def model(self) -> str | None:
+        """Who plays, as far as known: the engine's own name for it; several where the parts have several engines."""
+        return ", ".join(dict.fromkeys(part.model for part in self.parts.values() if part.model)) or None
+
+    @property
+    def title(self) -> str:
+        """The ids of what is played."""
+        return ", ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
+
+    @property
+    def summary_path(self) -> Path:
+        """`runs/a.summary.json` for `runs/a.jsonl`; written with the first record and when the run is closed."""
+        return self._file.summary_path
+
+    @property
+    def datasets(self) -> dict[str, Summary]:
+        """What `summary` is, of each part that has a name."""
+        return {name: part.summary for name, part in self.parts.items() if name}
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the summary file says."""
+        seconds = self.seconds
+        numbers = {name: {"model": part.model, **part.summary.as_dict()} for name, part in self.parts.items() if name}
+        environments = {name: summary.as_dict() for name, summary in self.environments.items()}
+        return {
+            **self.summary.as_dict(),
+            **({"datasets": numbers} if numbers else {}),
+            **({"environments": environments} if len(environments) > 1 else {}),
+            "model": self.model,
+            "complete": not self.remaining,
+            "episodes_this_run": self.played,
+            "seconds": seconds,
+            "episodes_per_second": self.played / seconds if seconds else None,
+            "settings": self._summary_settings,
+        }
+
+    def _describe(self) -> dict[str, Any]:
+        parts = {name: part.describe() for name, part in self.parts.items()}
+        settings = self.settings
+        return {
+            **parts.get("", {"datasets": parts}),
+            "sampling": settings.sampling or {},
+            "wrappers": None if settings.wrappers is None else list(map(_name, settings.wrappers)),
+            "concurrency": settings.concurrency,
+            "workers": settings.workers,
+            "seed": settings.seed,
+            "agent": settings.agent_name,
+            "gym_llm": __version__,
+        }
+
+    def _default_path(self) -> str:
+        sections = "-".join(dict.fromkeys(name.partition("/")[0] for name in self.parts))
+        first = next(iter(self.parts.values())).env_id
+        name = sections[:80] or parse_id(first)[1]
+        return f"rollouts/{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+
+    def _take_over(self, retry_failed: bool) -> None:
+        """Count what earlier runs wrote, if it was made the way this run would."""
+        if not self.path.stat().st_size:
+            return
+        earlier = self._file.read_summary()
+        settings = earlier.get("settings", {})
+        if changes := changed_settings(settings, self._summary_settings):
+            raise UsageError(f"{self.path} was made with other settings ({', '.join(changes)}): name another output.")
+        models = earlier.get("datasets", {"": earlier})
+        for name, part in self.parts.items():
+            part.model = models.get(name, {}).get("model")
+        jobs = {name: set(part.plan.jobs()) for name, part in self.parts.items()} if retry_failed else {}
+        for record in self._file.records():
+            env_id, name = record.get("env_id"), self._part_name(record)
+            home = self.parts.get(name)
+            if home is None or env_id is None or not home.verifier.plays(env_id):
+                env_ids = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
+                raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {env_ids}: name another output.")
+            if not tells_apart(settings.get("datasets", {}).get(name, settings).get("tasks_sha256")) and (
+                problem := home.check_task(record, self.settings)
+            ):
+                raise UsageError(f"{self.path} was made with other tasks ({problem}): name another output.")
+            number = record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]
+            if retry_failed and record["reward"] is None and number in jobs[name]:
+                self._to_retry.add(name)
+            else:
+                self._count(home, record)
+
+    def _part_name(self, record: Rollout) -> str:
+        return "" if "" in self.parts else record.get("dataset", "")
+
+    def _drop_masked(self, parts: Sequence[OpenPart]) -> None:
+        """Remove the records that are about to be made again; not before it is sure that they can be."""
+        names = {part.spec.dataset for part in parts} & self._to_retry
+        self._to_retry -= names
+
+        def stays(record: Rollout) -> bool:
+            name, number = self._part_name(record), record["rollout_id"]
+            return name not in names or (number["task_index"], number["repeat_index"]) in self.parts[name].finished
+
+        if names:
+            self._dropped += self._file.keep(stays)
+
+    def _count(self, part: OpenPart, record: Any) -> None:
+        number, env_id = record["rollout_id"], record["env_id"]
+        part.finished.add((number["task_index"], number["repeat_index"]))
+        self.summary.add(record)
+        if part.spec.dataset:
+            part.summary.add(record)
+            return
+        if env_id not in self.environments:
+            self.environments[env_id] = Summary(self.summary.repeats, self.summary.pass_threshold)
+        self.environments[env_id].add(record)
+
+    def play(self) -> Summary:
+        """Play what is left, and wait for it. An interrupt (Ctrl-C) loses no finished episode; `play` again goes on.
+
+        Returns:
+            `summary`.
+
+        Raises:
+            Exception: As `records`.
+        """
+
+        async def drain() -> None:
+            async with aclosing(self.records()) as records:
+                async for _ in records:
+                    pass
+
+        wait(drain())
+        return self.summary
+
+    async def records(self) -> AsyncGenerator[Rollout, None]:
+        """Play what is left.
+
+        Yields:
+            Each record when it is in the file, in the order of finishing; an episode that fails is a masked one.
+
+        Raises:
+            UsageError: If an engine or one of its options is unknown, or the file was played by another model.
+            EngineUnavailable: If an engine cannot be used.
+            RayUnavailable: If there are to be workers and Ray cannot be used.
+            DataError: If the file cannot be written.
+            TooManyFailures: If more episodes are masked than `max_failures` allows. A run that resumes goes on.
+        """
+        if self._closed:
+            raise UsageError("This run is closed: make another one, with resume=True to go on with its file.")
+        try:
+            for engine, parts in self._engines():
+                async with self._started_here(engine, parts[0]):
+                    for part in parts:
+                        if part.model not in (None, engine.model, redact(engine.model)):
+                            raise UsageError(
+                                f"{self.path} was played by {part.model}, not {engine.model}: name another output."
+                            )
+                        part.model = engine.model
+                    self._drop_masked(parts)
+                    self._started = self._started or time.monotonic()
+                    for part in parts:
+                        async with aclosing(part.play(engine, self.settings)) as records:
+                            async for record in records:
+                                self._write(part, record)
+                                yield record
+                                self._failures.count(record)
+        finally:
+            self._seconds, self._started = self.seconds, 0.0
+
+    def _write(self, part: OpenPart, record: Rollout) -> None:
+        if not self.played:  # from now on the file has records, so it has to say how they were made
+            self._file.write_summary(self._origin())
+        self._file.append(record)
+        self.played += 1
+        self._count(part, record)
+
+    def _engines(self) -> list[tuple[Engine, list[OpenPart]]]:
+        """One engine for all parts that name the same one, in the order in which they are first named."""
+        groups: dict[tuple[str | Engine, str], list[OpenPart]] = {}
+        for part in self.parts.values():
+            if part.remaining():
+                groups.setdefault((part.spec.engine, repr(part.spec.engine_options)), []).append(part)
+        return [(group[0].spec.make_engine(self.settings.seed), group) for group in groups.values()]
+
+    def _started_here(self, engine: Engine, part: OpenPart) -> AbstractAsyncContextManager[Any]:
+        """Starts and closes the engine, unless its owner does, or workers load it: there may be no room for two."""
+        elsewhere = self.settings.workers and part.spec.capabilities.loads_model
+        return nullcontext() if elsewhere or engine is part.spec.engine else engine
+
+    def _origin(self) -> dict[str, Any]:
+        models = {name: {"model": part.model} for name, part in self.parts.items() if name and part.model}
+        return {
+            **({"datasets": models} if models else {}),
+            "model": self.model,
+            "complete": False,
+            "settings": self._summary_settings,
+        }
+
+    def _write_summary(self) -> None:
+        if self.summary.episodes and (self.played or self._dropped or not self._to_play):
+            self._file.write_summary(self.as_dict())
+        elif self._dropped:
+            self._file.remove_summary()
+
+    def close(self) -> None:
+        """Write the summary file, and let others have the output."""
+        self._closed = True
+        self._open.close()
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _name(wrap: Any) -> str:
+    """A wrapper's name, with `functools.partial`'s taken off."""
+    return getattr(wrap, "func", wrap).__qualname__

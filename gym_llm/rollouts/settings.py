@@ -1,0 +1,163 @@
+"""How the episodes of a run are played, in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self, cast
+
+import gymnasium as gym
+
+from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
+from gym_llm.agents.agent_specs import agent_name, read_agent
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.engines.engine import Engine, EpisodeReport
+from gym_llm.engines.sampling import PASSED_ON, check_sampling
+from gym_llm.errors import EngineError
+from gym_llm.utils.limits import check_seconds
+from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.types import Request, ResponseDict, Rollout
+from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
+
+DEFAULT_WRAPPERS: tuple[Wrap, ...] = (ToolCallParser, ReasoningParser, TokenIdTracking)
+"""Innermost first: reasoning is taken out of the text before tool calls are looked for in what is left.
+
+`TokenIdTracking` does nothing where the engine reports no token ids.
+"""
+
+RuntimeEnv = dict[str, Any] | Sequence[dict[str, Any] | None]
+
+
+class EpisodeTrace(Protocol):
+    """One episode, seen by who stands in for its engine."""
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Ask the engine."""
+
+    async def end_episode(
+        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
+    ) -> EpisodeReport | None:
+        """Tell the engine that the episode is over."""
+
+    def end(self, record: Rollout) -> None:
+        """The episode's record is made."""
+
+
+class Tracing(Protocol):
+    """Whoever wants to see episodes being played."""
+
+    def episode(self, env: gym.Env[Any, Any], engine: Engine, job: Job) -> EpisodeTrace:
+        """An episode is about to be played; is asked by it in place of the engine."""
+
+    def flush(self) -> None:
+        """The last episode is over; may block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    """What `gym_llm.rollout`, a `Run`, the vector environments and the command line are told about playing.
+
+    Attributes:
+        wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
+        concurrency: Episodes at once.
+        seed: Chooses generated tasks, the environments' randomness, and the sampling of engines that run here.
+        sampling: Request fields to set over the tasks' own, e.g. `{"temperature": 0.7, "max_output_tokens": 64}`.
+        step_timeout: Seconds that a reset or step of an environment may wait; its episode fails when it takes longer.
+            None for no limit. Code that blocks is interrupted in workers only; see `gym_llm.rollouts.ray.loop_watchdog`.
+        retries: How often an episode that is masked for a reason that may pass (`gym_llm.records.failures.TRANSIENT`: a server
+            or a judge that is down, a process that died) is played again, after a pause of 1, 2, 4, … seconds.
+        workers: Processes to play in, over Ray; 0 for this one alone. The engine has to be a spec then.
+        ray_address: A cluster's address; None for a Ray of this machine's own.
+        runtime_env: Ray's `runtime_env` of the workers, e.g. `{"pip": ["math-verify==0.7.0"]}`, or a list: one for each
+            worker, None for this process's packages.
+        on_waiting: Called once a second with how many episodes wait for what: `engine`, a phase of their environment
+            (`gym_llm.types.Phase`), or `env` for anything else.
+        tracing: Sees every episode, e.g. a `gym_llm.evaluation.tracking.otel.Tracing`; goes to the workers, too.
+        agent: Who plays, with the engine's model behind it: an async function of a `gym_llm.agents.AgentEpisode` (or a
+            plain one), `"module:function"`, `"file.py:function"`, or a command such as `"python my_agent.py"`. None for
+            the model itself. `sampling` holds for every call that the agent makes.
+        agent_timeout: Seconds that the agent may take for an episode, the environment's own time left out.
+
+    Raises:
+        TypeError: If the agent is none.
+        ValueError: If a value makes no sense.
+    """
+
+    wrappers: Sequence[Wrap] | None = None
+    concurrency: int = 64
+    seed: int = 0
+    sampling: dict[str, Any] | None = None
+    step_timeout: float | None = 600.0
+    retries: int = 1
+    workers: int = 0
+    ray_address: str | None = None
+    runtime_env: RuntimeEnv | None = None
+    on_waiting: Callable[[dict[str, int]], None] | None = None
+    tracing: Tracing | None = None
+    agent: str | Agent | None = None
+    agent_timeout: float = AGENT_SECONDS
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrency", 1), ("seed", 0), ("retries", 0), ("workers", 0)):
+            if (value := getattr(self, name)) < least:
+                raise ValueError(f"{name} is {least} or more, got {value}.")
+        if self.step_timeout is not None and not self.step_timeout > 0:
+            raise ValueError(f"step_timeout is a positive number of seconds, or None; got {self.step_timeout}.")
+        if self.runtime_env is not None and not self.workers:
+            raise ValueError("runtime_env is for other processes: give the number of `workers`, too.")
+        if isinstance(self.runtime_env, Sequence) and not (
+            len(self.runtime_env) == self.workers and all(isinstance(each, dict | None) for each in self.runtime_env)
+        ):
+            raise ValueError("A list of runtime_env has one dict, or None, for each of the `workers`.")
+        if self.sampling:
+            _check_sampling(self.sampling)
+        check_seconds("agent_timeout", self.agent_timeout)
+        if isinstance(self.agent, str) or (self.agent is not None and not callable(self.agent)):
+            object.__setattr__(self, "agent", read_agent(self.agent))  # here: a command's paths are this process's
+
+    @classmethod
+    def of(cls, settings: Self | None = None, /, **values: Any) -> Self:
+        """The settings, or those of these names.
+
+        Raises:
+            TypeError: If there are both, or there is no setting of a name; with the nearest there is.
+            ValueError: If a value makes no sense.
+        """
+        if settings is not None and values:
+            raise TypeError(f"Give `settings`, or settings one by one ({', '.join(values)}), not both.")
+        known = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise TypeError(
+                    f"There is no setting {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
+                )
+        return settings or cls(**values)
+
+    @property
+    def env_wrappers(self) -> tuple[Wrap, ...]:
+        """What each environment is wrapped with."""
+        return DEFAULT_WRAPPERS if self.wrappers is None else tuple(self.wrappers)
+
+    @property
+    def agent_name(self) -> str | None:
+        """What the agent is called in a run's files; None without one."""
+        return None if self.agent is None else agent_name(cast(Agent, self.agent))
+
+    def for_workers(self) -> RolloutSettings:
+        """What another process has to know of them."""
+        return replace(self, wrappers=None, on_waiting=None, workers=0, runtime_env=None)
+
+
+def _check_sampling(sampling: dict[str, Any]) -> None:
+    """Refuse what no engine takes, and names that are nearly right; others are for a server to know."""
+    from gym_llm.protocols.responses import ResponseCreateParams
+
+    known = {*ResponseCreateParams.model_fields, *PASSED_ON}
+    for name in sampling:
+        if name not in known and (hint := did_you_mean(name, known, cutoff=0.8)):
+            raise ValueError(f"A request has no field {name!r}.{hint}")
+    try:
+        check_sampling(cast(Request, sampling))
+    except EngineError as error:
+        raise ValueError(f"sampling: {error}") from None

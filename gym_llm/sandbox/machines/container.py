@@ -1,0 +1,201 @@
+"""Machines in containers: docker or podman, by their command line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import shlex
+import shutil
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gym_llm.errors import SandboxError, SandboxUnavailable, UsageError
+from gym_llm.sandbox.machines.machine import KILLED, TIMED_OUT, ExecResult, MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.rootfs import Image
+
+_SECONDS = 180.0
+_SAID = 500
+_BYTES = 4 << 20
+_ENTRY = 1 << 16  # of an archive, beside a file's bytes
+
+
+class ContainerMachine:
+    """A machine that is a container; `start` it before anything else.
+
+    Args:
+        program: `docker` or `podman`.
+        image: Its name is the container program's own.
+        limits: `cpus`, `memory_mb` and `processes` are the container's; `storage_mb` is not held.
+        network: Whether it has a network.
+    """
+
+    def __init__(self, program: str, image: Image, limits: MachineLimits, *, network: bool = False) -> None:
+        self.program, self.image, self.limits, self.network = program, image, limits, network
+        self._name = f"gym_llm-{os.getpid()}-{os.urandom(6).hex()}"
+        self._saved: set[str] = set()
+
+    @staticmethod
+    async def build(program: str, dockerfile: str | Path, timeout_sec: float) -> Image:
+        """Have a Dockerfile built.
+
+        Raises:
+            UsageError: If that fails.
+        """
+        path = os.path.realpath(dockerfile)
+        name = f"gym_llm/{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+        command = [program, "build", "--tag", name, "--file", path, os.path.dirname(path)]
+        code, _, said = await _run(command, b"", timeout_sec)
+        if code:
+            raise UsageError(f"{path}: {program} build ended with {code}: {_last(said)}")
+        return Image(name, "", workdir="")
+
+    async def start(self) -> ContainerMachine:
+        """Have it run.
+
+        Raises:
+            SandboxUnavailable: If the program is not there, or does not start it.
+        """
+        if shutil.which(self.program) is None:
+            raise SandboxUnavailable(f"No sandbox: {self.program} is not on PATH.")
+        await self._create(self.image.name)
+        return self
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float = 120.0,
+        user: str = "root",
+    ) -> ExecResult:
+        """Run `bash -c COMMAND` to its end, or for so many seconds by the clock."""
+        inside = ["timeout", "-k", "5", f"{timeout_sec:g}", "bash", "-c", command]
+        arguments = [
+            *("exec", "--user", user, *(("--workdir", cwd) if cwd else ())),
+            *(part for name, value in (env or {}).items() for part in ("--env", f"{name}={value}")),
+            *(self._name, *inside),
+        ]
+        most = self.limits.output_bytes
+        code, stdout, stderr = await self._call(arguments, timeout_sec + _SECONDS, most=most)
+        out, err = (text.decode("utf-8", "replace") for text in (stdout, stderr))
+        return ExecResult(out, err, code, "wall" if code == TIMED_OUT else "memory" if code == KILLED else None)
+
+    async def upload(self, path: str, files: bytes, *, replace: bool = False) -> None:
+        """Unpack an archive in a folder."""
+        await self._sure(f"{f'rm -rf {shlex.quote(path)}; ' if replace else ''}mkdir -p {shlex.quote(path)}")
+        code, _, said = await self._call(["cp", "-", f"{self._name}:{path}"], _SECONDS, files)
+        if code:
+            raise SandboxError(f"{self.program} cp ended with {code}: {_last(said)}")
+
+    async def download(self, path: str, limit: int = 1 << 20) -> bytes | None:
+        """A file of at most so many bytes; None if there is none."""
+        code, data, _ = await self._call(
+            ["cp", "--follow-link", f"{self._name}:{path}", "-"], _SECONDS, most=limit + _ENTRY
+        )
+        if code:
+            return None
+        try:
+            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+                member = archive.next()
+                file = archive.extractfile(member) if member is not None and member.isreg() else None
+                if member is None or file is None or member.size > limit:
+                    raise MachineProblem(f"{path} is no file, or has more than {limit} bytes.")
+                return file.read()
+        except tarfile.TarError as error:
+            raise MachineProblem(f"{path} cannot be read: {error}.") from None
+
+    async def seal(self, remove: Iterable[str]) -> None:
+        """All that runs is ended by a restart of the container; these paths are gone."""
+        code, _, said = await self._call(["restart", "--time", "0", self._name], _SECONDS)
+        if code:
+            raise SandboxError(f"{self.program} restart ended with {code}: {_last(said)}")
+        if paths := " ".join(map(shlex.quote, remove)):
+            await self._sure(f"rm -rf {paths}")
+
+    async def snapshot(self) -> bytes:
+        """The name of an image with all that is there now."""
+        name = f"gym_llm/snapshot-{os.urandom(8).hex()}"
+        code, _, said = await self._call(["commit", self._name, name], _SECONDS)
+        if code:
+            raise SandboxError(f"{self.program} commit ended with {code}: {_last(said)}")
+        self._saved.add(name)
+        return name.encode()
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Go on in a container of that image."""
+        await self._call(["rm", "--force", self._name], _SECONDS)
+        await self._create(snapshot.decode())
+
+    async def close(self) -> None:
+        """Remove the container, and the images of its snapshots."""
+        with contextlib.suppress(SandboxError):
+            await self._call(["rm", "--force", self._name], _SECONDS)
+            for name in self._saved:
+                await self._call(["rmi", "--force", name], _SECONDS)
+
+    async def _create(self, image: str) -> None:
+        limits = self.limits
+        arguments = [
+            *("run", "--detach", "--name", self._name, "--network", "bridge" if self.network else "none"),
+            *("--cpus", f"{limits.cpus:g}", "--memory", f"{limits.memory_mb}m", "--pids-limit", str(limits.processes)),
+            *("--security-opt", "no-new-privileges", "--init", "--entrypoint", "sleep", image, "infinity"),
+        ]
+        code, _, said = await self._call(arguments, _SECONDS)
+        if code:
+            raise SandboxUnavailable(f"No sandbox: {_last(said)}")
+
+    async def _sure(self, command: str) -> None:
+        result = await self.exec(command)
+        if result.return_code:
+            raise SandboxError(f"A container could not do `{command[:100]}`: {_last(result.stderr.encode())}")
+
+    async def _call(
+        self, arguments: list[str], seconds: float, data: bytes = b"", most: int = _BYTES
+    ) -> tuple[int, bytes, bytes]:
+        return await _run([self.program, *arguments], data, seconds, most)
+
+
+async def _run(command: list[str], data: bytes, seconds: float, most: int = _BYTES) -> tuple[int, bytes, bytes]:
+    """(exit code, output, errors) of a command; of both the first bytes, whatever a container's programs write."""
+    pipe = asyncio.subprocess.PIPE
+    try:
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    except OSError as error:
+        raise SandboxUnavailable(f"No sandbox: {error}.") from None
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    try:
+        async with asyncio.timeout(seconds):
+            reading = _first(process.stdout, most), _first(process.stderr, most)
+            _, stdout, stderr, code = await asyncio.gather(_give(process.stdin, data), *reading, process.wait())
+    except TimeoutError:
+        raise SandboxError(f"{command[0]} {command[1]} did not end in {seconds:.0f} seconds.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return code, stdout, stderr
+
+
+async def _first(stream: asyncio.StreamReader, most: int) -> bytes:
+    """The first bytes of a stream, all of which is read."""
+    kept = bytearray()
+    while piece := await stream.read(1 << 16):
+        kept += piece[: max(most - len(kept), 0)]
+    return bytes(kept)
+
+
+async def _give(stream: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stream.write(data)
+        await stream.drain()
+    stream.close()
+
+
+def _last(said: bytes) -> str:
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:_SAID] if lines else "it said nothing"

@@ -1,0 +1,179 @@
+"""Image archives: what `docker save` writes, OCI archives and layouts, and tars of a root file system."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from gym_llm.sandbox.inside import tree
+from gym_llm.utils.extras import install
+
+NO_IMAGE = (
+    *(tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError),
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError),  # of a document that is none
+)
+"""What an archive raises that is none, or is damaged."""
+_DOCUMENT_BYTES = 16 << 20
+_MOST_LAYERS = 500
+_ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
+
+_Blob = Callable[[str], IO[bytes]]
+
+
+def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
+    """Unpack an archive or layout into an empty folder.
+
+    Args:
+        source: Its path.
+        root: The folder.
+        limit: Bytes that its files may have together.
+
+    Returns:
+        The image's configuration; nothing for a tar of a root file system.
+
+    Raises:
+        NO_IMAGE: If it is none.
+    """
+    with _blobs(source) as blob:
+        if blob is None:
+            with tarfile.open(source, "r|*") as archive:
+                tree.unpack_members(archive, root, limit, tree.CARRIED_OUT)
+            return {}
+        layers, config = _layers(blob)
+        for layer in layers:
+            with blob(layer) as file, _open_layer(file, layer) as archive:
+                limit -= tree.unpack_members(archive, root, limit, tree.NAMES)
+    return config
+
+
+def is_layout(folder: str) -> bool:
+    """Whether a folder is an OCI layout, or an unpacked archive of `docker save`, and no root file system."""
+    has = {name for name in ("oci-layout", "manifest.json", "usr", "bin") if os.path.exists(os.path.join(folder, name))}
+    return bool(has) and not has & {"usr", "bin"}
+
+
+@contextlib.contextmanager
+def _blobs(source: str) -> Iterator[_Blob | None]:
+    """What gives the files of an image archive or layout by name; None for a tar that is no image archive."""
+    if os.path.isdir(source):
+        yield lambda name: Path(source, *tree.inner_parts(name)).open("rb")  # noqa: SIM115 (the caller closes it)
+        return
+    with tarfile.open(source) as archive:
+        first = archive.next()
+        names = set()
+        for _ in range(10_000):  # an image archive has few members, a root file system many
+            if first is None:
+                break
+            names.add(first.name.removeprefix("./"))
+            first = archive.next()
+        if first is not None or not names & {"oci-layout", "manifest.json"}:
+            yield None
+            return
+
+        def blob(name: str) -> IO[bytes]:
+            for one in (name, f"./{name}"):
+                with contextlib.suppress(KeyError):
+                    if (file := archive.extractfile(one)) is not None:
+                        return file
+            raise ValueError(f"it has no {name}")
+
+        yield blob
+
+
+def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
+    """Names of an image's layers, and its configuration.
+
+    Raises:
+        ValueError: If there is no image for this machine, or more than one.
+    """
+    try:
+        index = _document(blob, "index.json")
+    except (ValueError, OSError):
+        manifests = _document(blob, "manifest.json")
+        if len(manifests) != 1:
+            raise ValueError(f"it has {len(manifests)} images, not one") from None
+        layers = [str(layer) for layer in manifests[0]["Layers"]]
+        return _few(layers), _document(blob, manifests[0]["Config"])
+    for _ in range(3):
+        if "manifests" not in index:
+            break
+        ours = [one for one in index["manifests"] if (one.get("platform") or {}).get("os", "linux") == "linux"]
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
+        own = {
+            one["digest"]
+            for one in ours
+            if (one.get("platform") or {}).get("architecture", machine) == machine
+            and "vnd.docker.reference.type" not in (one.get("annotations") or {})
+        }
+        if len(own) != 1:
+            raise ValueError(f"it has {len(own) or 'no'} images for {machine}, not one")
+        index = _document(blob, _place(own.pop()))
+    layers = [_checked(blob, layer["digest"]) for layer in _few(index["layers"])]
+    return layers, _document(blob, _place(index["config"]["digest"]))
+
+
+def _few(layers: list[Any]) -> list[Any]:
+    if len(layers) > _MOST_LAYERS:
+        raise ValueError(f"it has more than {_MOST_LAYERS} layers")
+    return layers
+
+
+def _checked(blob: _Blob, digest: str) -> str:
+    """The name of a blob, whose content is what its name says."""
+    name = _place(digest)
+    if digest.startswith("sha256:"):
+        with blob(name) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest.partition(":")[2]:  # type: ignore[arg-type]
+                raise ValueError(f"the content of {name} is not what its name says: the archive is damaged")
+    return name
+
+
+def _place(digest: str) -> str:
+    kind, _, value = digest.partition(":")
+    return f"blobs/{kind}/{value}"
+
+
+def _document(blob: _Blob, name: str) -> Any:
+    with blob(name) as file:
+        return json.loads(file.read(_DOCUMENT_BYTES))
+
+
+def _open_layer(file: IO[bytes], name: str) -> tarfile.TarFile:
+    magic = file.read(4)
+    file.seek(0)
+    if magic == b"\x28\xb5\x2f\xfd":
+        return tarfile.open(fileobj=cast(IO[bytes], _Zstandard(file, name)), mode="r|")
+    if magic[:2] == b"\x1f\x8b":
+        return tarfile.open(fileobj=gzip.GzipFile(fileobj=file), mode="r|")
+    return tarfile.open(fileobj=file, mode="r|")
+
+
+class _Zstandard:
+    """What a layer is that is compressed with Zstandard."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise ValueError(
+                f"the layer {name} is compressed with Zstandard: {install('data')}, or `skopeo copy "
+                "--dest-compress-format gzip`, helps"
+            ) from None
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTANDARD_BYTES)
+        self._stream = decompressor.stream_reader(file, read_across_frames=True)
+        self._error = zstandard.ZstdError
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._stream.read(size)
+        except self._error as error:
+            raise ValueError(f"a layer is damaged: {error}") from None

@@ -1,0 +1,328 @@
+"""Machines: a root file system of its own in which commands are run for as long as an episode lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gym_llm.errors import SandboxError, SandboxUnavailable
+from gym_llm.sandbox.backends import bubblewrapped_machine, own_python
+from gym_llm.sandbox.channel import Channel
+from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.machines.rootfs import Image
+from gym_llm.sandbox.run_limits import Limits
+from gym_llm.sandbox.sandbox import Limit, patience
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TIMED_OUT, KILLED, NOT_STARTED = 124, 137, 126
+_MEGA = 1 << 20
+_START_SECONDS = 120.0
+_FILES_SECONDS = 180.0
+_LARGEST = 512 * _MEGA
+_LAST_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What a command came to (Harbor's `ExecResult`, and what it passed).
+
+    Attributes:
+        stdout: Its output, up to `MachineLimits.output_bytes`.
+        stderr: Likewise.
+        return_code: What it ended with; 128 and the number of the signal that ended it, 124 after its time,
+            126 if it could not be started.
+        limit: The limit that it passed, else None.
+        cpu_seconds: Processor time of it, and of what runs beside it.
+    """
+
+    stdout: str
+    stderr: str
+    return_code: int
+    limit: Limit | None = None
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLimits:
+    """What a machine may take; a task's `cpus`, `memory_mb` and `storage_mb`.
+
+    Attributes:
+        cpus: Processors' worth of time: a command has as many seconds of it as its timeout times this.
+        memory_mb: MiB of all processes together; if they pass it, all of them are killed.
+        storage_mb: MiB of files beside the image's. They are memory, too.
+        processes: At a time.
+        output_bytes: Of standard output, and as many of standard error; the rest is thrown away.
+    """
+
+    cpus: float = 1.0
+    memory_mb: int = 2048
+    storage_mb: int = 2048
+    processes: int = 512
+    output_bytes: int = _MEGA
+
+    def __post_init__(self) -> None:
+        for name in ("cpus", "memory_mb", "storage_mb", "processes", "output_bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 40:
+                raise ValueError(f"{name} is a number above 0, got {value!r}.")
+
+
+class MachineProblem(SandboxError):
+    """A machine cannot do what it was asked to, and goes on: a file is too large, its storage is full."""
+
+
+class Machine(Protocol):
+    """A root file system in which commands are run; see `open_machine`."""
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float = 120.0,
+        user: str = "root",
+    ) -> ExecResult:
+        """Run `bash -c COMMAND` to its end. What it leaves running goes on with the next command."""
+
+    async def upload(self, path: str, files: bytes, *, replace: bool = False) -> None:
+        """Unpack an archive (`tree.pack`, `tree.pack_files`) in a folder, which is emptied first if it is replaced."""
+
+    async def download(self, path: str, limit: int = _MEGA) -> bytes | None:
+        """A file; None if there is none."""
+
+    async def seal(self, remove: Iterable[str]) -> None:
+        """Make ready for a verifier: nothing runs any more, these paths are gone, and bash is the image's."""
+
+    async def snapshot(self) -> bytes:
+        """All that differs from the image."""
+
+    async def restore(self, snapshot: bytes) -> None:
+        """Be as at a snapshot of a machine of the same image; nothing runs."""
+
+    async def close(self) -> None:
+        """End all that runs, and forget the files."""
+
+
+class BubblewrapMachine:
+    """A machine behind bubblewrap; `start` it before anything else.
+
+    Its first process (`inside.machine`) sees to the commands; it is in no folder of this machine: changes are memory,
+    and they and all processes are gone when this process closes it, or ends.
+
+    Args:
+        image: Its root file system.
+        limits: What it may take.
+        network: Whether it has this machine's network; else it has nobody but itself on 127.0.0.1.
+        overlay: False to copy the image, as is done where the kernel has no overlay for users.
+    """
+
+    def __init__(
+        self, image: Image, limits: MachineLimits | None = None, *, network: bool = False, overlay: bool = True
+    ) -> None:
+        self.image = image
+        self.limits = limits or MachineLimits()
+        self.network = network
+        self.overlay = overlay
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the machine)
+        self._busy = asyncio.Lock()
+
+    async def start(self) -> BubblewrapMachine:
+        """Have it run.
+
+        Raises:
+            SandboxUnavailable: If it does not start; the message has its last words.
+        """
+        settings: dict[str, object] = {
+            "storage_bytes": self.limits.storage_mb * _MEGA,
+            "overlay": self.overlay,
+            "mounts": [list(mount) for mount in self.image.mounts],
+            "hidden": list(self.image.hidden),
+            "filter": True,
+        }
+        mine, its = socket.socketpair()
+        with its:
+            try:
+                command = bubblewrapped_machine(
+                    own_python(packages=False), self.image.folder, its.fileno(), settings, self.network
+                )
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._words,
+                    pass_fds=(its.fileno(),),
+                    env={"PATH": "/usr/bin:/bin"},  # bubblewrap's own can be read inside
+                    start_new_session=True,
+                )
+            except OSError as error:
+                mine.close()
+                raise SandboxUnavailable(f"No sandbox: {error}.") from None
+        self._channel = Channel.loose(mine)
+        self._channel.last_words = self._last_words
+        try:
+            header, _ = await self._channel.receive(_START_SECONDS)
+            self.overlay = header["overlay"]
+            if self.network:
+                names = Path("/etc/resolv.conf").read_bytes()
+                await self.upload("/etc", tree.pack_files([("resolv.conf", 0o644, names)]))
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, SandboxError):
+                raise SandboxUnavailable(f"No sandbox: {error}") from None
+            raise
+        return self
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float = 120.0,
+        user: str = "root",
+    ) -> ExecResult:
+        """Run `bash -c COMMAND` to its end; commands wait for each other.
+
+        Args:
+            command: For bash, or sh where there is none.
+            cwd: The folder that it starts in.
+            env: Variables beside PATH, LANG and HOME.
+            timeout_sec: Seconds that it may sleep, and, times `cpus`, compute.
+            user: Its name or number. All users own all files.
+
+        Raises:
+            SandboxError: If the sandbox failed; never for what the command does.
+        """
+        limits = self.limits
+        run = Limits(
+            cpu_seconds=timeout_sec * limits.cpus,
+            wall_seconds=timeout_sec,
+            memory_bytes=int(limits.memory_mb * _MEGA),
+            file_bytes=1 << 49,  # the file system itself is full before
+            processes=limits.processes,
+            open_files=4096,
+            output_bytes=limits.output_bytes,
+        )
+        environment = {"PATH": PATH, "LANG": "C.UTF-8", **self.image.environment, **(env or {})}
+        header = {"kind": "exec", "command": command, "cwd": cwd, "user": user, "environment": environment}
+        try:
+            answer, output = await self._ask({**header, "limits": run.as_json()}, [b""], patience(run))
+        except _Problem as problem:
+            return ExecResult("", f"{problem}\n", NOT_STARTED)
+        stdout, stderr = (piece.decode("utf-8", "replace") for piece in output)
+        return ExecResult(stdout, stderr, _return_code(answer), answer["limit"], answer["cpu_seconds"])
+
+    async def upload(self, path: str, files: bytes, *, replace: bool = False) -> None:
+        """Unpack an archive in a folder.
+
+        Args:
+            path: The folder, which is made if it is not there.
+            files: What `tree.pack` or `tree.pack_files` gave.
+            replace: Whether what is there goes first.
+
+        Raises:
+            SandboxError: If the machine could not take it; its storage may be full.
+        """
+        await self._asked({"kind": "put", "path": path, "replace": replace}, [files])
+
+    async def download(self, path: str, limit: int = _MEGA) -> bytes | None:
+        """A file of at most so many bytes; None if there is none. A folder comes as an archive.
+
+        Raises:
+            SandboxError: If it is neither, or too large.
+        """
+        answer, output = await self._asked({"kind": "get", "path": path, "limit": limit}, [])
+        return output[0] if answer["found"] else None
+
+    async def seal(self, remove: Iterable[str]) -> None:
+        """Make ready for a verifier: see `Machine.seal`."""
+        await self._asked({"kind": "verify", "remove": list(remove)}, [])
+
+    async def snapshot(self) -> bytes:
+        """All that differs from the image, compressed; for `restore`, here or in another machine of the same image.
+
+        Raises:
+            MachineProblem: If it is more than 512 MiB.
+        """
+        _, output = await self._asked({"kind": "snapshot", "limit": _LARGEST}, [])
+        return output[0]
+
+    async def restore(self, snapshot: bytes) -> None:
+        """End what runs, and have the file system as it was then."""
+        await self._asked({"kind": "restore"}, [snapshot])
+
+    async def close(self) -> None:
+        """End all that runs; the files are gone with it."""
+        channel, self._channel = self._channel, None
+        process, self._process = self._process, None
+        if channel is not None:
+            await channel.close()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            await asyncio.to_thread(process.wait)
+        self._words.close()
+
+    async def _asked(self, header: dict[str, Any], pieces: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+        try:
+            return await self._ask(header, pieces, _FILES_SECONDS)
+        except _Problem as problem:
+            raise MachineProblem(f"A machine could not {header['kind']} {header.get('path', '')}: {problem}.") from None
+
+    async def _ask(
+        self, header: dict[str, Any], pieces: list[bytes], seconds: float
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        async with self._busy:
+            if self._channel is None:
+                raise SandboxError("The machine is closed.", failure_kind="session_lost")
+            try:
+                await self._channel.send(header, pieces)
+                answer, output = await self._channel.receive(seconds)
+            except BaseException:
+                await self.close()  # an answer that comes later would be taken for the next one's
+                raise
+        if "problem" in answer:
+            raise _Problem(answer["problem"])
+        return answer, output
+
+    def _last_words(self) -> str:
+        self._words.seek(0)
+        lines = self._words.read(_LAST_BYTES).decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:500].rstrip(".") if lines else ""
+
+
+class _Problem(Exception):
+    """What the machine says of a request that it cannot do."""
+
+
+def _return_code(answer: dict[str, Any]) -> int:
+    if answer["limit"] in ("cpu", "wall"):
+        return TIMED_OUT
+    if answer["limit"] is not None:
+        return KILLED
+    return int(answer["exit_code"]) if answer["exit_code"] is not None else 128 + int(answer["signal"])
+
+
+def pack_folder(folder: str | Path) -> bytes:
+    """A folder of this machine as an archive for `upload`.
+
+    Raises:
+        SandboxError: If it has more than 512 MiB.
+    """
+    try:
+        return tree.pack(os.fspath(folder), _LARGEST)
+    except tree.TooLarge as error:
+        raise SandboxError(f"{folder} is too large for a machine: {error}.") from None

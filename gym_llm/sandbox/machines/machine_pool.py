@@ -1,0 +1,112 @@
+"""Where an environment's machines come from: images by name, what Dockerfiles made of them, and machines of these."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gym_llm.errors import UsageError
+from gym_llm.sandbox.machines.container import ContainerMachine
+from gym_llm.sandbox.machines.dockerfile import build, read_dockerfile
+from gym_llm.sandbox.machines.machine import BubblewrapMachine, Machine, MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.rootfs import HOST, Image, ImageCache
+
+BACKENDS = ("bubblewrap", "docker", "podman")
+
+
+class Machines:
+    """Makes machines, and keeps what they are made from.
+
+    Args:
+        backend: `bubblewrap`, or a container program, which finds images by itself.
+        images: For bubblewrap: which image a name stands for. Names may be patterns (`ubuntu:*`), an image is what
+            `ImageCache.image` takes. `host` is known already: this machine's own /usr, read-only, and a small rest.
+        cache: The folder of unpacked images; None for one in the user's cache.
+        cache_gb: How large it may become.
+        build_network: Whether RUN in a Dockerfile has this machine's network.
+
+    Raises:
+        ValueError: If there is no such backend.
+    """
+
+    def __init__(
+        self,
+        backend: str = "bubblewrap",
+        *,
+        images: Mapping[str, str] | None = None,
+        cache: str | None = None,
+        cache_gb: float = 20.0,
+        build_network: bool = False,
+    ) -> None:
+        if backend not in BACKENDS:
+            raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {backend!r}.")
+        self.backend = backend
+        self.images = dict(images or {})
+        self.build_network = build_network
+        self._cache = ImageCache(cache, limit=int(cache_gb * (1 << 30)))
+        self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def image(self, name: str) -> Image:
+        """The image of this name.
+
+        Raises:
+            UsageError: If there is none.
+        """
+        if self.backend != "bubblewrap":
+            return Image(name, "")
+        source = name if name == HOST else self.images.get(name)
+        if source is None:
+            source = next((path for one, path in self.images.items() if fnmatch.fnmatchcase(name, one)), None)
+        if source is None:
+            raise UsageError(
+                f"There is no image for {name!r}: say what stands for it, images={{{name!r}: PATH}}, a folder or tar of"
+                " its root file system or what `docker save` wrote; 'host' is this machine's own /usr."
+            )
+        async with self._making[source]:
+            return replace(await asyncio.to_thread(self._cache.image, source), name=name)
+
+    async def built(self, dockerfile: str | Path, *, timeout_sec: float, limits: MachineLimits) -> Image:
+        """What a Dockerfile makes; kept by a hash of its text, the files beside it, and its base.
+
+        Raises:
+            UsageError: If it cannot be carried out here.
+        """
+        if self.backend != "bubblewrap":
+            return await ContainerMachine.build(self.backend, dockerfile, timeout_sec)
+        recipe = read_dockerfile(dockerfile)
+        base = await self.image(recipe.base)
+        identity = json.dumps(["built", 2, base.folder, recipe.identity, self.build_network])
+        async with self._making[identity]:
+            made = self._cache.find(identity)
+            if made is None:
+                machine = await BubblewrapMachine(base, limits, network=self.build_network).start()
+                try:
+                    image = await build(recipe, machine, base, timeout_sec=timeout_sec, network=self.build_network)
+                    changes = await machine.snapshot()
+                except MachineProblem as error:
+                    raise UsageError(f"{dockerfile} cannot be carried out here: {error}") from None
+                finally:
+                    await machine.close()
+                config = {"environment": image.environment, "workdir": image.workdir, "user": image.user}
+                whole = not machine.overlay
+                made = await asyncio.to_thread(self._cache.changed, identity, base, changes, whole=whole, config=config)
+        return self._cache.of_entry(made, base)
+
+    async def open(self, image: Image, limits: MachineLimits, *, network: bool = False) -> Machine:
+        """A new machine of an image.
+
+        Raises:
+            SandboxUnavailable: If it does not start here.
+        """
+        if self.backend != "bubblewrap":
+            return await ContainerMachine(self.backend, image, limits, network=network).start()
+        return await BubblewrapMachine(image, limits, network=network).start()
+
+    def close(self) -> None:
+        """Let the cache remove what was used here."""
+        self._cache.close()

@@ -1,0 +1,350 @@
+"""Images of machines: root file systems, unpacked once into a cache from folders, tars and image archives."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import posixpath
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from gym_llm.errors import UsageError
+from gym_llm.sandbox.backends import MACHINE_USER
+from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.machines import image_archive
+
+HOST = "host"
+_GIGA = 1 << 30
+_LARGEST = 32 * _GIGA
+_PRIVILEGES = stat.S_ISUID | stat.S_ISGID
+_VERSION = 3  # of what is in the cache
+_ROOT, _CONFIG = "root", "config.json"
+_APT = "etc/apt/apt.conf.d/99gym_llm"
+_APT_AS_ROOT = 'APT::Sandbox::User "root";\n'  # machines have one user, and apt would become another to download
+_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
+_HOST_FOLDERS = ("etc", "home", "logs/agent", "logs/artifacts", "logs/verifier", "opt", "root", "srv", "usr", "var/log")
+_PASSWD = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+_GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+_HOSTS = "127.0.0.1 localhost machine\n::1 localhost\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What machines begin with. The folder is shared between them and stays as it is.
+
+    Attributes:
+        name: What it was asked for by, and what its content is.
+        folder: The root file system; where this is root, all of it belongs to `MACHINE_USER`.
+        mounts: Folders of this machine that are shown read-only, and where.
+        hidden: Folders in these that are empty inside: this package has tasks with their solutions.
+        environment: Variables of every command.
+        workdir: Where commands start.
+        user: Whose they are.
+    """
+
+    name: str
+    folder: str
+    mounts: tuple[tuple[str, str], ...] = ()
+    hidden: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    user: str = "root"
+
+
+class ImageCache:
+    """A folder with unpacked images and what Dockerfiles made, each by a hash of what it was made from.
+
+    Processes share it. What is longest unused goes when it is larger than its limit; what a process uses stays.
+
+    Args:
+        folder: None for `gym_llm/machines` in the user's cache.
+        limit: Bytes.
+    """
+
+    def __init__(self, folder: str | None = None, *, limit: int = 20 * _GIGA) -> None:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self.folder = Path(folder) if folder is not None else base / "gym_llm" / "machines"
+        self.limit = limit
+        self._held: dict[str, IO[bytes]] = {}
+        self._folders: dict[str, str] = {}
+
+    def image(self, source: str) -> Image:
+        """An image: `host`, a folder, a tar of a root file system, an OCI or `docker save` archive or layout.
+
+        Raises:
+            UsageError: If it is none; one sentence.
+        """
+        if source == HOST:
+            identity = json.dumps(
+                ["host", 1, *(os.stat(path).st_mtime_ns for path in ("/usr/bin", "/etc/alternatives"))]
+            )
+            folder = self.entry(identity, _write_host)
+            own = os.path.realpath(Path(__file__).parents[2])
+            hidden = (own,) if own.startswith("/usr/") else ()
+            return Image(HOST, str(folder / _ROOT), mounts=(("/usr", "usr"),), hidden=hidden)
+        if not os.path.exists(source):
+            raise UsageError(f"There is no image {source!r}: it is `host`, or a folder, a tar or an image archive.")
+        identity = json.dumps([_VERSION, os.path.realpath(source), self._version(source)])
+        try:
+            folder = self.entry(identity, lambda target: _write_image(source, target))
+        except image_archive.NO_IMAGE as error:
+            why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise UsageError(f"{source} cannot be used as an image: {why}.") from None
+        config = json.loads((folder / _CONFIG).read_text("utf-8"))
+        return Image(identity, str(folder / _ROOT), **config)
+
+    def _version(self, source: str) -> str:
+        """What changes when an image does; of a folder it is looked at once, for it may have many files."""
+        if os.path.isdir(source):
+            if source not in self._folders:
+                digest = hashlib.sha256()
+                for path, name in tree.walk(source):
+                    status = os.lstat(path)
+                    said = f"{name}\0{status.st_mode}\0{status.st_size}\0{status.st_mtime_ns}\0"
+                    digest.update(said.encode("utf-8", "surrogateescape"))
+                self._folders[source] = digest.hexdigest()
+            return self._folders[source]
+        status = os.stat(source)
+        return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
+
+    def changed(self, identity: str, base: Image, changes: bytes, *, whole: bool, config: dict[str, Any]) -> Path:
+        """The folder of an image that is another with a snapshot over it, as of `entry`.
+
+        The files that both have are on the disk once.
+
+        Args:
+            identity: What it is made from.
+            base: The image.
+            changes: The snapshot.
+            whole: Whether the snapshot has all files, not just what has changed.
+            config: What else is known of it.
+        """
+
+        def write(target: Path) -> None:
+            root = target / _ROOT
+            if whole:
+                root.mkdir()
+            else:
+                link_folder(base.folder, str(root))
+            tree.unpack(changes, str(root), whiteouts=tree.CARRIED_OUT)
+            give_away(root)
+            (target / _CONFIG).write_text(json.dumps(config), "utf-8")
+
+        return self.entry(identity, write)
+
+    def of_entry(self, folder: Path, base: Image) -> Image:
+        """The image in an entry that was made of another."""
+        config = json.loads((folder / _CONFIG).read_text("utf-8"))
+        return replace(base, folder=str(folder / _ROOT), **config)
+
+    def entry(self, identity: str, write: Callable[[Path], None]) -> Path:
+        """The folder that was made from something, made now if it is not there; it stays until `close`.
+
+        Args:
+            identity: What it is made from.
+            write: Fills an empty folder.
+        """
+        path, lock = self._hold(identity)
+        if not path.exists():
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                self._make(path, write)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        os.utime(path)
+        return path
+
+    def find(self, identity: str) -> Path | None:
+        """The folder, if it has been made; it stays until `close`."""
+        path, _ = self._hold(identity)
+        if not path.exists():
+            return None
+        os.utime(path)
+        return path
+
+    def _hold(self, identity: str) -> tuple[Path, IO[bytes]]:
+        name = hashlib.sha256(f"{os.geteuid()} {identity}".encode()).hexdigest()[:32]
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if name not in self._held:
+            self._held[name] = open(self.folder / f"{name}.lock", "ab")  # noqa: SIM115 (held)
+        fcntl.flock(self._held[name], fcntl.LOCK_SH)
+        return self.folder / name, self._held[name]
+
+    def close(self) -> None:
+        """Let others remove what this used."""
+        for lock in self._held.values():
+            lock.close()
+        self._held.clear()
+
+    def _make(self, path: Path, write: Callable[[Path], None]) -> None:
+        self.clean()
+        making = Path(tempfile.mkdtemp(prefix="making-", dir=self.folder))
+        try:
+            write(making)
+            making.chmod(0o755)
+            making.rename(path)
+        except BaseException:
+            _remove(making)
+            raise
+
+    def clean(self) -> None:
+        """Remove what was not finished, and the longest unused while all is more than the limit."""
+        entries = []
+        for path in self.folder.iterdir():
+            if path.name.startswith("making-") and not _is_new(path):
+                _remove(path)
+            elif path.is_dir() and not path.name.startswith("making-"):
+                entries.append((path.stat().st_mtime, path, _size(path)))
+        total = sum(size for _, _, size in entries)
+        for _, path, size in sorted(entries):
+            if total <= self.limit:
+                return
+            if path.name in self._held:
+                continue
+            with open(path.with_name(f"{path.name}.lock"), "ab") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path = path.rename(path.with_name(f"making-{path.name}"))  # or half of it would pass for an image
+                _remove(path)
+                total -= size
+
+
+def _is_new(path: Path) -> bool:
+    import time
+
+    return time.time() - path.stat().st_mtime < 3600
+
+
+def _size(folder: Path) -> int:
+    """Bytes on the disk; what images have in common, and is there once, is shared out among them."""
+    total = 0.0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            status = os.lstat(os.path.join(parent, name))
+            total += status.st_blocks * 512 / status.st_nlink
+    return int(total)
+
+
+def _remove(folder: Path) -> None:
+    for parent, _, _ in os.walk(folder):
+        os.chmod(parent, 0o700)
+    shutil.rmtree(folder)
+
+
+def _write_host(target: Path) -> None:
+    """A small writable rest for this machine's own /usr."""
+    root = target / _ROOT
+    for name in _HOST_FOLDERS:
+        (root / name).mkdir(parents=True)
+    for name in ("tmp", "var/tmp"):
+        (root / name).mkdir()
+        (root / name).chmod(0o1777)
+    for name in _LINKS:
+        if os.path.islink(f"/{name}"):
+            os.symlink(os.readlink(f"/{name}"), root / name)
+    (root / "etc/passwd").write_text(_PASSWD)
+    (root / "etc/group").write_text(_GROUPS)
+    (root / "etc/hosts").write_text(_HOSTS)
+    for name in (
+        "alternatives",
+        "ssl/certs",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "os-release",
+        "debian_version",
+    ):
+        _copy(f"/etc/{name}", root / "etc" / name)
+    _finish(target, {})
+
+
+def _copy(source: str, target: Path) -> None:
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+    elif os.path.isdir(source):
+        shutil.copytree(source, target, symlinks=True, copy_function=shutil.copy2)
+    elif os.path.exists(source):
+        shutil.copy2(source, target)
+
+
+def _write_image(source: str, target: Path) -> None:
+    root = target / _ROOT
+    root.mkdir()
+    config: dict[str, Any] = {}
+    if os.path.isdir(source) and not image_archive.is_layout(source):
+        _copy_folder(source, str(root))
+    else:
+        free = shutil.disk_usage(target).free - _GIGA
+        config = image_archive.unpack_image(source, str(root), min(_LARGEST, max(free, 0)))
+    _finish(target, config)
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Copy a root file system; its devices and sockets are left out."""
+
+    def copy(path: str, place: str) -> str:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISFIFO(mode):
+            os.mkfifo(place, stat.S_IMODE(mode))
+        elif stat.S_ISREG(mode):
+            shutil.copy2(path, place)
+        return place
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=copy)
+
+
+def link_folder(source: str, target: str) -> None:
+    """Have a folder again, its files being the same ones; whoever changes the second takes a file's place."""
+
+    def link(path: str, place: str) -> str:
+        try:
+            os.link(path, place, follow_symlinks=False)
+        except OSError:  # it has as many names as the file system takes
+            shutil.copy2(path, place, follow_symlinks=False)
+        return place
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=link)
+
+
+def give_away(root: Path) -> None:
+    """Give a root file system to the user of machines, and take from its files the right to be run as their owner."""
+    root.chmod(0o755)
+    away = os.geteuid() == 0
+    for parent, folders, names in os.walk(root):
+        for name in (".", *folders, *names):
+            path = os.path.join(parent, name)
+            status = os.lstat(path)
+            if away and status.st_uid != MACHINE_USER:
+                os.chown(path, MACHINE_USER, MACHINE_USER, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                os.chmod(path, stat.S_IMODE(status.st_mode))
+            elif stat.S_ISREG(status.st_mode) and status.st_mode & _PRIVILEGES:
+                os.chmod(path, stat.S_IMODE(status.st_mode) & ~_PRIVILEGES)
+
+
+def _finish(target: Path, config: dict[str, Any]) -> None:
+    """Write what an image's own configuration says, and give all to the user of machines."""
+    root = target / _ROOT
+    for name in ("proc", "dev", "tmp"):
+        if not os.path.lexists(root / name):
+            (root / name).mkdir()
+            (root / name).chmod(0o1777 if name == "tmp" else 0o755)
+    place = tree.resolve(str(root), _APT.split("/"))
+    if os.path.isdir(os.path.dirname(place)):
+        tree.remove(place)
+        Path(place).write_text(_APT_AS_ROOT)
+    settings = (config.get("config") or {}) if isinstance(config, dict) else {}
+    pairs = (entry.partition("=") for entry in settings.get("Env") or [])
+    content = {
+        "environment": {name: value for name, _, value in pairs},
+        "workdir": posixpath.normpath(posixpath.join("/", settings.get("WorkingDir") or "/")),
+        "user": settings.get("User") or "root",
+    }
+    (target / _CONFIG).write_text(json.dumps(content), "utf-8")
+    give_away(root)

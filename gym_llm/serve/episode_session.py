@@ -1,0 +1,390 @@
+"""One session of a served environment: an episode after another, step by step, for a client that may vanish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from time import perf_counter
+from typing import Any, NamedTuple, cast
+
+import gymnasium as gym
+
+from gym_llm.concurrency import Suspended, begin, drive, gives_up
+from gym_llm.core.seeding import forget_seed
+from gym_llm.core.truncation import with_score
+from gym_llm.errors import CallerError, DataError, InfrastructureError, StepTimeout
+from gym_llm.protocols.http.metrics import Histogram
+from gym_llm.protocols.responses.actions import is_refusal
+from gym_llm.records.failures import Failure, failure_of
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.step_timeout import StepClock
+from gym_llm.types import Episode, Item, OutcomeName, Request
+
+_ASKED_WRONGLY = (DataError, IndexError, ValueError, TypeError, OverflowError)
+
+
+class BadRequest(CallerError):
+    """A client asked for what cannot be: a task that is not there, an action that is none, a step without an episode.
+
+    The session is as it was.
+    """
+
+
+class EpisodeFailed(InfrastructureError):
+    """The episode has failed, by the environment's or its infrastructure's fault: it has no reward.
+
+    Attributes:
+        failure: What a record of it says.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason, failure_kind=failure.kind)
+        self.failure = failure
+
+
+class Step(NamedTuple):
+    """What came of a reset or a step.
+
+    Attributes:
+        request: The observation: the request to answer next, whole.
+        reward: 0.0 for a reset.
+        terminated: Whether the episode ended by itself.
+        truncated: Whether it was cut short.
+        info: As `env.step` gives it.
+        new_items: What the environment said after the action: outputs of tools, the user's next message. Shared with
+            the request: read them only.
+    """
+
+    request: Request
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+    new_items: list[Item]
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode is over."""
+        return self.terminated or self.truncated
+
+
+class Tally(Counter[str]):
+    """What was counted of an environment over a wire.
+
+    Attributes:
+        seconds: How long its steps took.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = Histogram()
+
+
+class EpisodeSession:
+    """An environment that one client plays. Used from one event loop.
+
+    Calls are carried out one after the other. One that waits goes on when its caller is cancelled, because a client
+    that has lost its connection comes back: `last` has what it missed.
+
+    Args:
+        session_id: Who knows it may play.
+        env_id: The environment's id.
+        factory: Makes the environment at the first reset.
+        env: One that is free, instead.
+        clock: Cuts off resets and steps that wait too long.
+        tally: Where resets, steps and outcomes are counted.
+
+    Attributes:
+        id: The session's.
+        env_id: See above.
+        tally: See above.
+        last: What came of the last reset or step of the episode that did not fail; None before the first.
+        total_reward: Of the episode so far.
+        turn_rewards: Of its steps.
+        outcome: How the episode ended; None while it is under way, or before the first.
+        failure: Why it is masked, if it is.
+        asked_at: When it was last asked, `time.monotonic()`; `Sessions` keeps it.
+        is_ended: Whether `end` was called.
+        on_end: Is called when it ends otherwise than by the one who opened it.
+        notes: Whatever a wire keeps of its session.
+    """
+
+    __slots__ = (
+        *("_clock", "_env", "_factory", "_task", "asked_at", "env_id", "failure", "id", "is_ended", "last", "notes"),
+        *("on_end", "outcome", "tally", "total_reward", "turn_rewards"),
+    )
+
+    def __init__(
+        self,
+        session_id: str,
+        env_id: str,
+        factory: EnvFactory,
+        env: gym.Env[Any, Any] | None,
+        clock: StepClock | None,
+        tally: Tally,
+    ) -> None:
+        self.id = session_id
+        self.env_id = env_id
+        self.last: Step | None = None
+        self.total_reward = 0.0
+        self.turn_rewards: list[float] = []
+        self.outcome: OutcomeName | None = None
+        self.failure: Failure | None = None
+        self.asked_at = 0.0
+        self.is_ended = False
+        self.on_end: Callable[[], None] | None = None
+        self.notes: dict[str, Any] = {}
+        self._factory = factory
+        self._env = env
+        self._clock = clock
+        self.tally = tally
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a reset or a step is under way."""
+        return self._task is not None
+
+    @property
+    def verifier(self) -> Any:
+        """The `VerifierEnv` that it plays, made if need be."""
+        return self.env.unwrapped
+
+    @property
+    def env(self) -> gym.Env[Any, Any]:
+        """The environment that it plays, with its wrappers, made if need be."""
+        if self._env is None:
+            self._env = self._factory.make()
+        return self._env
+
+    @property
+    def episode(self) -> Episode | None:
+        """The episode being played, or the last one; None before the first."""
+        return self._env.unwrapped.episode if self._env is not None else None  # type: ignore[attr-defined]
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether an episode is under way."""
+        return self.last is not None and self.outcome is None
+
+    async def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Step:
+        """Begin an episode; one that is under way is given up.
+
+        Args:
+            seed: As for `env.reset`.
+            options: `task_index`, `task`: as for `VerifierEnv.reset`.
+
+        Raises:
+            BadRequest: If there is no such task, or the row is wrong, or there is no such option.
+            EpisodeFailed: If a hook failed.
+        """
+        return await self._alone(self._reset, seed, options)
+
+    async def step(self, action: Any) -> Step:
+        """Take a model's turn: a Responses answer, its items, or a text, which is a message.
+
+        Raises:
+            BadRequest: If it is none of these, or no episode is under way; the episode is unchanged.
+            EpisodeFailed: If a hook or a tool failed; the episode is over and masked.
+        """
+        begun = perf_counter()
+        try:
+            return await self._alone(self._step, _as_action(action))
+        finally:
+            self.tally.seconds.observe(perf_counter() - begun)
+
+    def start_reset(self, seed: int | None, options: dict[str, Any] | None) -> Step | asyncio.Future[Step]:
+        """As `reset`, and returns at once: what came of it, or a Future where there is something to wait for."""
+        return self._start(self._reset, seed, options)
+
+    def start_step(self, action: Any) -> Step | asyncio.Future[Step]:
+        """As `step`, and returns at once: what came of it, or a Future where there is something to wait for."""
+        begun = perf_counter()
+        outcome: Step | asyncio.Future[Step] = self._start(self._step, _as_action(action))
+        if isinstance(outcome, asyncio.Future):
+            outcome.add_done_callback(lambda _: self.tally.seconds.observe(perf_counter() - begun))
+        else:
+            self.tally.seconds.observe(perf_counter() - begun)
+        return outcome
+
+    async def cut_short(self) -> Step:
+        """End the episode under way here: it is truncated, and `verify` scores what there is.
+
+        Raises:
+            BadRequest: If no episode is under way.
+            EpisodeFailed: If `verify` or `teardown` failed; the episode is over and masked.
+        """
+        return await self._alone(self._cut_short)
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a synchronous function that may `wait`, between steps; what it raises is raised.
+
+        For wires that do more with an episode than stepping it, e.g. call a tool outside of a turn.
+        """
+        return await self._alone(function, *args)
+
+    async def settled(self) -> None:
+        """Wait until no reset and no step is under way, so that what the session says of itself is the last word."""
+        while self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def hurry(self, seconds: float) -> None:
+        """As the session is about to end: what takes longer is cancelled, and nothing else is begun."""
+        self.is_ended = True
+        if (task := self._task) is not None:
+            await asyncio.wait({task}, timeout=seconds)
+            task.cancel()
+
+    async def end(self) -> None:
+        """Give up the episode under way; its `teardown` runs. From now on nothing is played here."""
+        self.is_ended = True
+        await self._alone(self._end)
+
+    def release(self) -> gym.Env[Any, Any] | None:
+        """Hand the environment over, if there is one; the session has none any more."""
+        env, self._env = self._env, None
+        self.last, self.notes = None, {}
+        if env is not None:  # whom it serves next draws as from a new one, not on from this client's seed
+            forget_seed(env)
+        return env
+
+    def fail(self, error: BaseException) -> EpisodeFailed:
+        """Mask the episode for what a hook or a tool raised; the error to raise. Its `teardown` must have run."""
+        if self.outcome is not None:  # it was scored before its time was found to be over
+            self.tally[self.outcome] -= 1
+        self.failure = failure_of(error, self.verifier.phase, self.env_id)
+        self.outcome = "masked"
+        self.tally["masked"] += 1
+        return EpisodeFailed(self.failure)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    async def _alone(self, function: Callable[..., Any], *args: Any) -> Any:
+        await self.settled()
+        outcome = self._start(function, *args)
+        return await outcome if isinstance(outcome, asyncio.Future) else outcome
+
+    def _start(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._task is not None:
+            return asyncio.ensure_future(self._alone(function, *args))
+        if self.is_ended and function != self._end:  # a new environment would be nobody's to end
+            raise BadRequest("The session has ended.")
+        outcome = begin(function, *args)
+        if not isinstance(outcome, Suspended):
+            return outcome
+        self._task = asyncio.create_task(self._resume(outcome))
+        self._task.add_done_callback(_look_at)
+        return asyncio.shield(self._task)
+
+    async def _resume(self, suspended: Suspended[Any]) -> Any:
+        verifier = self.verifier
+        try:
+            with nullcontext() if self._clock is None else self._clock.step(verifier):
+                return await suspended.resume()
+        except StepTimeout as late:
+            if not verifier.is_over or verifier.open_episode is not None:  # a hook that went on when it was cut off
+                await drive(verifier.end_episode, late)
+            raise self.fail(late) from None
+        finally:
+            self._task = None
+
+    def _reset(self, seed: int | None, options: dict[str, Any] | None) -> Step:
+        if self.is_playing:
+            self.tally["abandoned"] += 1
+        verifier = self.verifier
+        self.tally["resets"] += 1
+        self.last, self.outcome, self.failure = None, None, None
+        self.total_reward, self.turn_rewards = 0.0, []
+        verifier.episode, verifier.phase = None, "env"
+        env = cast("gym.Env[Any, Any]", self._env)
+        try:
+            request, info = env.reset(seed=seed, options=options)
+        except BaseException as error:  # a panic in Rust is no Exception
+            if gives_up(error):
+                raise
+            if isinstance(error, _ASKED_WRONGLY) and verifier.episode is None and verifier.phase == "env":
+                raise BadRequest(str(error)) from None
+            raise self.fail(error) from error
+        self.last = Step(request, 0.0, False, False, info, cast(Episode, verifier.episode).items[:])
+        return self.last
+
+    def _step(self, action: Any) -> Step:
+        env, verifier = self._env, self.verifier
+        if env is None or not self.is_playing:
+            raise BadRequest("No episode is under way: reset first.")
+        before = len(verifier.episode.items)
+        try:
+            request, reward, terminated, truncated, info = outcome = env.step(action)
+            if (terminated or truncated) and not verifier.is_over:  # a wrapper has cut it short
+                request, reward, terminated, truncated, info = with_score(env, outcome)
+                verifier.end_episode()
+        except BaseException as error:
+            if gives_up(error):
+                raise
+            if is_refusal(error, verifier):
+                raise BadRequest(str(error)) from None
+            raise self.fail(error) from error
+        self.tally["steps"] += 1
+        self.turn_rewards.append(float(reward))
+        self.total_reward += float(reward)
+        new_items = _said_after(verifier.episode.items, before)
+        self.last = Step(request, float(reward), terminated, truncated, info, new_items)
+        if terminated or truncated:
+            self.outcome = "truncated" if truncated else "scored"
+            self.tally[self.outcome] += 1
+        return self.last
+
+    def _cut_short(self) -> Step:
+        env, verifier = self._env, self.verifier
+        if env is None or self.last is None or not self.is_playing:
+            raise BadRequest("No episode is under way: reset first.")
+        episode = verifier.episode
+        episode.step_reward = 0.0  # it went with its turn
+        info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
+        try:
+            _, reward, _, _, info = with_score(env, (None, 0.0, False, True, info))
+        except BaseException as error:
+            if gives_up(error):
+                raise
+            raise self.fail(error) from error
+        self.total_reward += float(reward)
+        self.last = Step(self.last.request, float(reward), False, True, info, [])
+        self.outcome = "truncated"
+        self.tally["truncated"] += 1
+        return self.last
+
+    def _end(self) -> None:
+        if self._env is None:
+            return
+        if self.is_playing:
+            self.tally["abandoned"] += 1
+        self.last = None
+        verifier: Any = self._env.unwrapped
+        verifier.end_episode()
+        verifier.episode = None
+
+
+def _as_action(action: Any) -> Any:
+    return [said(action)] if isinstance(action, str) else action
+
+
+def said(text: str) -> Item:
+    """A text as a model's message."""
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def _said_after(items: list[Item], start: int) -> list[Item]:
+    """What of an episode's items, from one turn's first on, the environment has said."""
+    for index in range(start, len(items)):
+        item = items[index]
+        if item.get("type") == "function_call_output" or item.get("role", "assistant") != "assistant":
+            return items[index:]
+    return []
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Python complains of errors that nobody has seen: here the client, who has left."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,89 @@
+"""A task as it comes over the wire: a row, as NeMo Gym's agents write it, or the parts of one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from gym_llm.core.tasks import PreparedTask, RowKind
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.errors import DataError
+from gym_llm.serve.episode_session import BadRequest
+from gym_llm.types import Episode, Item, Row
+
+PARAMS = "responses_create_params"
+_KEPT = 512
+_LARGEST = 1 << 16
+
+
+@dataclass(slots=True)
+class Seeded:
+    """What a session was seeded with.
+
+    Attributes:
+        row: The row, read.
+        opening: What the user says first, after the row's own input.
+        episode: What began so. Another may follow in the session, over another wire.
+    """
+
+    row: Row
+    opening: list[Item]
+    episode: Episode | None
+
+
+def read_row(body: dict[str, Any]) -> Row:
+    """The row of a body.
+
+    Agents add the `response`, fields that begin with `_` for themselves (`_ng_rollout_index`), and null for each
+    parameter that the row does not have: none of that is the task's.
+    """
+    row = {name: value for name, value in body.items() if name[:1] != "_" and name != "response"}
+    params = row.get(PARAMS)
+    if isinstance(params, dict) and None in params.values():
+        row[PARAMS] = {name: value for name, value in params.items() if value is not None}
+    return row
+
+
+class Rows:
+    """Makes rows ready; those of before need not be checked again: each task is played several times.
+
+    Args:
+        kind: What they have to be.
+    """
+
+    def __init__(self, kind: RowKind) -> None:
+        self._kind = kind
+        self._prepared: OrderedDict[bytes, PreparedTask] = OrderedDict()
+
+    def prepare(self, row: Row) -> PreparedTask:
+        """Make a row ready.
+
+        Raises:
+            BadRequest: If it is none.
+        """
+        line = dumps(row)
+        key = blake2b(line, digest_size=16).digest()
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            try:
+                prepared = self._kind.prepare(row)
+            except DataError as error:
+                raise BadRequest(f"This is no row of this environment: {error}") from None
+            if len(line) <= _LARGEST:
+                self._prepared[key] = prepared
+                if len(self._prepared) > _KEPT:
+                    self._prepared.popitem(last=False)
+        return prepared
+
+
+def changed_field(seeded: Row, row: Row) -> str | None:
+    """A field of the task that is another than the one that the session was seeded with; None if all are the same.
+
+    The request is not looked at.
+    """
+    for name, value in seeded.items():
+        if name != PARAMS and (name not in row or row[name] != value):
+            return name
+    return None

@@ -1,0 +1,176 @@
+"""An episode over `/ws`: messages of type reset, step, state, mcp and close, each with one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gym_llm.data.files.jsonl import loads
+from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession, Step
+from gym_llm.serve.openenv import reply_messages as answers
+from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_beginning
+from gym_llm.serve.openenv.reply_messages import Invalid
+from gym_llm.serve.openenv.rpc import Rpc
+from gym_llm.serve.openenv.socket import Farewell, Pending
+from gym_llm.serve.openenv.tool_results import called, listed, tools_of
+from gym_llm.serve.served_env import ServedEnv
+from gym_llm.utils.printable import excerpt
+from gym_llm.utils.secrets import redacted_logger
+
+_FIELDS = {"type", "data"}
+_NOTHING: dict[str, Any] = {}
+logger = redacted_logger(__name__)
+
+
+class Conversation:
+    """Answers one client's messages.
+
+    Args:
+        env: What it plays.
+        session: Its session.
+        split: The name of the environment's tasks.
+        rpc: Answers its JSON-RPC messages.
+    """
+
+    __slots__ = ("_env", "_rpc", "_session", "_split")
+
+    def __init__(self, env: ServedEnv, session: EpisodeSession, split: str, rpc: Rpc) -> None:
+        self._env = env
+        self._session = session
+        self._split = split
+        self._rpc = rpc
+
+    def answer(self, text: bytes) -> bytes | Pending:
+        """Answer a message.
+
+        Raises:
+            Farewell: If it was the last.
+        """
+        self._env.sessions.keep(self._session)
+        try:
+            message = loads(text)
+        except ValueError as error:
+            return answers.error(f"Invalid JSON: {error}", answers.INVALID_JSON)
+        try:
+            if message.__class__ is not dict:
+                raise Invalid("", "A message is a JSON object", "dict_type")
+            kind = message.get("type")
+            if kind == "step":
+                return self._step(message)
+            if kind == "reset":
+                return self._reset(message)
+            return self._other(kind, message)
+        except Invalid as fault:
+            return answers.invalid(fault)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _step(self, message: dict[str, Any]) -> bytes | Pending:
+        if len(message) != 2 or "data" not in message:
+            _check(message)
+        session = self._session
+        action = read_action(message.get("data"))
+        if action is LIST_TOOLS:
+            return _observation(listed(tools_of(self._env, session)))
+        answer: Callable[[Step], bytes] = _stepped
+        if action.__class__ is ToolCall:
+            answer = partial(_called, action, tools_of(self._env, session))
+            action = [action.item(len(session.turn_rewards) + 1)]
+        try:
+            outcome = session.start_step(action)
+            return self._answered(outcome, answer)
+        except Exception as error:
+            return self._refusal(error)
+
+    def _reset(self, message: dict[str, Any]) -> bytes | Pending:
+        if len(message) != 2 or "data" not in message:
+            _check(message)
+        session = self._session
+        data = message.get("data", _NOTHING)
+        if data.__class__ is not dict:
+            raise Invalid("data", "Input should be a valid dictionary", "dict_type")
+        seed, options, episode_id = read_beginning(data, self._split)
+        try:
+            _ = session.verifier
+        except Exception as error:
+            logger.exception("%s could not be made.", session.env_id)
+            message_text = f"Environment factory '{self._env.name}' failed to create instance: {type(error).__name__}."
+            answer = answers.error(message_text, answers.FACTORY_ERROR, factory_name=self._env.name)
+            raise Farewell(answer) from None
+        session.notes["episode_id"] = episode_id
+        try:
+            return self._answered(session.start_reset(seed, options), _begun)
+        except Exception as error:
+            return self._refusal(error)
+
+    def _other(self, kind: Any, message: dict[str, Any]) -> bytes | Pending:
+        if kind == "state":
+            _check(message, {"type"})
+            if self._session.is_busy:  # a step of an earlier connection, which nobody is to take twice
+                return Pending(asyncio.ensure_future(self._session.settled()), lambda _: self._state())
+            return self._state()
+        if kind == "close":
+            _check(message, {"type"})
+            raise Farewell()
+        if kind == "mcp":
+            _check(message)
+            if message.get("data").__class__ is not dict:
+                raise Invalid("data", "Input should be a valid dictionary", "dict_type")
+            answer = self._rpc.answer(message["data"], self._session)
+            return Pending(
+                asyncio.ensure_future(answer),
+                lambda future: answers.written({"type": "mcp", "data": future.result()}),
+            )
+        name = kind if isinstance(kind, str) else excerpt(kind) if kind else ""
+        return answers.error(f"Unknown message type: {name[:100]}", answers.UNKNOWN_TYPE)
+
+    def _state(self) -> bytes:
+        return answers.written({"type": "state", "data": answers.state(self._session)})
+
+    def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | Pending:
+        """The answer of what came of a call, which may have to be waited for."""
+        if isinstance(outcome, asyncio.Future):
+            return Pending(outcome, lambda future: self._late(future, answer))
+        return answer(outcome)
+
+    def _late(self, future: asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes:
+        try:
+            return answer(future.result())
+        except asyncio.CancelledError:
+            return answers.error("The server has been stopped.", answers.SESSION_ERROR)
+        except Exception as error:
+            return self._refusal(error)
+
+    def _refusal(self, error: Exception) -> bytes:
+        if isinstance(error, EpisodeFailed):
+            return answers.failed(error)
+        if isinstance(error, BadRequest):
+            if self._session.is_playing:  # then it is the action that is none; the episode goes on
+                return answers.invalid(Invalid("data", str(error)))
+            return answers.error(str(error), answers.EXECUTION_ERROR)
+        logger.error("A message could not be answered.", exc_info=error)
+        return answers.error("The server has failed; its log says how.", answers.EXECUTION_ERROR)
+
+
+def _observation(result: dict[str, Any]) -> bytes:
+    return answers.written({"type": "observation", "data": result})
+
+
+def _begun(step: Step) -> bytes:
+    return _observation(answers.result(step, began=True))
+
+
+def _stepped(step: Step) -> bytes:
+    return _observation(answers.result(step))
+
+
+def _called(call: ToolCall, tools: list[dict[str, Any]], step: Step) -> bytes:
+    return _observation(called(call, step, tools))
+
+
+def _check(message: dict[str, Any], fields: set[str] = _FIELDS) -> None:
+    """Refuse a message with fields that it does not have."""
+    if unknown := message.keys() - fields:
+        raise Invalid(str(min(unknown))[:100], "Extra inputs are not permitted", "extra_forbidden")

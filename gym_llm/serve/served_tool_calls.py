@@ -1,0 +1,71 @@
+"""A tool's call outside of a turn: for clients that call tools one by one, and hand the conversation in at the end."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gym_llm.concurrency import gives_up
+from gym_llm.core.rewards import read_step_reward
+from gym_llm.core.tools import Tool, tools_of
+from gym_llm.core.tools.calls import run_calls
+from gym_llm.core.tools.tool import error_output
+from gym_llm.serve.episode_session import BadRequest, EpisodeSession
+
+CALL_REWARDS = "call_rewards"
+_GRADED = "The calls themselves are graded here: they are not carried out."
+
+
+async def call_tool(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool]:
+    """Run a tool of an episode under way; it is no turn, and no item of the episode.
+
+    What `step_reward` it gives counts at once (`session.total_reward`); `session.notes["call_rewards"]` has it by call.
+
+    Args:
+        session: Whose.
+        name: What the model calls; whatever it is.
+        arguments: What the model wrote, which should be a JSON object.
+
+    Returns:
+        What to tell the model, in the words of a turn's `function_call_output`, and whether it reports an error.
+
+    Raises:
+        BadRequest: If no episode is under way.
+        EpisodeFailed: If the tool failed; the episode is over and masked.
+    """
+    outcome: tuple[str, bool] = await session.call(_call, session, name, arguments)
+    return outcome
+
+
+def _call(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool]:
+    if not session.is_playing:
+        raise BadRequest("No episode is under way: reset first.")
+    verifier = session.verifier
+    playing = verifier.playing
+    kind: Any = type(playing)
+    if not playing.executes_tools:
+        return error_output(_GRADED), True
+    episode = playing.episode
+    call = {"type": "function_call", "call_id": "", "name": name, "arguments": arguments}
+    verifier.phase = "tool"
+    episode.step_reward = 0.0
+    info: dict[str, Any] = {}
+    try:
+        outputs, errors = run_calls(playing, _tools(kind), [call], episode.state)
+        reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
+    except BaseException as error:  # a panic in Rust is no Exception
+        if gives_up(error):
+            raise
+        verifier.end_episode(error)
+        raise session.fail(error) from error
+    verifier.phase = "env"
+    episode.tool_errors += errors
+    session.total_reward += reward
+    session.notes.setdefault(CALL_REWARDS, []).append(reward)
+    text: str = outputs[0]["output"]
+    return text, errors > 0
+
+
+@functools.cache
+def _tools(cls: Any) -> dict[str, Tool]:
+    return tools_of(cls)

@@ -1,0 +1,1 @@
+"""Statistics of episodes: intervals, pass@k, paired tests."""

@@ -1,0 +1,1 @@
+"""Text and items to token ids, and back."""

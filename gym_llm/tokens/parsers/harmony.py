@@ -1,0 +1,194 @@
+"""Harmony: the format that gpt-oss writes becomes reasoning, messages and function calls."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from gymnasium.error import DependencyNotInstalled
+
+from gym_llm.tokens.parsers.parser import MAX_PIECES, MessageParser, Piece, Thought, Turn, WrittenCall
+from gym_llm.types import Item
+from gym_llm.utils.extras import install
+
+if TYPE_CHECKING:
+    from openai_harmony import HarmonyEncoding
+
+INSTALL = install("harmony")
+_CHANNEL = "<|channel|>"
+_START = re.compile(r"<\|start\|>\w*")
+_MARK = "<|message|>"
+"""What every message in the format has between its header and its content."""
+_END = re.compile(r"<\|(?:end|call|return)\|>")
+_LONGEST_HEADER = 1_000
+"""Characters, or token ids; a header is a few words."""
+
+
+class Harmony(MessageParser):
+    """Makes items of what gpt-oss writes; `openai_harmony`'s own parser reads the headers of its messages.
+
+    - what is said in the channel `analysis` is a reasoning item;
+    - what is said to `functions.NAME`, in any channel, is a `function_call` of NAME; what is said to another recipient
+      (`python`, `browser.search`: gpt-oss's built-in tools) is one of that name;
+    - all else (`final`; `commentary` to nobody, in which the model announces its calls) is a message.
+
+    A turn is read from its `generation_token_ids`, if it is one message that has them, and from the text with its
+    special tokens otherwise. A turn that has reasoning or `function_call` items is structured already and stays as it
+    is, and so does text without `<|message|>`.
+
+    Nothing that stands in a message of the format is lost: one that broke off is an item like any other (of a call
+    the arguments then are no JSON, which the environment tells the model), and from the first place on that the
+    format does not allow, or that is more than `MAX_PIECES` items, the rest is a message as it was written. Arguments
+    are kept as written (`"{}"` if there are none). The time is linear in the length of the text.
+
+    Raises:
+        DependencyNotInstalled: If `openai_harmony` is not installed, or cannot get its vocabulary.
+
+    Source: https://cookbook.openai.com/articles/openai-harmony
+    """
+
+    def __init__(self) -> None:
+        load_encoding()
+
+    def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
+        """What a message says in the format; see `MessageParser.read`."""
+        from openai_harmony import HarmonyError
+
+        if turn.has_calls or not turn.may_think:
+            return None
+        ids = message.get("generation_token_ids")
+        if isinstance(ids, list) and turn.messages == 1:
+            # Ids of another vocabulary, or what are no ids at all.
+            with contextlib.suppress(HarmonyError, OverflowError, TypeError, ValueError):
+                if _token(_MARK) in ids:
+                    return _take_apart(_Ids(ids))
+        return _take_apart(_Text(text)) if _MARK in text else None
+
+
+class _Text:
+    """What a model wrote, as text; a position is a character's."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.encode(errors="replace").decode()  # lone surrogates are no text to the encoding
+        self.length = len(self.text)
+
+    def mark(self, start: int) -> tuple[int, int] | None:
+        """Where the next `<|message|>` begins and ends."""
+        position = self.text.find(_MARK, start)
+        return (position, position + len(_MARK)) if position >= 0 else None
+
+    def end(self, start: int) -> tuple[int, int] | None:
+        """Where the next token that ends a message begins and ends."""
+        match = _END.search(self.text, start)
+        return match.span() if match else None
+
+    def text_between(self, start: int, end: int) -> str:
+        return self.text[start:end]
+
+    def ids_between(self, start: int, end: int) -> list[int]:
+        return load_encoding().encode(self.text[start:end], allowed_special="all")
+
+
+class _Ids:
+    """The same as token ids; a position is an id's."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+        self.length = len(ids)
+        mark, ends = _token(_MARK), set(load_encoding().stop_tokens())
+        self._marks = [index for index, token in enumerate(ids) if token == mark]
+        self._ends = [index for index, token in enumerate(ids) if token in ends]
+
+    def mark(self, start: int) -> tuple[int, int] | None:
+        return _first(self._marks, start)
+
+    def end(self, start: int) -> tuple[int, int] | None:
+        return _first(self._ends, start)
+
+    def text_between(self, start: int, end: int) -> str:
+        return load_encoding().decode(self.ids[start:end])
+
+    def ids_between(self, start: int, end: int) -> list[int]:
+        return self.ids[start:end]
+
+
+def _first(positions: list[int], start: int) -> tuple[int, int] | None:
+    index = bisect_left(positions, start)
+    return (positions[index], positions[index] + 1) if index < len(positions) else None
+
+
+def _take_apart(written: _Text | _Ids) -> list[Piece]:
+    """The messages of a turn. Contents are never tokenised: that takes quadratic time, and panics on a megabyte."""
+    pieces: list[Piece] = []
+    start = 0
+    while start < written.length:
+        header = None
+        if (mark := written.mark(start)) and mark[0] - start <= _LONGEST_HEADER and len(pieces) < MAX_PIECES - 2:
+            header = _read_header(tuple(written.ids_between(start, mark[0])), start == 0)
+        if mark is None or header is None:
+            return [*pieces, written.text_between(start, written.length)]
+        end = written.end(mark[1])
+        text = written.text_between(mark[1], end[0] if end else written.length)
+        start = end[1] if end else written.length
+        if header.recipient:
+            pieces.append(WrittenCall(header.recipient, text or "{}"))
+        else:
+            if header.stray:
+                pieces.append(header.stray)
+            pieces.append(Thought(text, closed=end is not None) if header.is_analysis else text)
+    return pieces
+
+
+class _Header(NamedTuple):
+    """What a message's header says: who is spoken to ("" is nobody), and text that does not belong there."""
+
+    recipient: str
+    is_analysis: bool
+    stray: str
+
+
+@functools.lru_cache
+def _read_header(ids: tuple[int, ...], is_first: bool) -> _Header | None:
+    """Read a header with `openai_harmony`; None if the format does not allow it."""
+    from openai_harmony import HarmonyError, Role, StreamableParser
+
+    encoding = load_encoding()
+    # A prompt ends with `<|start|>assistant`.
+    role = Role.ASSISTANT if is_first and ids[:1] != (_token("<|start|>"),) else None
+    parser = StreamableParser(encoding, role, strict=True)
+    try:
+        for token in (*ids, _token(_MARK)):
+            parser.process(token)
+        parser.process_eos()
+    except HarmonyError:
+        return None
+    (message,) = parser.messages
+    header = encoding.decode(ids)
+    # Without `to=` the parser takes other words for the recipient.
+    recipient = (message.recipient or "").partition("<|")[0].strip() if "to=" in header else ""
+    stray = _START.sub("", header).partition(_CHANNEL)[0].strip()
+    return _Header(recipient.removeprefix("functions."), message.channel == "analysis", stray)
+
+
+@functools.lru_cache
+def load_encoding() -> HarmonyEncoding:
+    """The format's encoding, once for a process; `Harmony` says what is raised."""
+    try:
+        from openai_harmony import HarmonyError, load_harmony_encoding
+    except ModuleNotFoundError as error:
+        raise DependencyNotInstalled(f"HarmonyParser needs {error.name}: {INSTALL}.") from error
+    try:
+        return load_harmony_encoding("HarmonyGptOss")
+    except HarmonyError as error:
+        raise DependencyNotInstalled(
+            f"openai_harmony has no vocabulary ({error}): {INSTALL} brings one, in the place of openai-harmony; or set "
+            "TIKTOKEN_ENCODINGS_BASE to a folder with o200k_base.tiktoken."
+        ) from error
+
+
+@functools.lru_cache
+def _token(special: str) -> int:
+    return load_encoding().encode(special, allowed_special="all")[0]

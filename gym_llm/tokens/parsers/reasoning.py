@@ -1,0 +1,113 @@
+"""Reasoning: thinking that a model wrote between tags becomes reasoning items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gym_llm.tokens.parsers.parser import MAX_PIECES, MessageParser, Piece, Thought, Turn, with_content, with_text
+from gym_llm.types import Item
+
+_MOST_BLOCKS = MAX_PIECES // 2 - 1  # one may have whitespace before it, which is a piece, too
+
+
+class Reasoning(MessageParser):
+    r"""Moves thinking between tags out of the model's messages into reasoning items.
+
+    A message's text is read from its beginning:
+
+    - `<think>…</think>`, any number of times with only whitespace around, is reasoning; one item for each block.
+    - Where `</think>` comes first, everything before it is reasoning: the chat template had opened the block.
+    - An unclosed `<think>` makes the rest reasoning (`status` is `"incomplete"`), and there is no message: the
+      episode's answer is "".
+    - From the first other text on, everything is the answer; tags in it (quoted, in code) are plain text. So it is
+      after more than a hundred blocks, which no model means.
+
+    No character is lost or changed. A reasoning item's text is exactly what stood between the tags, line breaks
+    included (a chat template that writes its own around the tags has to strip these, as Qwen3's does); the message's
+    text is exactly what followed the end tag. Whitespace before a start tag stays where it was, as a message of its
+    own. So start tag + reasoning + end tag, and the messages, joined in order, are what the model wrote (a block that
+    the template opened has its start tag in the prompt, and an incomplete one has no end tag).
+
+    Nothing happens to a turn that has reasoning items already. A message without an answer is dropped, as the
+    Responses API does. Comes before `ToolCalls`, so that a call that was only thought of is not made.
+
+    Args:
+        start: The tag that opens a block.
+        end: The tag that closes it; another one, and neither is empty, else it is a ValueError.
+    """
+
+    def __init__(self, start: str = "<think>", end: str = "</think>") -> None:
+        if not start or not end or start == end:
+            raise ValueError(f"start and end are two different tags that are not empty; got {start!r} and {end!r}.")
+        self.start = start
+        self.end = end
+        self._first = start[0] if start[0] == end[0] else ""
+
+    def concerns(self, text: str) -> bool:
+        """Whether there is a tag in it."""
+        # One character is found ten times as fast as a tag, and most texts do not even have that.
+        return self._first in text and (self.start in text or self.end in text)
+
+    def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
+        """The thoughts at the message's beginning, and the rest of it; see `MessageParser.read`."""
+        if not turn.may_think:
+            return None
+        blocks, position = split_reasoning(text, self.start, self.end)
+        turn.may_think = not text[position:].strip()
+        if not blocks:
+            return None
+        pieces: list[Piece] = []
+        for number, (gap, thought, closed) in enumerate(blocks, 1):
+            if gap:
+                pieces.append(with_text(message, gap, number))
+            pieces.append(Thought(thought, closed))
+        content = message["content"]
+        if rest := content[position:] if isinstance(content, str) else _parts_from(content, position):
+            pieces.append(with_content(message, rest))
+        return pieces
+
+
+def split_reasoning(text: str, start: str, end: str) -> tuple[list[tuple[str, str, bool]], int]:
+    r"""Find the thinking at the beginning of a text, in linear time.
+
+    Returns:
+        The blocks, each as the whitespace before it, what was thought, and whether the block was closed; and where in
+        `text` the answer begins.
+
+    >>> split_reasoning("\n<think>hm</think> 4", "<think>", "</think>")
+    ([('\n', 'hm', True)], 18)
+    >>> split_reasoning("hm</think> 4", "<think>", "</think>")
+    ([('', 'hm', True)], 10)
+    """
+    blocks: list[tuple[str, str, bool]] = []
+    position = 0
+    closing = text.find(end)
+    if closing >= 0 and text.find(start, 0, closing) < 0:
+        blocks.append(("", text[:closing], True))
+        position = closing + len(end)
+    while True:
+        opening = text.find(start, position)
+        if opening < 0 or not (opening == position or text[position:opening].isspace()):
+            return blocks, position
+        if len(blocks) == _MOST_BLOCKS:
+            return blocks, position
+        closing = text.find(end, opening + len(start))
+        closed = closing >= 0
+        stop = closing if closed else len(text)
+        blocks.append((text[position:opening], text[opening + len(start) : stop], closed))
+        position = stop + len(end) if closed else stop
+
+
+def _parts_from(content: list[dict[str, Any]], position: int) -> list[dict[str, Any]]:
+    """The content after `position` characters of text: parts as they are, the one in which that lies cut."""
+    parts: list[dict[str, Any]] = []
+    for part in content:
+        text = part.get("text")
+        if isinstance(text, str):
+            cut = min(position, len(text))
+            position -= cut
+            if cut == len(text):
+                continue
+            part = {**part, "text": text[cut:]} if cut else part
+        parts.append(part)
+    return parts

@@ -1,0 +1,268 @@
+"""PromptTokens: the next prompt's token ids, made from those that were already read and sampled.
+
+Tokenising a conversation's text anew for every turn gives a model ids that it never sampled: most texts have many
+tokenisations, and a sampled one need not be the tokenizer's own. A trainer would then compute probabilities of tokens
+that were never drawn ("retokenization drift", https://blog.vllm.ai/2025/10/22/agent-lightning.html).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from typing import Any, Literal, cast, get_args
+
+from gym_llm.errors import EngineError
+from gym_llm.protocols.chat.requests import request_to_chat
+from gym_llm.tokens.template import render, template_variables
+from gym_llm.tokens.template_profile import message_form
+from gym_llm.types import Item, Request
+from gym_llm.utils.printable import excerpt
+from gym_llm.utils.secrets import redacted_logger
+
+logger = redacted_logger(__name__)
+
+History = Literal["template", "append"]
+"""What a later prompt has of earlier turns that the template shows in another form than sampled; see `PromptTokens`."""
+
+CACHED_CHARACTERS = 32_000_000
+"""Text of the latest prompts that is remembered, over all conversations; their ids take about as much memory."""
+_MODEL_ITEMS = ("reasoning", "function_call")
+
+
+class PromptTokens:
+    """Makes prompts as token ids, for engines that have a tokenizer.
+
+    The first prompt of a conversation is what the chat template shows, tokenised. A later one goes on from the ids that
+    the last model turn carries (`prompt_token_ids`, `generation_token_ids`; see `gym_llm.types.Item`): these ids as
+    they are, then the ids of only the text that the template puts after them: what closes the turn (also the
+    end-of-turn token, if the turn was cut before it), what was said since, and the start of the next turn.
+
+    That holds as long as the template shows what was said as it was said, which is checked for every prompt: its text
+    has to begin with the text of the ids. Templates do rewrite history (Qwen3 drops the thinking of finished turns,
+    others trim texts or write arguments in their own JSON style). There
+
+    - `history="template"` shows what the template shows, tokenised anew: a new segment for a trainer
+      (`gym_llm.wrappers.TokenIdTracking`);
+    - `history="append"` goes on from the ids all the same, and the model sees what was really said. What closes the
+      turn and comes after it is what the template shows after another text in that turn's place, without the token with
+      which some templates end a turn instead of the one that was sampled (gpt-oss: `<|end|>` for `<|return|>`).
+      Nothing but the last model turn and what follows it is looked at: a caller that changes earlier items goes
+      unnoticed.
+
+    A turn that was cut in its thinking or in a call may be shown complete (`</think>`, the rest of a call's JSON). With
+    `"template"` that is part of what the template puts after it, with `"append"` it is left out.
+
+    Args:
+        tokenizer: A `transformers` tokenizer that has a chat template.
+        stop_token_ids: Tokens that end a model's turn.
+        history: `"template"` or `"append"`.
+
+    Raises:
+        ValueError: If `history` is neither.
+    """
+
+    def __init__(self, tokenizer: Any, *, stop_token_ids: Collection[int], history: History = "template") -> None:
+        if history not in get_args(History):
+            raise ValueError(f"history is 'template' or 'append'; got {history!r}.")
+        self.history = history
+        self.stop_token_ids = frozenset(stop_token_ids)
+        self._tokenizer = tokenizer
+        self._form = message_form(tokenizer)
+        self._warned = False
+        self._stop_texts = {token: self.decode([token]) for token in sorted(stop_token_ids)}
+        stops = sorted(filter(None, self._stop_texts.values()), key=len, reverse=True)  # the longest matches first
+        self._stop = re.compile("|".join(map(re.escape, stops)) or "(?!)")
+        special = sorted({*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, special)) or "(?!)")
+        self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
+        self._cached_characters = 0
+
+    def build(self, request: Request, *, conversation: str = "") -> list[int]:
+        """The ids of a request's prompt, in a fresh list. From one thread at a time.
+
+        `conversation`, the same name for all turns of one, makes later turns cheaper: the text of the prompt before is
+        remembered; the ids are the same without.
+
+        Raises:
+            EngineError: If the request cannot be shown or has a `tool_choice` that forces calls, or if
+                `history="append"` cannot tell what comes after the last model turn.
+            jinja2.TemplateError: If the template objects to the conversation.
+        """
+        chat = request_to_chat(request)
+        choice = chat.get("tool_choice") or "auto"
+        if choice not in ("auto", "none"):  # "none" leaves the tools out: `template_variables`
+            raise EngineError(
+                f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {excerpt(choice, 80)}: a "
+                "chat server with a tool parser (`vllm serve`) can do more."
+            )
+        if not (self._warned or self._form.shows_calls or self.history == "append"):
+            self._warn_of_lost_calls(chat["messages"])
+        variables = template_variables(chat)
+        text = render(chat["messages"], variables, self._tokenizer, self._form)
+        items = request["input"]
+        last = _last_sampled(items)
+        if last is None:
+            ids = self._encode(text)
+        else:
+            prompt: list[int] = items[last]["prompt_token_ids"]
+            sampled: list[int] = items[last]["generation_token_ids"]
+            history = self._shown_text(request, last, text, variables, conversation)
+            if text.startswith(history) and (self.history == "template" or self._stopped(items[last])):
+                ids = prompt + sampled + self._encode(text[len(history) :], after=sampled)
+            elif self.history == "append":
+                rest = self._rest(request, last, variables)
+                ids = prompt + sampled + self._encode(rest, after=sampled)
+                text = history + rest
+            else:
+                ids = self._encode(text)
+        if conversation:
+            self._remember(conversation, ids, text)
+        return ids
+
+    def _warn_of_lost_calls(self, messages: list[dict[str, Any]]) -> None:
+        if any("tool_calls" in message for message in messages):
+            self._warned = True
+            logger.warning(
+                "The chat template of %s does not show the model its own calls: in later turns they are lost. "
+                'With history="append" it sees what it wrote.',
+                getattr(self._tokenizer, "name_or_path", "") or "this model",
+            )
+
+    def _shown_text(self, request: Request, last: int, text: str, variables: dict[str, Any], conversation: str) -> str:
+        """The text of the last model turn's prompt and of what was sampled, as the template showed and would show it.
+
+        What the tokenizer makes of a text may decode to another text (normalised, spaces around special tokens gone);
+        so the text that was tokenised is what counts, if it can be found out.
+        """
+        turn = request["input"][last]
+        prompt: list[int] = turn["prompt_token_ids"]
+        sampled: list[int] = turn["generation_token_ids"]
+        # In two pieces, because engines tell the text without the token that ended it.
+        if self._stopped(turn):
+            answer = self.decode(sampled[:-1]) + self._stop_texts[sampled[-1]]
+        else:
+            answer = self.decode(sampled)
+        latest_ids, latest_text = self._latest.get(conversation, (None, ""))
+        if latest_ids is not None and len(latest_ids) == len(prompt) and latest_ids.tolist() == prompt:
+            return latest_text + answer
+        decoded = self.decode(prompt)
+        if text.startswith(decoded + answer) or self.history == "append":
+            return decoded + answer
+        before: Request = {**request, "input": request["input"][: _turn_start(request["input"], last)]}
+        rendering = render(request_to_chat(before)["messages"], variables, self._tokenizer, self._form)
+        same = rendering == decoded or self.decode(self._encode(rendering)) == self.decode(self._encode(decoded))
+        return (rendering if same else decoded) + answer
+
+    def _rest(self, request: Request, last: int, variables: dict[str, Any]) -> str:
+        """What the template shows after the last model turn, whatever it makes of the turn itself.
+
+        The turn is replaced by a text that occurs nowhere else; a turn that called a tool keeps its calls, with that
+        text as the last one's argument, because templates close such turns in other ways and show results only after
+        calls.
+        """
+        items: list[Item] = request["input"]
+        before: Request = {**request, "input": items[: last + 1]}
+        messages = request_to_chat(before)["messages"]
+        after = request_to_chat({"input": items[last + 1 :]})["messages"]
+        turn = messages.pop() if messages and messages[-1]["role"] == "assistant" else {}
+        mark = "gymllmturn"
+        while mark in str(messages) or mark in str(after) or mark in str(variables):
+            mark += "x"
+        stopped = self._stopped(items[last])
+        for calls in _marked(turn.get("tool_calls") or [], mark):
+            message = {"role": "assistant", "content": None, "tool_calls": calls}
+            try:
+                rest = self._after_mark([*messages, message, *after], mark, variables)
+            except Exception:  # the template objects; to the turn as a text, which is tried last, it may not
+                continue
+            # The end of the call's JSON is still to be cut off, and only an end-of-turn token says where that is.
+            if rest is not None and (stop := self._stop.search(rest)):
+                return rest[stop.end() if stopped else stop.start() :]
+        rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, variables)
+        if rest is None:
+            raise EngineError(
+                "The chat template does not show the last model turn, so that history='append' cannot tell what comes "
+                "after it; use history='template'."
+            )
+        # A stop after other text is a later turn's: the template closes turns with something else.
+        if stopped and (stop := self._stop.search(rest)) and not rest[: stop.start()].strip():
+            return rest[stop.end() :]
+        return self._without_end(rest, variables) if stopped else rest
+
+    def _without_end(self, rest: str, variables: dict[str, Any]) -> str:
+        """The rest without a special token that ends the turn in place of the one that was sampled.
+
+        gpt-oss samples `<|return|>`, and its template shows `<|end|>` there in a later prompt. Such a token is followed
+        by the one with which a message begins, as the start of the model's turn says.
+        """
+        user: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+        prompt = render(user, variables, self._tokenizer, self._form)
+        message = render(user, {**variables, "add_generation_prompt": False}, self._tokenizer, self._form)
+        begin = self._special.match(prompt.removeprefix(message))
+        end = self._special.match(rest)
+        if prompt.startswith(message) and begin and end and end[0] != begin[0]:
+            following = self._special.match(rest, end.end())
+            if following and following[0] == begin[0]:
+                return rest[end.end() :]
+        return rest
+
+    def _after_mark(self, messages: list[dict[str, Any]], mark: str, variables: dict[str, Any]) -> str | None:
+        before, separator, after = render(messages, variables, self._tokenizer, self._form).rpartition(mark)
+        return after if separator and mark not in before else None
+
+    def _stopped(self, turn: Item) -> bool:
+        sampled = turn["generation_token_ids"]
+        return bool(sampled) and sampled[-1] in self._stop_texts
+
+    def _encode(self, text: str, after: list[int] | None = None) -> list[int]:
+        """The ids of a text that begins a prompt or comes after these ids."""
+        if after and (stop := self._stop_texts.get(after[-1])):
+            # Some tokenizers treat what follows a special token in their own way: they drop whitespace there, or put
+            # none of what they put at the beginning of a text.
+            ids: list[int] = self._tokenizer.encode(stop + text, add_special_tokens=False)
+            if ids[:1] == after[-1:]:
+                return ids[1:]
+        return cast("list[int]", self._tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids, special tokens and all."""
+        return cast(str, self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _remember(self, conversation: str, ids: list[int], text: str) -> None:
+        _, old = self._latest.pop(conversation, (None, ""))
+        # As an array, which takes a ninth of a list's memory: finished conversations stay here for a while.
+        self._latest[conversation] = (array("I", ids), text)
+        self._cached_characters += len(text) - len(old)
+        while self._cached_characters > CACHED_CHARACTERS:
+            _, (_, old) = self._latest.popitem(last=False)
+            self._cached_characters -= len(old)
+
+
+def _marked(calls: list[dict[str, Any]], mark: str) -> Iterator[list[dict[str, Any]]]:
+    """A turn's calls with a mark as the argument of the last one; then of the first, if a template shows no other."""
+    for place in sorted({len(calls) - 1, 0}, reverse=True) if calls else ():
+        marked = {**calls[place], "function": {**calls[place]["function"], "arguments": f'{{"text": "{mark}"}}'}}
+        yield [*calls[:place], marked, *calls[place + 1 :]]
+
+
+def _last_sampled(items: list[Item] | str) -> int | None:
+    """The index of the last item that carries a model turn's tokens."""
+    if isinstance(items, str):
+        return None
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if item.get("prompt_token_ids") is not None and item.get("generation_token_ids") is not None:
+            return index
+    return None
+
+
+def _turn_start(items: list[Item], last: int) -> int:
+    """Where the model turn begins whose last item this is."""
+    for start in range(last, 0, -1):
+        before = items[start - 1]
+        is_models = before.get("type") in _MODEL_ITEMS or before.get("role") == "assistant"
+        if not is_models or before.get("generation_token_ids") is not None:
+            return start
+    return 0

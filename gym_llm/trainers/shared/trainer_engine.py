@@ -1,0 +1,111 @@
+"""TrainerEngine: a trainer's own way of sampling as an engine, so that its episodes are played like all others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, NamedTuple, TypeAlias
+
+from gym_llm.engines import Capabilities, Engine
+from gym_llm.engines.prompt_ids import build_prompt, prompt_tokens
+from gym_llm.engines.sampling import sampling_arguments
+from gym_llm.engines.token_response import overflow_response, token_response
+from gym_llm.errors import EngineError
+from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.types import Request, ResponseDict
+
+
+class Sampled(NamedTuple):
+    """What a trainer's model said in one turn.
+
+    Attributes:
+        token_ids: The sampled ids, with the one that ended the turn, if one did.
+        log_probs: The natural log of each one's probability; None where the trainer asks its model for none, in which
+            case the record has 0.0, and the adapter hands none over.
+        aborted: Whether the trainer cut it off (to change its weights, say); the turn counts as incomplete.
+        stopped: Whether the trainer says that it is complete: what ended it was no limit. Need not be said of turns
+            that end with a stop token, or at a text of the request's `stop`.
+    """
+
+    token_ids: list[int]
+    log_probs: list[float] | None
+    aborted: bool = False
+    stopped: bool = False
+
+
+Generate: TypeAlias = Callable[[list[int], dict[str, Any], str], Awaitable[Sampled]]
+"""Samples a turn from a prompt's ids, the arguments of `gym_llm.engines.sampling.sampling_arguments` (`max_tokens`,
+`temperature`, `top_p`, `stop`, …; what the trainer sets, where the environment says nothing) and the episode's name."""
+
+
+class TrainerEngine(Engine):
+    """Makes a request's prompt as token ids, has the trainer sample, and answers with what was sampled.
+
+    Args:
+        generate: Samples.
+        tokenizer: The model's, of transformers, with a chat template.
+        model: The name to record.
+        history: See `PromptTokens`: `"append"` keeps an episode in one segment.
+        context: Tokens of prompt and answer together, at most: an episode whose prompt fills it ends, truncated. None
+            for no limit here.
+        stop_token_ids: What ends a turn, beside the tokenizer's own end token.
+    """
+
+    capabilities = Capabilities(token_ids=True, tools=True)
+
+    def __init__(
+        self,
+        generate: Generate,
+        tokenizer: Any,
+        *,
+        model: str = "the trainer's",
+        history: History = "append",
+        context: int | None = None,
+        stop_token_ids: Collection[int] = (),
+    ) -> None:
+        self.model = model
+        self._generate = generate
+        self._context = context
+        self._prompts: PromptTokens = prompt_tokens(
+            tokenizer, list(stop_token_ids), history, what=f"tokenizer of {model}"
+        )
+
+    @property
+    def stop_token_ids(self) -> frozenset[int]:
+        """What ends a turn."""
+        return self._prompts.stop_token_ids
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer one request; see `Engine.respond`. What `generate` raises masks the episode."""
+        arguments = sampling_arguments(request)
+        prompt = build_prompt(self._prompts, request, conversation=episode_id, model=self.model)
+        if self._context is not None:
+            left = self._context - len(prompt)
+            if left < 1:
+                return overflow_response(self.model, len(prompt))
+            arguments["max_tokens"] = min(left, arguments["max_tokens"] or left)
+        token_ids, log_probs, aborted, stopped = await self._generate(prompt, arguments, episode_id)
+        token_ids = [int(token) for token in token_ids]
+        log_probs = [0.0] * len(token_ids) if log_probs is None else [float(each) for each in log_probs]
+        if len(log_probs) != len(token_ids):
+            raise EngineError(
+                f"{self.model} sampled {len(token_ids)} tokens and reported {len(log_probs)} log probabilities.",
+                failure_kind="agent_run_error",
+            )
+        ended = bool(token_ids) and token_ids[-1] in self._prompts.stop_token_ids
+        text = self._prompts.decode(token_ids[:-1] if ended else token_ids)
+        if not ended and (place := _stop_place(text, arguments.get("stop"))) is not None:
+            text, stopped = text[:place], True
+        return token_response(
+            self.model,
+            text,
+            prompt=prompt,
+            sampled=token_ids,
+            log_probs=log_probs,
+            incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
+        )
+
+
+def _stop_place(text: str, stop: Any) -> int | None:
+    """Where the first of a request's `stop` texts begins in what was sampled; None if none does."""
+    stops = [stop] if isinstance(stop, str) else stop or ()
+    return min((place for each in stops if (place := text.find(each)) >= 0), default=None)

@@ -1,0 +1,251 @@
+"""RolloutFunc: episodes for TRL's GRPOTrainer, played by us on the weights being trained."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
+from gym_llm.engines import Engine, capabilities, make_engine
+from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
+from gym_llm.trainers.shared.batches import BatchPlayer, Failures
+from gym_llm.trainers.shared.budget import WithinBudget
+from gym_llm.trainers.shared.ray_batches import RayBatchPlayer
+from gym_llm.trainers.shared.token_rows import empty_row, token_rows
+from gym_llm.trainers.shared.trainer_tasks import TrainedEnv, task_indices
+from gym_llm.trainers.trl.masks import REWARD, mask_others
+from gym_llm.trainers.trl.policy import OneEngine, OwnModel, evaluating, of_all, process_seed, tokenizer_of
+from gym_llm.trainers.trl.sampling_options import episode_numbers, sampling_of
+from gym_llm.types import Rollout, Row
+from gym_llm.wrappers import TokenIdTracking
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
+INFO = "env_info"
+"""The column under which an episode's numbers reach the reward functions."""
+
+
+class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
+    """TRL's `rollout_func`: plays an episode for each prompt and returns its token ids, as they were read and sampled.
+
+    ```python
+    arithmetic = RolloutFunc("gym_llm/Arithmetic-v0")
+    trainer = GRPOTrainer(
+        model, train_dataset=arithmetic.dataset(2048), rollout_func=arithmetic, reward_funcs=arithmetic.reward
+    )
+    ```
+
+    TRL repeats a prompt `num_generations` times; each time is an episode of its own, and there is exactly one row per
+    prompt, in order. A row is the episode's one segment (`TokenIdTracking`, `history="append"`): `prompt_ids` up to the
+    first sampled token, then `completion_ids` with everything after, `env_mask` (1 for sampled tokens, 0 for tool
+    results and what users and templates say) and `logprobs` (0.0 where the mask is 0).
+
+    The trainer's `temperature`, `top_p` and `max_completion_length` count. The last is the length of a whole episode,
+    which ends, truncated, when no more may be sampled; None leaves the length of each turn to the engine. `logprobs` is
+    None at another temperature than 1: engines report the model's own, and TRL compares them (for
+    `off_policy_mask_threshold` alone) with those at its temperature.
+
+    An episode that is masked (or samples nothing) is a row without trained tokens whose reward is None, also from the
+    trainer's other reward functions: TRL leaves it out of its group's mean. See `Failures` for when the training ends.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
+        tasks: See `VerifierEnv`; None for the environment's own.
+        env_kwargs: Further arguments of the environment.
+        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
+            be a `TokenIdTracking`.
+        engine: None samples the trainer's own model, in this process. Any other is a `WeightSync` with an option
+            `history`; it is given the weights whenever they have changed: PEFT's adapters merged into them, and
+            gathered where FSDP or DeepSpeed's ZeRO-3 has sharded them. Of several trainer processes the main one has
+            the engine, and each plays its part of the batch with it. `"vllm:MODEL"` starts vLLM, in a script that does
+            everything under `if __name__ == "__main__":`.
+        engine_options: Its arguments; `threads=1` is best for tiny models on a CPU.
+        concurrency: Episodes at once, at most; of several trainer processes, in each.
+        workers: Play in so many processes of Ray, with the engine in another, which all share; of several trainer
+            processes each has so many. 0 plays in this process. They start with the first batch and live until `close`.
+        ray_address: A cluster's; None for a Ray of this machine's own.
+        agent: Who plays, with the model behind it: an async function, or a program; see `RolloutSettings`. All that it
+            has the model say is sampled as the trainer asks, and `max_completion_length` holds for each of its
+            conversations. Agents that change their history, or have several, need `segments="last"`.
+        agent_timeout: Seconds that it may take for an episode.
+        segments: TRL takes one sequence for an episode. `"one"`: an episode in several segments (something changed what
+            was said before) is masked. `"last"`: its last segment is trained on, with the whole reward, and the others
+            are not. `episodes/untrained_tokens`, in the log, is how many sampled tokens an episode had that are in no
+            row, on average.
+
+    Attributes:
+        reward: The reward function that hands the episodes' rewards to TRL; logs their turns, tool errors and so on.
+
+    Raises:
+        ValueError: If an argument makes no sense; when it is called, if the trainer's arguments cannot be followed.
+        EngineUnavailable: If vLLM is not installed.
+        RuntimeError: When it is called, if every episode failed in the first batch or in several in a row.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        tasks: str | list[Row] | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        env_wrappers: Sequence[Wrap] | None = None,
+        engine: str | None = None,
+        engine_options: dict[str, Any] | None = None,
+        concurrency: int = 1024,
+        workers: int = 0,
+        ray_address: str | None = None,
+        agent: str | Agent | None = None,
+        agent_timeout: float = AGENT_SECONDS,
+        segments: Literal["one", "last"] = "one",
+    ) -> None:
+        if engine is not None and not capabilities(engine).weights:
+            raise ValueError(
+                "engine is None (the trainer's own model) or one whose weights can be replaced, such as 'vllm:MODEL'; "
+                f"got {engine!r}."
+            )
+        if workers and engine is None:
+            raise ValueError(
+                "The trainer's own model is sampled in its own process, which workers cannot ask: use "
+                "engine='vllm:MODEL', or workers=0."
+            )
+        if segments not in ("one", "last"):
+            raise ValueError(f"segments is 'one' or 'last', got {segments!r}.")
+        wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
+        if TokenIdTracking not in wrappers:
+            raise ValueError("env_wrappers needs a TokenIdTracking: it collects the token ids that TRL trains on.")
+        super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self.reward = _reward_function(self.name)
+        self._segments = segments
+        self._how = RolloutSettings(agent=agent, agent_timeout=agent_timeout)
+        self._spec = engine
+        options = {"history": "append", **(engine_options or {})}
+        if options["history"] != "append":
+            raise ValueError("TRL trains on one segment per episode, which only history='append' gives.")
+        make_engine(engine or "transformers:the trainer's", **options)  # what is wrong with them shows now
+        played: dict[str, Any] = {"env_wrappers": wrappers, "concurrency": concurrency}
+        self._player = (
+            RayBatchPlayer(self.factory, **played, workers=workers, ray_address=ray_address)
+            if workers
+            else BatchPlayer(self.factory, **played)
+        )
+        self._policy = (
+            OwnModel(self._player, options)
+            if engine is None
+            else OneEngine(self._player, engine, options, ray_address=ray_address)
+        )
+        self._limited: tuple[Engine, int, Any, WithinBudget] | None = None
+        self._numbers = itertools.count()
+        self._failures = Failures("episode")
+
+    def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
+        """Play an episode for each prompt of rows of `dataset`; see the class, and TRL's `RolloutFunc`.
+
+        Returns:
+            `prompt_ids`, `completion_ids`, `env_mask` (lists of lists of int), `logprobs` (list of lists of float, or
+            None), and for the reward functions `env_reward` and `env_info`.
+        """
+        mask_others(trainer, self.reward)
+        # Each process has numbers of its own: an engine that they share knows an episode by its task and its number.
+        process, processes = trainer.accelerator.process_index, trainer.accelerator.num_processes
+        jobs = [Job(task, next(self._numbers) * processes + process) for task in task_indices(prompts)]
+        settings = replace(self._how, seed=process_seed(trainer), sampling=self._sampling(trainer))
+        try:
+            with evaluating(trainer):
+                engine = self._within_budget(self._policy.current(trainer), trainer)
+                records = self._player.play(jobs, engine, settings)
+            failures = [_failure(record, self._segments) for record in records]
+            everyones = of_all(trainer.accelerator, failures)  # so that all processes go on, or none does
+            self._failures.check([error for part in everyones for error in part])
+        except RuntimeError:
+            self._policy.stop()  # it may be to blame: whoever tries again gets another one
+            raise
+        if any(failures):
+            self._policy.distrust()
+        padding = tokenizer_of(trainer).pad_token_id
+        rows = [_row(record, failed is not None, padding) for record, failed in zip(records, failures, strict=True)]
+        output: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+        if trainer.temperature != 1:
+            output["logprobs"] = None
+        return output
+
+    def close(self) -> None:
+        """Stop the engine and close the environments. Safe to call twice."""
+        try:
+            self._policy.stop()
+        finally:
+            self._player.close()
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def _sampling(self, trainer: GRPOTrainer) -> dict[str, Any]:
+        if trainer.use_vllm:
+            raise ValueError(
+                "GRPOConfig has use_vllm=True, which is for TRL's own generation: leave it out, and use "
+                "RolloutFunc(..., engine='vllm:MODEL')."
+            )
+        if trainer.tools:
+            raise ValueError(
+                "tools= and environment_factory= are for TRL's own generation: leave them out, the environment has "
+                "its tools."
+            )
+        if trainer.args.generation_kwargs:  # type: ignore[attr-defined]
+            raise ValueError("GRPOConfig.generation_kwargs is for TRL's own generation: leave it out.")
+        return sampling_of(trainer, name="GRPOConfig", with_vllm=self._spec is not None)
+
+    def _within_budget(self, engine: Engine, trainer: GRPOTrainer) -> Engine:
+        """The engine for episodes of the trainer's length; the same object as before if nothing has changed."""
+        if trainer.max_completion_length is None:
+            return engine
+        budget, tokenizer = trainer.max_completion_length, tokenizer_of(trainer)
+        if self._limited is None or not (self._limited[0] is engine and self._limited[1:3] == (budget, tokenizer)):
+            self._limited = engine, budget, tokenizer, WithinBudget(engine, budget, tokenizer)
+        return self._limited[3]
+
+
+def _failure(record: Rollout, segments: str) -> str | None:
+    """Why nothing can be learned from an episode; None if something can, or if it just sampled nothing."""
+    count = len(record["trajectory"] or ())
+    if record["error"] is None and count > 1 and segments == "one":
+        return (
+            f"It came back in {count} segments, and TRL trains on one: something changed what was said before "
+            "(segments='last' trains on the last one alone)."
+        )
+    return record["error"]
+
+
+def _row(record: Rollout, failed: bool, padding: int) -> dict[str, Any]:
+    """One episode as `rollout_func` returns it."""
+    rows = token_rows(record)
+    row = empty_row(padding) if failed or not rows else rows[-1]  # TRL needs tokens in every row
+    untrained = sum(sum(each.loss_mask) for each in rows) - sum(row.loss_mask)
+    numbers = {**episode_numbers(record), "failed": int(failed), "untrained_tokens": untrained}
+    return {
+        "prompt_ids": row.prompt_ids,
+        "completion_ids": row.completion_ids,
+        "env_mask": row.completion_mask,
+        "logprobs": row.completion_logprobs,
+        REWARD: row.reward,
+        INFO: numbers,
+    }
+
+
+def _reward_function(name: str) -> Any:
+    def reward(**columns: Any) -> list[float | None]:
+        """The rewards that the environment gave; TRL calls it with what `RolloutFunc` returned."""
+        if REWARD not in columns:
+            raise ValueError(f"The reward function of {name}'s RolloutFunc works with rollout_func= that RolloutFunc.")
+        for metric in sorted({metric for info in columns[INFO] for metric in info}):
+            values = [info[metric] for info in columns[INFO] if metric in info]
+            columns["log_metric"](f"episodes/{metric}", sum(values) / len(values))
+        return list(columns[REWARD])
+
+    reward.__name__ = name
+    return reward

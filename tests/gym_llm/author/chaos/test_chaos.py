@@ -1,0 +1,130 @@
+"""Faults on purpose: no fault becomes a reward, in any environment, and chaos sees it where one does."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections import Counter
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from testing import row
+
+from gym_llm import VerifierEnv
+from gym_llm.author.chaos import attack
+from gym_llm.author.chaos.faults import all_faults, choose
+from gym_llm.author.chaos.faulty_server import SERVED, FaultyServer
+from gym_llm.cli import main
+from gym_llm.core.registry.env_class import env_class
+from gym_llm.core.registry.ids import env_ids
+from gym_llm.engines.http import HTTPEngine
+from gym_llm.errors import EngineError
+
+PLACES = {"engine", "http", "setup", "respond", "verify", "teardown"}
+PATIENCE = 1.5  # seconds for what hangs, unless the verifier itself waits for processes
+IN_PROCESSES = {f"gym_llm/{name}-v0" for name in ("BigCodeBench", "BirdSQL", "CodeGen", "MathWithCode", "NSTools")}
+
+
+def one_of_each_kind() -> list[str]:
+    """A verifier for each choice of hooks and tools; `make chaos` attacks them all."""
+    kinds: dict[Any, str] = {}
+    for env_id in env_ids():
+        cls = env_class(env_id)
+        hooks = [getattr(cls, name) for name in ("setup", "opening", "respond", "verify", "teardown")]
+        asynchronous = [inspect.iscoroutinefunction(hook) for hook in hooks]
+        own = [hook is not getattr(VerifierEnv, hook.__name__) for hook in hooks]
+        kind = (*own[:3], own[4], *asynchronous, bool(cls.tool_schemas()), cls.executes_tools, bool(cls.dry_run_kwargs))
+        if env_id in ("gym_llm/Mixed-v0", "gym_llm/Harbor-v0"):  # whose steps are slow on a busy machine
+            continue
+        if env_id.startswith("gym_llm/"):
+            kinds.setdefault(kind, env_id)
+    return list(kinds.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", one_of_each_kind())
+def test_no_fault_becomes_a_reward(env_id: str) -> None:
+    patience = None if env_id in IN_PROCESSES else PATIENCE
+    report = attack(env_id, episodes=300, share=0.6, seed=11, step_timeout=patience)
+    assert report.is_clean, report
+    assert report.faults > 100 and report.outcomes[("", "none")]["scored"] > 80
+    assert report.interruptions == {"cancelled": 2, "disk full": 2}
+    assert all(any(row[0] == place for row in report.outcomes) for place in PLACES)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_no_fault_becomes_a_reward_over_ray() -> None:
+    report = attack("gym_llm/Counter-v0", episodes=200, share=0.5, seed=3, workers=2)
+    assert report.is_clean, report
+    assert report.faults > 40
+    assert report.interruptions == {"cancelled": 1, "disk full": 1, "shard killed": 1, "raylet killed": 1}
+
+
+def test_every_place_has_every_fault() -> None:
+    chosen = Counter((fault.place, fault.kind) for n in range(20_000) if (fault := choose(n, 0, 0.9)))
+    assert chosen.keys() == set(all_faults())
+    assert {place for place, _ in chosen} == PLACES | {"tool"}
+
+
+def test_faults_of_servers_come_from_a_real_one_and_are_named_by_what_it_did() -> None:
+    answer = {"output": [], "status": "completed"}
+    request: Any = {"input": [], "metadata": {"answer": json.dumps(answer), "fault": ""}}
+
+    async def ask(url: str) -> dict[str, str]:
+        kinds = {}
+        async with HTTPEngine(url, api="responses", max_retries=0) as engine:
+            assert (await engine.respond(request))["output"] == []
+            for fault in SERVED:
+                with pytest.raises(EngineError) as caught:
+                    await engine.respond({**request, "metadata": {**request["metadata"], "fault": fault}})
+                kinds[fault] = caught.value.failure_kind
+        return kinds
+
+    with FaultyServer() as server:
+        assert asyncio.run(ask(server.url)) == SERVED
+
+
+class SwallowsErrors(VerifierEnv):
+    """Takes whatever goes wrong for a wrong answer, as eight projects did."""
+
+    def setup(self, task: Any) -> None:
+        verify = self.verify
+
+        def quiet(task: Any, episode: Any) -> Any:
+            try:
+                return float(verify(task, episode))
+            except BaseException:
+                return 0.0
+
+        self.verify = quiet  # type: ignore[method-assign]
+
+    def verify(self, task: Any, episode: Any) -> float:
+        return 1.0
+
+
+gym.register("test/SwallowsErrors-v0", SwallowsErrors)
+
+
+@pytest.mark.slow
+def test_an_environment_that_makes_zeros_of_faults_is_found(tmp_path: Any) -> None:
+    kwargs = {"tasks": [row()] * 5}
+    report = attack("test/SwallowsErrors-v0", episodes=300, share=0.9, step_timeout=PATIENCE, env_kwargs=kwargs)
+    assert not report.is_clean
+    assert any("in verify: it is scored with reward 0.0, and should be masked" in sentence for sentence in report.wrong)
+
+
+@pytest.mark.slow
+def test_the_command_prints_the_matrix(
+    capsys: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gym_llm.records.failures._logged", set())
+    assert main(["chaos", "gym_llm/Counter-v0", "--episodes", "200", "--seed", "5"]) == 0
+    printed = capsys.readouterr().out
+    assert "0 wrong, 0 lost, 0 twice" in printed and "2 x cancelled, 2 x disk full" in printed
+    assert all(word in printed for word in ("hangs", "teardown", "http", "answers 503", "cut off"))
+    assert not [record for record in caplog.records if record.name.startswith("gym_llm")]  # the faults are its own
+    assert main(["chaos"]) == 2 and "Give ids, or --all" in capsys.readouterr().err
+    assert main(["chaos", "gym_llm/Counter-v0", "--share", "2"]) == 2

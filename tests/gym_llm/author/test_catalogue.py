@@ -1,0 +1,173 @@
+"""The table of verifiers: printed, and kept in docs/environments.md."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import gymnasium as gym
+import pytest
+from gymnasium.error import DependencyNotInstalled
+from testing import ROOT
+
+import gym_llm
+from gym_llm.author.catalogue import describe, ids_of, markdown_table, refresh_table, short_table
+from gym_llm.cli import main
+from gym_llm.core.registry.class_source import read_class
+from gym_llm.core.registry.env_files import dry_run_kwargs
+from gym_llm.core.registry.ids import env_ids, register
+from gym_llm.errors import DataError
+
+
+class Piped(gym_llm.VerifierEnv):
+    """Say a | or two."""
+
+
+@pytest.fixture
+def foreign():
+    register("theirs/Piped-v0", Piped)
+    register("theirs/Broken-v0", "no_such_module:Broken")
+    yield
+    del gym.registry["theirs/Piped-v0"], gym.registry["theirs/Broken-v0"]
+
+
+def test_the_page_has_the_table_that_is_printed(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT / "docs")
+    assert main(["list", "--format", "markdown"]) == 0
+    printed = capsys.readouterr().out.splitlines(keepends=True)
+    table = "".join(line for line in printed if not line.startswith("| `"))  # other packages' have no link
+    block = (ROOT / "docs" / "environments.md").read_text("utf-8").partition("<!-- verifiers")[2].partition("-->\n")[2]
+    assert block.partition("<!-- end of verifiers -->")[0] == table, "run `make environments`"
+
+
+def test_the_readme_names_them_by_domain():
+    assert short_table(ROOT) in (ROOT / "README.md").read_text("utf-8"), "run `make environments`"
+
+
+def test_only_the_block_of_a_page_is_written(tmp_path, foreign):
+    readme = tmp_path / "README.md"
+    readme.write_text("# Mine\n<!-- verifiers -->\nold | \\1\n<!-- end of verifiers -->\nrest \\g<1>\n")
+    refresh_table(readme)
+    assert readme.read_text() == "# Mine\n<!-- verifiers -->\n<!-- end of verifiers -->\nrest \\g<1>\n"
+
+
+@pytest.mark.parametrize(("text", "problem"), [(None, "Cannot write"), ("# Mine\n", "has no place for the table")])
+def test_a_file_without_a_block_is_refused(tmp_path, text, problem):
+    if text:
+        (tmp_path / "README.md").write_text(text)
+    with pytest.raises(DataError, match=problem):
+        refresh_table(tmp_path / "README.md")
+
+
+def test_other_packages_verifiers_are_in_the_printed_table(foreign):
+    table = markdown_table(ROOT)
+    assert "| `theirs/Piped-v0` | Say a \\| or two. |  |  |\n" in table
+    assert "| `theirs/Broken-v0` | cannot be made: ModuleNotFoundError" in table
+    assert "| [`gym_llm/Weather-v0`](envs/weather/README.md) | " in table
+    assert "| [`gym_llm/Weather-v0`](../envs/weather/README.md) | " in markdown_table(ROOT / "docs", inside=True)
+    assert "theirs" not in markdown_table(ROOT, inside=True)
+
+
+def test_what_a_verifier_is_said_to_be():
+    about = describe("gym_llm/Counter-v0")
+    assert about.summary.startswith("Add to a counter") and about.tasks == "5"
+    assert about.tools == ["increment_counter", "get_counter_value"]
+    assert describe("gym_llm/Weather-v0").tasks == "generated"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", env_ids())
+def test_what_is_read_from_the_source_is_what_the_environment_says(env_id):
+    try:
+        env = gym.make(env_id, **dry_run_kwargs(env_id)).unwrapped
+    except DependencyNotInstalled as error:
+        pytest.skip(str(error))
+    tasks = str(env.num_tasks or ("none" if env.tasks is None else "generated"))
+    tools = [schema["name"] for schema in env.tool_schemas()]
+    assert describe(env_id) == ((inspect.getdoc(env) or "").partition("\n")[0], tools, tasks)
+
+
+PLAIN = """
+from gym_llm import VerifierEnv, tool
+class Plain(VerifierEnv):
+    '''Plain.
+
+    More.
+    '''
+    @tool
+    def one(self): ...
+    @tool(blocking=True)
+    def two(self): ...
+"""
+HEIRS = """
+import gym_llm
+from plain import Plain as Base
+class Heir(Base):
+    one = None
+    def generate(self, rng): ...
+    @gym_llm.tool
+    def three(self): ...
+"""
+ODD = """
+from gym_llm import VerifierEnv
+from plain import Plain
+class Made(make()): ...
+@change
+class Changed(Plain): ...
+class Looped(Plain):
+    for x in y: ...
+class Named(Plain):
+    @named
+    def f(): ...
+class Lists(Plain):
+    def tool_schemas(cls): ...
+class Unknown(Nobody): ...
+class Circle(Circle): ...
+"""
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    for name, text in {"plain": PLAIN, "heirs": HEIRS, "odd": ODD, "broken": "class Broken(:"}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_class_is_read_without_importing_it(sources):
+    assert read_class("plain", "Plain")[:3] == ("Plain.\n\nMore.", ["one", "two"], False)
+    assert read_class("heirs", "Heir")[:3] == ("Plain.\n\nMore.", ["two", "three"], True)
+    assert not {"plain", "heirs"} & sys.modules.keys()
+
+
+@pytest.mark.parametrize("name", ["Made", "Changed", "Looped", "Named", "Lists", "Unknown", "Circle", "Nobody"])
+def test_what_the_source_does_not_tell_is_none(sources, name):
+    assert read_class("odd", name) is None
+    assert read_class("broken", name) is read_class("no_such_module", name) is None
+
+
+def test_environments_are_listed_by_domain(monkeypatch, capsys, foreign):
+    groups = ids_of(None)
+    assert list(groups) == [*sorted(groups.keys() - {"other"}), "other"]
+    assert "gym_llm/MathVerify-v0" in groups["math"] and "theirs/Piped-v0" in groups["other"]
+    assert main(["list", "--domain", "math"]) == 0
+    listed = capsys.readouterr().out
+    assert "gym_llm/MathVerify-v0" in listed and "\tmath\t" in listed and "gym_llm/Weather-v0" not in listed
+    assert main(["list", "--domain", "math", "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("\n### Math\n\n| id |")
+    assert main(["list", "--domain", "maths"]) == 2
+    said = capsys.readouterr().err
+    assert "No environment is of the domain 'maths'. Did you mean math? There are " in said
+    assert main(["list", "--domain", "math", "--into", "x.md"]) == 2
+
+
+def test_another_packages_environment_has_its_domain(tmp_path, monkeypatch):
+    folder = tmp_path / "theirs_with_domain"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from gym_llm import VerifierEnv\nclass Own(VerifierEnv): ...\n")
+    (folder / "config.yaml").write_text("own: {env: theirs/Own-v0, domain: chemistry}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    register("theirs/Own-v0", "theirs_with_domain:Own")
+    try:
+        assert ids_of("chemistry") == {"chemistry": ["theirs/Own-v0"]}
+    finally:
+        del gym.registry["theirs/Own-v0"]
