@@ -151,7 +151,9 @@ MODULES = {
 }
 """Old module -> new module, both below `gym_llm`."""
 
-NAMES: dict[str, str] = {}
+NAMES: dict[str, str] = {
+    "core.compat.ConformingEnv": "NemoCompatible",
+}
 """Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
 
 
