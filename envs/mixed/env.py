@@ -121,10 +121,10 @@ class Mixed(VerifierEnv):
         """Whether the current verifier has no episode under way."""
         return self._member is None or self._member.is_over
 
-    def score_cut_short(self, info: dict[str, Any]) -> float:
-        """End the current verifier's episode; see `VerifierEnv.score_cut_short`."""
+    def score_truncated(self, info: dict[str, Any]) -> float:
+        """End the current verifier's episode; see `VerifierEnv.score_truncated`."""
         assert self._member is not None, "no episode is under way"
-        return self._member.score_cut_short(info)
+        return self._member.score_truncated(info)
 
     def end_episode(self, error: BaseException | None = None) -> None:
         """Give up the current verifier's episode; see `VerifierEnv.end_episode`."""

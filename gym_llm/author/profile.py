@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, get_args
 
 from gym_llm.author.flame import Flames, Frame, Spent, flame_graph, stacks_under
-from gym_llm.concurrency import gives_up
+from gym_llm.concurrency import is_cancellation
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
@@ -225,7 +225,7 @@ def _play(yappi: ModuleType | None, env: Any, record: Rollout, seed: int) -> tup
     try:
         score_replayed(env, record, seed)
     except BaseException as error:
-        if gives_up(error) or isinstance(error, NotFromItems):
+        if is_cancellation(error) or isinstance(error, NotFromItems):
             raise
         return error, time.perf_counter() - start
     finally:

@@ -15,10 +15,10 @@ from typing import Any
 import gymnasium as gym
 
 from gym_llm.concurrency import drive
+from gym_llm.core.step_clock import StepClock
 from gym_llm.errors import CallerError, InfrastructureError
 from gym_llm.protocols.http.metrics import Histogram, Labels, Metric
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.serve.episode_session import EpisodeSession, Tally
 from gym_llm.types import FailureKind
 from gym_llm.utils.limits import check_seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.rollouts.agent_option import agents_of
 from gym_llm.rollouts.episode import play_episode
@@ -13,7 +14,6 @@ from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.pool import Shard
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.types import Rollout
 
 _MOST = 2**31
