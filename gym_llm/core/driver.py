@@ -14,6 +14,7 @@ from gym_llm.errors import StepTimeout
 from gym_llm.protocols.responses.actions import is_refusal
 from gym_llm.records.failures import Failure, failure_of
 from gym_llm.types import Request
+from gym_llm.utils.deprecated import renamed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,11 +46,14 @@ class Driver:
         env: An environment with its wrappers. Nothing else plays it meanwhile.
         clock: Limits the time that `run` and `resume` wait; None for no limit.
 
+    Attributes:
+        unscored: The step by which a wrapper ended the episode; `verify` or `teardown` may raise after it.
+
     Raises:
         TypeError: If the environment is not a `VerifierEnv`.
     """
 
-    __slots__ = ("clock", "env", "verifier")
+    __slots__ = ("clock", "env", "unscored", "verifier")
 
     def __init__(self, env: gym.Env[Any, Any], clock: StepClock | None = None) -> None:
         verifier = env.unwrapped
@@ -58,6 +62,7 @@ class Driver:
         self.env = env
         self.verifier = verifier
         self.clock = clock
+        self.unscored: Step | None = None
 
     # -- synchronous: may wait -------------------------------------------------------------------------------------
 
@@ -66,6 +71,7 @@ class Driver:
     ) -> tuple[Request, dict[str, Any]]:
         """Begin an episode; see `VerifierEnv.reset`."""
         verifier = self.verifier
+        self.unscored = None
         verifier.episode, verifier.phase = None, "env"  # if reset fails, a record must not show the episode before
         return self.env.reset(seed=seed, options=options)
 
@@ -77,6 +83,7 @@ class Driver:
         """
         step = self.env.step(action)
         if (step[2] or step[3]) and not self.verifier.is_over:
+            self.unscored = step
             if step[3] and not step[2]:
                 return self.score(step)
             self.verifier.end_episode()
@@ -159,3 +166,12 @@ class Driver:
         except StepTimeout as late:
             await drive(self.end, late)  # a hook may have gone on when it was cancelled
             raise
+
+
+def score_step(env: gym.Env[Any, Any], step: Step) -> Step:
+    """Score the episode that a wrapper has truncated with this step of `env`; see `Driver.score`."""
+    return Driver(env).score(step)
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -307,6 +307,10 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         """Whether no episode is under way."""
         return self._over
 
+    def limit_turns(self, turns: int) -> None:
+        """Lower `max_turns` to this number if it is higher; `EnvFactory` does so for `max_episode_steps`."""
+        self.max_turns = min(self.max_turns, turns)
+
     def score_truncated(self, info: dict[str, Any]) -> float:
         """End the episode under way, which a wrapper has truncated, and return the reward of `verify`.
 

@@ -135,6 +135,9 @@ class _Episode:
             where = "engine"  # the response was not a valid action
         if self.turn_timing and where != "engine":
             self.turn_timing[-1]["env"] = perf_counter() - self.answered
+        if self.driver.unscored is not None:
+            _, reward, self.terminated, self.truncated, self.info = self.driver.unscored
+            self.turn_rewards.append(float(reward))
         try:
             await drive(self.driver.end, error)
         finally:

@@ -33,7 +33,7 @@ MODULES = {
     "concurrency.garbage": "concurrency.relaxed_gc",
     "config": "rollouts.config",
     "conforming": "core.compat",
-    "cut_short": "core.truncation",
+    "cut_short": "core.driver",
     "data.files.records": "records.record_files",
     "data.files.rollout_file": "records.rollout_file",
     "dialects": "protocols",
@@ -153,6 +153,7 @@ MODULES = {
 
 NAMES: dict[str, str] = {
     "core.compat.ConformingEnv": "NemoCompatible",
+    "core.driver.with_score": "score_step",
 }
 """Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
 

@@ -165,6 +165,12 @@ def test_mixed_scores_it() -> None:
     assert two_steps(env)[1] == 0.5 and env.verifier.is_over
 
 
+def test_the_limit_of_a_mixed_rollout_holds_for_its_members() -> None:
+    tasks = [row(env_id="short/Walk-v0")]
+    (record,) = gym_llm.collect("gym_llm/Mixed-v0", Goes(), tasks=tasks, env_kwargs={"max_episode_steps": 2})
+    assert (record["outcome"], record["reward"]) == ("truncated", 0.5)
+
+
 def test_it_is_recorded_and_whoever_steps_is_told(tmp_path: Any) -> None:
     path = tmp_path / "rollouts.jsonl"
     assert two_steps(RecordRollouts(TimeLimit(Walk(tasks=[row()]), 2), path))[1] == 0.5
