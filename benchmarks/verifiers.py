@@ -33,7 +33,7 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.concurrency.bridge import Waiting, run_until_wait
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.core.registry.env_class import env_class, known_arguments
 from gym_llm.core.registry.ids import env_ids, parse_id
 
@@ -287,7 +287,7 @@ def main() -> None:
     print(
         f"{'verifier':<34} {'reset µs':>8} {'verify µs':>9} {'per s':>9} {'':<5} {'hold ms':>7}  {'of':>5}  longest of"
     )
-    with rare_collection():
+    with relaxed_gc():
         costs = asyncio.run(measure(options))
     slow = [of.name for of in costs if of.pure and of.per_second < options.least]
     holding = [of.name for of in costs if of.hold_ms > options.most * 1000]

@@ -28,6 +28,7 @@ from gym_llm.errors import UsageError
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, score_replayed
 from gym_llm.evaluation.reverify.stored_rewards import of_one_dataset, records_of, run_settings
 from gym_llm.records.failures import reason
+from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Phase, Rollout
 from gym_llm.utils.extras import install
@@ -157,7 +158,7 @@ def profile(
         DataError: If the file cannot be read.
     """
     yappi = _yappi()
-    opened = Part(env_id, env_kwargs=env_kwargs or {}).open(None, episodes=None, limit=None, seed=0)
+    opened = Part(env_id, env_kwargs=env_kwargs or {}).plan(RolloutSettings())
     env = opened.plan.factory.make()
     verifier: Any = env.unwrapped
     run_seed = run_settings(path, dataset or "").get("seed")

@@ -16,7 +16,7 @@ from gym_llm.rollouts.episode import EpisodePhase, play_episode
 from gym_llm.rollouts.loop_monitor import LoopMonitor
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.pool import Shard
+from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.core.step_clock import StepClock
 from gym_llm.types import Rollout
 
@@ -24,7 +24,7 @@ _STARTED_AT_ONCE = 64
 _LONGEST_PAUSE = 30.0  # seconds
 
 
-class Worker:
+class EpisodeWorker:
     """Plays jobs in a shard's slots, as many at once as there are slots. Used from one event loop.
 
     Args:
@@ -33,7 +33,7 @@ class Worker:
         settings: How they are played.
     """
 
-    def __init__(self, shard: Shard, engine: Engine, settings: RolloutSettings) -> None:
+    def __init__(self, shard: EnvSlots, engine: Engine, settings: RolloutSettings) -> None:
         self.env_id = shard.env_id
         self.num_envs = shard.num_envs
         self._shard = shard
@@ -51,7 +51,7 @@ class Worker:
         self._monitor: LoopMonitor | None = None
         self._closed = False
 
-    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+    async def submit_and_poll(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
         """Take on jobs and wait until at least one, of these or earlier ones, is finished.
 
         Args:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
 
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
 from gym_llm.protocols.http.access import Door, Unwelcome, listening, url_of
@@ -143,7 +143,7 @@ class EnvServer:
     async def __aenter__(self) -> Self:
         """Open the port."""
         async with AsyncExitStack() as stack:
-            stack.enter_context(rare_collection())
+            stack.enter_context(relaxed_gc())
             stack.push_async_callback(self.sessions.aclose)
             inner = self._forwarding.listener if self._forwarding is not None else None
             port = listening(self.application(), self.host, self.port, shared=inner is not None, also=inner)

@@ -255,7 +255,7 @@ class Sessions:
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self.idle_seconds / 4))
             # A connection that breaks leaves a circle of objects, 15 KB, which Python would look for too rarely
-            # (`collect_rarely`): 16,384 of them, again and again, were 100 MB more each time.
+            # (`relax_gc`): 16,384 of them, again and again, were 100 MB more each time.
             if self._ended >= max(_COLLECT_AFTER, len(self._sessions)):
                 self._ended = 0
                 gc.collect()

@@ -19,7 +19,7 @@ from aiohttp import web
 from gym_llm.agents.capture.call_graph import Call
 from gym_llm.agents.capture.capture_session import CallRefused, CaptureSession
 from gym_llm.agents.capture.session_api import SessionControl
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import InfrastructureError
 from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
@@ -117,7 +117,7 @@ class CaptureServer:
     async def __aenter__(self) -> Self:
         """Start the engines and open the port."""
         async with AsyncExitStack() as stack:
-            stack.enter_context(rare_collection())  # sessions keep what was said
+            stack.enter_context(relaxed_gc())  # sessions keep what was said
             for engine in (self.engine, *self.others.values()):
                 if engine is not None:
                     await stack.enter_async_context(engine)

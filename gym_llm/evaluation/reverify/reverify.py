@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from gym_llm.concurrency import Waiting, is_cancellation, run_until_wait, wait
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.core.driver import Driver
 from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.jsonl import dumps, dumps_record, loads
@@ -29,7 +29,8 @@ from gym_llm.evaluation.reverify.stored_rewards import check_output, of_one_data
 from gym_llm.records.failures import TRANSIENT, Failure
 from gym_llm.records.record import check_record
 from gym_llm.records.record_files import numbered_records
-from gym_llm.rollouts.pool import Shard
+from gym_llm.rollouts.env_slots import EnvSlots
+from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Rollout
 from gym_llm.utils.secrets import mask
@@ -91,7 +92,7 @@ async def areverify(
     if concurrency < 1:
         raise UsageError(f"concurrency is 1 or more, got {concurrency}.")
     part = Part(env_id, tasks=None, env_kwargs=env_kwargs or {})
-    opened = part.open(None, episodes=None, limit=None, seed=0)
+    opened = part.plan(RolloutSettings())
     summary_path = None
     if output is not None:
         check_output(output)
@@ -103,8 +104,8 @@ async def areverify(
     report.summary.repeats = repeats if isinstance(repeats, int) and repeats > 0 else 1
     with ExitStack() as files:
         new = None if output is None else files.enter_context(replacing(output))
-        files.enter_context(rare_collection())
-        async with aclosing(Shard(opened.plan.factory, concurrency, step_timeout=_STEP_SECONDS)) as shard:
+        files.enter_context(relaxed_gc())
+        async with aclosing(EnvSlots(opened.plan.factory, concurrency, step_timeout=_STEP_SECONDS)) as shard:
             seed = settings.get("seed")
             pass_ = _Pass(shard, report, new, rerun_tools, seed if isinstance(seed, int) else 0)
             await pass_.run(path, dataset, on_read)
@@ -120,7 +121,7 @@ async def areverify(
 class _Pass:
     """One way through a file. Records leave in the order in which they came, however long each one takes."""
 
-    def __init__(self, shard: Shard, report: Reverified, new: BinaryIO | None, rerun_tools: bool, seed: int) -> None:
+    def __init__(self, shard: EnvSlots, report: Reverified, new: BinaryIO | None, rerun_tools: bool, seed: int) -> None:
         self._shard = shard
         self._report = report
         self._new = new

@@ -28,7 +28,7 @@ class Reset(NamedTuple):
     options: dict[str, Any] | None = None
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """What came of one slot's step or reset.
 
     Attributes:
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-class Shard:
+class EnvSlots:
     """Slots 0 to `num_envs - 1`, whose environments are made when they are first used.
 
     Args:
@@ -81,9 +81,9 @@ class Shard:
         self._same_step_reset = same_step_reset
         self._clock = None if step_timeout is None else StepClock(step_timeout)
         self._drivers: list[Driver] = []
-        self._ready: deque[Outcome] = deque()
+        self._ready: deque[StepResult] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._suspended: list[tuple[int, Waiting[Outcome]]] = []
+        self._suspended: list[tuple[int, Waiting[StepResult]]] = []
         self._arrived: asyncio.Event | None = None
 
     def env(self, slot: int) -> gym.Env[Any, Any]:
@@ -107,7 +107,7 @@ class Shard:
             else:
                 self._ready.append(outcome)
 
-    def take(self, most: int | None = None) -> list[Outcome]:
+    def take(self, most: int | None = None) -> list[StepResult]:
         """The outcomes that are ready, in the order of their becoming so, at most so many."""
         if most is None or most >= len(self._ready):
             outcomes = list(self._ready)
@@ -130,30 +130,30 @@ class Shard:
             arrived.clear()
             await arrived.wait()
 
-    def perform(self, slot: int, order: Any) -> Outcome:
+    def perform(self, slot: int, order: Any) -> StepResult:
         """Have one slot carry an order out; what the environment raises is an outcome, too."""
         try:
             driver = self.driver(slot)
             if isinstance(order, Reset):
                 observation, info = driver.reset(seed=order.seed, options=order.options)
-                return Outcome(slot, observation, info=info)
+                return StepResult(slot, observation, info=info)
             observation, reward, terminated, truncated, info = driver.step(order)
             if self._same_step_reset and (terminated or truncated):
                 final = observation, info
                 observation, info = driver.reset()
-                return Outcome(slot, observation, float(reward), terminated, truncated, info, final)
-            return Outcome(slot, observation, float(reward), terminated, truncated, info)
+                return StepResult(slot, observation, float(reward), terminated, truncated, info, final)
+            return StepResult(slot, observation, float(reward), terminated, truncated, info)
         except BaseException as error:  # the caller's to raise, in its own process; a panic in Rust is no Exception
             if is_cancellation(error):
                 raise
-            return Outcome(slot, error=error)
+            return StepResult(slot, error=error)
 
     def _resume_all(self) -> None:
         for slot, suspended in self._suspended:
             self._tasks.add(asyncio.create_task(self._resume(slot, suspended)))
         self._suspended.clear()
 
-    async def _resume(self, slot: int, suspended: Waiting[Outcome]) -> None:
+    async def _resume(self, slot: int, suspended: Waiting[StepResult]) -> None:
         try:
             if slot < len(self._drivers):
                 outcome = await self._drivers[slot].resume(suspended)
@@ -163,9 +163,9 @@ class Shard:
                 with self._clock.step(None):  # the environment's constructor waits
                     outcome = await suspended.resume()
         except StepTimeout as late:
-            outcome = Outcome(slot, error=late)
+            outcome = StepResult(slot, error=late)
         except asyncio.CancelledError:
-            outcome = Outcome(slot, error=RuntimeError("The environment was closed while this step was waiting."))
+            outcome = StepResult(slot, error=RuntimeError("The environment was closed while this step was waiting."))
         self._tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))
         self._ready.append(outcome)
         if self._arrived is not None:
