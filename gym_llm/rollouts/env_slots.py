@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 
-from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, run_until_wait, drive, is_cancellation
+from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, is_cancellation, run_until_wait
 from gym_llm.core.driver import Driver
 from gym_llm.core.step_clock import StepClock
 from gym_llm.errors import StepTimeout

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import gymnasium as gym
 
+from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.records.failures import TRANSIENT
 from gym_llm.rollouts.agent_option import agents_of
+from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import EpisodePhase, play_episode
 from gym_llm.rollouts.loop_monitor import LoopMonitor
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.env_slots import EnvSlots
-from gym_llm.core.step_clock import StepClock
 from gym_llm.types import Rollout
 
 _STARTED_AT_ONCE = 64

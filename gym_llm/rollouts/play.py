@@ -13,12 +13,12 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
+from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
 from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.groups import Group, GroupJobs
 from gym_llm.rollouts.plan import Job, Plan, open_plan
-from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.types import Rollout, Row

@@ -7,8 +7,8 @@ import pytest
 from testing import message, row
 
 from gym_llm import VerifierEnv
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.env_slots import Reset, EnvSlots
 from gym_llm.vector import LocalVectorEnv
 
 SLOTS = 100

@@ -14,11 +14,11 @@ from testing import function_call, message, message_item, response, row
 from gym_llm import VerifierEnv, tool
 from gym_llm.engines import Engine
 from gym_llm.errors import StepTimeout
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.env_slots import Reset, EnvSlots
-from gym_llm.rollouts.episode_worker import EpisodeWorker
 
 FOR_EVER = 1e9
 

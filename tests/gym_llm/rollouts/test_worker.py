@@ -9,14 +9,14 @@ from testing import function_call, message_item, response
 from vector_envs import rows
 
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
-from gym_llm.rollouts.ray.shard_client import pack
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
+from gym_llm.rollouts.ray.shard_client import pack
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.env_slots import Reset, EnvSlots
-from gym_llm.rollouts.episode_worker import EpisodeWorker
 
 LIMIT = 20.0
 
@@ -35,7 +35,9 @@ class Says(Engine):
 
 
 def player(tasks, num_envs=4, engine=None):
-    return EpisodeWorker(EnvSlots(EnvFactory("test/Hostile-v0", tasks=tasks), num_envs), engine or Says(), RolloutSettings())
+    return EpisodeWorker(
+        EnvSlots(EnvFactory("test/Hostile-v0", tasks=tasks), num_envs), engine or Says(), RolloutSettings()
+    )
 
 
 def run(work):
