@@ -133,7 +133,7 @@ MODULES = {
     "tracking.trackers": "evaluation.tracking.trackers",
     "trainers.advantages": "trainers.shared.advantages",
     "trainers.engine": "trainers.shared.trainer_engine",
-    "trainers.player": "trainers.shared.player",
+    "trainers.player": "trainers.shared.env_pool",
     "trainers.rows": "trainers.shared.token_rows",
     "trainers.tasks": "trainers.shared.trainer_tasks",
     "trainers.trl_async": "trainers.trl.async_worker",
@@ -154,6 +154,7 @@ MODULES = {
 NAMES: dict[str, str] = {
     "core.compat.ConformingEnv": "NemoCompatible",
     "core.driver.with_score": "score_step",
+    "trainers.shared.env_pool.EpisodePlayer": "EnvPool",
 }
 """Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
 

@@ -1,6 +1,6 @@
 """EngineActor: one engine for many processes, each of which has a client that batches its calls.
 
-Who waits for whom: a client's `submit_and_poll` takes requests in and stays until there are answers, to whichever requests.
+The protocol: a client's `submit_and_poll` brings requests, and returns when there are answers, to whichever requests.
 When the client has something new it makes another call at once, which releases the one before, with nothing in it if
 need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client asks
 again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one to
