@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.errors import JudgeError
-from gym_llm.judge.auxiliary_engine import EngineArgument, check_engine, identity, shared_name, side_engine
+from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine, identity, shared_name
 from gym_llm.judge.judge import Answer, Judge, Params
 from gym_llm.judge.judge_prompts import Prompt, check_fields, make_prompt, read_prompt
 from gym_llm.judge.recorded_answers import ReplayedAnswers
@@ -214,7 +214,7 @@ class JudgedEnv(NemoCompatible):
         if self.judge is None:
             raise ValueError(f'{type(self).__name__} has no judge to ask: give judge="http://HOST:PORT/v1".')
         argument, cached, concurrency = self.judge, self.judge_cache, self.judge_endpoint_max_concurrency
-        engine = await side_engine(self, argument)
+        engine = await auxiliary_engine(self, argument)
 
         def make() -> Judge:
             most = 1_000_000 if concurrency is None else concurrency

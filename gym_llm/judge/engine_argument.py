@@ -16,6 +16,7 @@ from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines import Engine, make_engine
 from gym_llm.errors import EngineUnavailable, JudgeError
 from gym_llm.judge.recorded_answers import ReplayedAnswers
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.secrets import is_secret_key, learn
 
 EngineArgument: TypeAlias = str | dict[str, Any]
@@ -40,7 +41,7 @@ def check_engine(name: str, argument: Any) -> None:
         raise ValueError(f"{name} names no engine that can be used: {error}") from None
 
 
-async def side_engine(env: VerifierEnv, argument: EngineArgument) -> Engine:
+async def auxiliary_engine(env: VerifierEnv, argument: EngineArgument) -> Engine:
     """The engine that an argument names, started, shared by all environments of the event loop.
 
     Args:
@@ -119,3 +120,7 @@ def _parts(name: str, argument: Any) -> tuple[str, dict[str, Any]]:
 
 def _name(argument: EngineArgument) -> str:
     return f"The engine {_parts('engine', argument)[0].partition(',')[0]}"
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)
