@@ -104,7 +104,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         cls._opens = cls.opening is not VerifierEnv.opening or cls.user is not None
         alias_respond(cls)
         if cls.user is not None and "user" not in cls.Config.model_fields:
-            cls.Config = cls.user.add_argument(cls.Config)  # type: ignore[misc]
+            cls.Config = cls.user.add_argument(cls.Config)  # type: ignore[assignment, misc]
         if cls.Config.model_fields:
             cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
 
