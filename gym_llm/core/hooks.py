@@ -22,7 +22,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 Blocking = bool | Literal["thread", "process"]
 
 _NOT_SENT = {
-    *("tasks", "episode", "open_episode", "spec", "observation_space", "action_space", "_task", "_resources"),
+    *(
+        "tasks",
+        "episode",
+        "open_episode",
+        "spec",
+        "observation_space",
+        "action_space",
+        "_task",
+        "_resources",
+        "_resolved",
+    ),
     *("_tools", "verify"),  # on an instance: wrapped by whoever traces it
 }
 
