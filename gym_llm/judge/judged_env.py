@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -198,21 +197,22 @@ class JudgedEnv(NemoCompatible):
         loop = asyncio.get_running_loop()
         if self._resolved is not None and self._resolved[0] is loop:
             return self._resolved[1]
-        config = self.config
-        if config.judge is None:
+        argument, cache = self.config.judge, self.config.judge_cache
+        concurrency = self.config.judge_endpoint_max_concurrency
+        if argument is None:
             raise ValueError(f'{type(self).__name__} has no judge to ask: give judge="http://HOST:PORT/v1".')
-        engine = await auxiliary_engine(self, config.judge)
+        engine = await auxiliary_engine(self, argument)
 
         def make() -> Judge:
-            judge = partial(Judge, engine, concurrency=config.judge_endpoint_max_concurrency or _UNBOUNDED)
+            places = concurrency or _UNBOUNDED
             if isinstance(engine, ReplayedAnswers):  # each of its answers is for one call
-                return judge(cache=False)
-            file = config.judge_cache if isinstance(config.judge_cache, str) else None
-            cache = config.judge_cache if file is None else True
-            return judge(identity=identity(config.judge, engine.model), cache=cache, cache_file=file)
+                return Judge(engine, concurrency=places, cache=False)
+            made_from = identity(argument, engine.model)
+            if isinstance(cache, str):
+                return Judge(engine, made_from, concurrency=places, cache=True, cache_file=cache)
+            return Judge(engine, made_from, concurrency=places, cache=cache)
 
-        name = shared_name(self, config.judge, config.judge_cache, config.judge_endpoint_max_concurrency)
-        judge: Judge = await self.shared(f"judge {name}", make)
+        judge: Judge = await self.shared(f"judge {shared_name(self, argument, cache, concurrency)}", make)
         self._resolved = loop, judge
         return judge
 
