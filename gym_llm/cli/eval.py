@@ -1,4 +1,4 @@
-"""`gym-llm eval`: environments played by engines, with a report. What it plays with is imported when it runs."""
+"""`gym-llm eval`: play environments with engines, and write a report."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ examples:
   gym-llm eval suite.yaml --repeats 4 --limit 100 --prices prices.yaml
   gym-llm eval ... --output runs/mcqa --resume                   play what is missing, and write the reports again
 
-A suite is YAML of sections, as for `gym-llm rollout --config`. Engines that it names play every environment that names
-none; --engine NAME=SPEC, or the name of a section, goes before them:
+A suite is YAML with sections, as for `gym-llm rollout --config`. Its engines play every environment that names no
+engine. --engine NAME=SPEC, or the name of a section, takes precedence:
   letters: {env: gym_llm/MultipleChoice-v0, tasks: test.jsonl, repeats: 8, limit: 500}
   sums:    {env: gym_llm/Arithmetic-v0, kwargs: {digits: 3}, sampling: {temperature: 0.6}}
   base:    {engine: "http://localhost:8000/v1", kwargs: {model: Qwen/Qwen3-4B}}
   small:   {engine: "vllm:Qwen/Qwen3-0.6B", kwargs: {max_model_len: 8192}}
 
-The output folder holds records/ENGINE.jsonl, results.json, report.md, report.html (one file, nothing is loaded) and
+The output folder has records/ENGINE.jsonl, results.json, report.md, report.html (one file that loads nothing else) and
 plots/. Prices are dollars per million tokens by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
 
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
 after Ctrl-C, SIGTERM and SIGHUP.
 """
 _WHAT = """ids of environments (`gym-llm list` names all), files such as ./my_env.py, or a suite, SUITE.yaml, with
-key=value over what it says"""
+key=value to override it"""
 _CONFIG = "a suite, or any configuration (several: later ones win)"
 _TASKS = "tasks instead of the one environment's own; see `gym-llm rollout --help`"
-_ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON gives one of them its own, which go over these
+_ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON for one of them overrides these
 (several: give it again)"""
 _ENGINE = f"""{options.ENGINE}; NAME=SPEC gives it a name (several: give it again)"""
 _BY = "figures for each value of these fields of the tasks or of the verifier's info, too, e.g. subject,level"
-_PRICES = "YAML: what a million tokens cost, by model"
+_PRICES = "YAML with the price of a million tokens by model"
 _OUTPUT = "a folder (default: evaluations/<name>-<date>-<time>)"
 _WIDE = 140
-"""Columns of a terminal in which an interval stands beside its figure."""
+"""Columns of a terminal from which on an interval stands beside its figure."""
 
 _INTERVAL = re.compile(r" \[(.*), (.*)\]")
 _SHORT = {"truncated": "trunc.", "episodes": "n", "mean reward": "mean\nreward", "tool errors": "tool\nerrors"}
@@ -221,7 +221,7 @@ def _report(evaluation: Evaluation, quiet: bool) -> EvaluationResult:
 
 
 def _print(result: EvaluationResult) -> None:
-    """The tables that matter most, and where everything is."""
+    """Print the most important tables, and the paths of the reports."""
     from rich import box
     from rich.table import Table as Shown
     from rich.text import Text

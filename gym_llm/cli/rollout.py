@@ -1,4 +1,4 @@
-"""`gym-llm rollout`: play environments with a model. What it plays with is imported when it runs."""
+"""`gym-llm rollout`: play environments with a model."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ examples:
   gym-llm rollout ... --output runs/mcqa.jsonl --resume          complete an interrupted run
   gym-llm rollout ... --log tensorboard --log wandb:my-project   follow it from elsewhere
 
-Without --episodes, --limit or --repeats each task is played once (64 tasks where they are generated without end).
+Without --episodes, --limit or --repeats each task is played once (64 tasks if an environment generates them).
 
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
 after Ctrl-C, SIGTERM and SIGHUP.
 """
 _ENV_ID = """e.g. gym_llm/Arithmetic-v0 (`gym-llm list` names all), or a file: ./my_env.py. With --config: key=value,
-over what the files say"""
-_CONFIG = "instead of ENV_ID: YAML that names environments, their datasets and engines (several: later ones win)"
+which overrides the files"""
+_CONFIG = "instead of ENV_ID: YAML with environments, their datasets and engines (several: later ones win)"
 _TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, or
-hf:ORG/NAME[:SPLIT]; FILE[10:20] for a part of them"""
+hf:ORG/NAME[:SPLIT]; FILE[10:20] for some of them"""
 
 
 @with_options

@@ -39,7 +39,7 @@ finite = checked(float, isfinite, "a finite number")
 def _name_value(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (equals and name.isidentifier()):
-        # What was given may be a secret.
+        # The argument may be a secret; do not repeat it.
         raise typer.BadParameter("expected NAME=VALUE such as max_model_len=4096")
     try:
         return name, json.loads(value)
@@ -48,7 +48,7 @@ def _name_value(text: str) -> tuple[str, Any]:
 
 
 def panel(name: str | None) -> Callable[..., Any]:
-    """`typer.Option` in a panel of the help: its metavar and help, the function that reads it, the name of a flag."""
+    """Return a function that makes a `typer.Option` in a panel of the help: metavar, help, parser, name of a flag."""
 
     def option(metavar: str | None, help: str, parser: Callable[[str], Any] | None = None, *flag: str) -> Any:
         return typer.Option(*flag, metavar=metavar, help=help, parser=parser, rich_help_panel=name, show_default=False)
@@ -61,7 +61,7 @@ what, engine, episodes, processes, output = map(panel, (None, "Engine", "Episode
 
 ENGINE = """pocket (default, a tiny built-in model), vllm:MODEL, transformers:MODEL, replay:FILE, or the URL of an
 OpenAI-compatible server, http://host:port/v1 (several, separated by commas, share the load)"""
-_ENGINE_OPTION = """a further argument of the engine, e.g. timeout=60 or history=append; VALUE is JSON, or else a text
+_ENGINE_OPTION = """a further argument of the engine, e.g. timeout=60 or history=append; VALUE is JSON or text
 (several: give it again)"""
 _TOKEN = """the token that clients send (`Authorization: Bearer T`, or an API key); other users of this machine can see
 arguments, so set the variable instead"""
