@@ -63,7 +63,7 @@ def _constructors(cls: type) -> Iterator[tuple[type, list[inspect.Parameter]]]:
         if "__init__" in vars(parent):
             parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
             yield parent, parameters
-            if not _passes_on(parameters):
+            if parent is VerifierEnv or not _passes_on(parameters):  # what it takes beside these is its `Config`
                 return
 
 
