@@ -69,7 +69,8 @@ MODULES = {
     "judge.parsers": "judge.verdicts",
     "judge.prompts": "judge.judge_prompts",
     "judge.replay": "judge.recorded_answers",
-    "judge.side_engine": "judge.auxiliary_engine",
+    "judge.user_simulator": "judge.simulated_user",
+    "judge.side_engine": "judge.engine_argument",
     "limits": "utils.limits",
     "loopback": "utils.loopback",
     "mcp": "protocols.mcp",
@@ -153,8 +154,12 @@ MODULES = {
 
 NAMES: dict[str, str] = {
     "core.compat.ConformingEnv": "NemoCompatible",
+    "judge.UserSimulator": "SimulatedUser",
+    "judge.engine_argument.side_engine": "auxiliary_engine",
+    "judge.side_engine": "auxiliary_engine",
+    "judge.simulated_user.UserSimulator": "SimulatedUser",
 }
-"""Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
+"""Old name in a new module -> the name that replaces it: `"judge.UserSimulator": "SimulatedUser"`."""
 
 
 class _OldModule(ModuleType):

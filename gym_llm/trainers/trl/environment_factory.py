@@ -66,7 +66,7 @@ class EnvironmentFactory(TrainedEnv):
         schemas = self.verifier.tool_schemas()
         if not schemas:
             raise ValueError(f"{env_id} has no tools for TRL to call: use RewardFunc or RolloutFunc.")
-        if self.verifier.respond is not VerifierEnv.respond:
+        if self.verifier.speaks_for_user():
             raise ValueError(f"{env_id} answers as the user, which TRL's own loop cannot do: use RolloutFunc.")
         for schema in schemas:
             if schema["name"] in _RESERVED or schema["name"].startswith("_"):

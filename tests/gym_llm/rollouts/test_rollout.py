@@ -76,7 +76,7 @@ class Slow(VerifierEnv):
         await asyncio.sleep(0.1)
         return "waited"
 
-    def respond(self, task: Any, episode: Episode) -> Any:
+    def user_turn(self, task: Any, episode: Episode) -> Any:
         return ["hello"] if getattr(task, "broken", None) == "reply" else None
 
     everybody: asyncio.Barrier

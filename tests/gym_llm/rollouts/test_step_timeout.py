@@ -45,7 +45,7 @@ class Deaf(VerifierEnv):
         await self._wait("tool")
         return "went"
 
-    async def respond(self, task: Any, episode: Any) -> None:
+    async def user_turn(self, task: Any, episode: Any) -> None:
         await self._wait("respond")
 
     async def verify(self, task: Any, episode: Any) -> float:
