@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gym_llm.protocols.http.access import listening
+from gym_llm.protocols.http.http_server import listening
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
 from gym_llm.types import Item
 
@@ -98,7 +98,7 @@ async def serving(counters: Counters, *, sessions: bool = True) -> AsyncGenerato
             await endpoint.close()
 
 
-class Wire:
+class Frontend:
     """A client that sends whatever it is told to."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
@@ -155,14 +155,14 @@ def stateless(
     return body, headers
 
 
-Talk = Callable[[Wire, Counters], Awaitable[None]]
+Talk = Callable[[Frontend, Counters], Awaitable[None]]
 
 
 def talk(conversation: Talk, *, sessions: bool = True) -> None:
     async def main() -> None:
         counters = Counters()
         async with serving(counters, sessions=sessions) as (url, _), aiohttp.ClientSession() as http:
-            await conversation(Wire(http, url), counters)
+            await conversation(Frontend(http, url), counters)
 
     asyncio.run(main())
 

@@ -56,7 +56,7 @@ def serve(
         ),
     ],
     *,
-    wires: Annotated[str | None, typer.Option("--as", metavar="WIRES", show_default=False, help=_AS)] = None,
+    wires: Annotated[str | None, typer.Option("--as", metavar="PROTOCOLS", show_default=False, help=_AS)] = None,
     port: options.Port = 8000,
     host: options.Host = "127.0.0.1",
     token: options.Token = None,

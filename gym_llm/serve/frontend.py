@@ -35,7 +35,7 @@ class Route(NamedTuple):
     is_socket: bool = False
 
 
-class Wire(Protocol):
+class Frontend(Protocol):
     """One wire of one environment."""
 
     def routes(self) -> Iterable[Route]:
@@ -53,13 +53,13 @@ class Wire(Protocol):
         """An error as its clients read it.
 
         Args:
-            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `Unwelcome` or `NotJSON`; or
+            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `AccessDenied` or `NotJSON`; or
                 another, whose text is no client's to read: it is in the log.
             status: HTTP's.
         """
 
 
-MakeWire = Callable[[ServedEnv], Wire]
+MakeFrontend = Callable[[ServedEnv], Frontend]
 
 
 class NotJSON(CallerError):

@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 from gym_llm.core.registry.env_files import env_spec
 from gym_llm.data.files.reading import absolute_source
 from gym_llm.errors import UsageError
-from gym_llm.protocols.http.access import url_of
+from gym_llm.protocols.http.http_server import url_of
 from gym_llm.serve.env_server import EnvServer, name_of
 from gym_llm.serve.forwarding import Forwarding, Place, close_clients
 from gym_llm.serve.process_worker import ProcessWorker

@@ -111,7 +111,7 @@ MODULES = {
     "seeding": "core.seeding",
     "serve.episode": "serve.episode_session",
     "serve.openenv.export": "serve.openenv.hub_folder",
-    "serve.server": "serve.model_server",
+    "serve.server": "engines.model_server",
     "serve.wires": "serve.frontend",
     "serve.workers": "serve.worker_processes",
     "spaces": "core.spaces",

@@ -1,4 +1,4 @@
-"""NemoWire: NeMo Gym's routes over sessions."""
+"""NemoFrontend: NeMo Gym's routes over sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 from gym_llm.core.tools.tool import error_output
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, mode_of
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession
 from gym_llm.serve.frontend import NotJSON, Route, parse_json, read_json
 from gym_llm.serve.nemo import operations
@@ -42,7 +42,7 @@ TOKEN_HEADER = "X-NeMo-Gym-Session-Token"
 """Where MCP's clients send what the answer of /seed_session says: the session's id."""
 
 
-class NemoWire:
+class NemoFrontend:
     """NeMo Gym's resources server for one environment.
 
     Args:
@@ -73,10 +73,10 @@ class NemoWire:
     def refusal(self, error: BaseException, status: int) -> web.Response:
         """An error as NeMo Gym's servers write it: `{"detail": ...}`."""
         if isinstance(error, EpisodeFailed):
-            return as_json({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
+            return json_response({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
         is_told = status < 500 or isinstance(error, AtCapacity)
         sentence = redact(str(error)) if is_told else "The server has failed; its log says how."
-        return as_json({"detail": sentence}, status)
+        return json_response({"detail": sentence}, status)
 
     async def session_of(self, http: web.Request) -> str | None:
         """The id of the session that a request is for: its cookie's, or the name that an environment server gave it."""
@@ -163,12 +163,12 @@ class NemoWire:
         name, session_id = await self._named.close(body)
         if session_id is not None:
             await self._end(session_id)
-        return as_json({"resources_session_id": name})
+        return json_response({"resources_session_id": name})
 
     async def _close(self, http: web.Request) -> web.Response:
         if (session := self._session(http)) is not None:
             await self._end(session.id)
-        return as_json({})
+        return json_response({})
 
     async def _end(self, session_id: str) -> None:
         try:
@@ -298,13 +298,13 @@ class NemoWire:
     async def _aggregate_metrics(self, http: web.Request) -> web.Response:
         body = await read_json(http)
         verifier = self._served.verifier
-        return as_json(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
+        return json_response(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
 
     async def _reverify_mode(self, _: web.Request) -> web.Response:
-        return as_json(mode_of(self._served.verifier))
+        return json_response(mode_of(self._served.verifier))
 
     async def _alive(self, _: web.Request) -> web.Response:
-        return as_json({"status": "ok"})
+        return json_response({"status": "ok"})
 
 
 def _has_a_row(body: Any) -> bool:
