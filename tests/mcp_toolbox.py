@@ -98,7 +98,7 @@ async def serving(counters: Counters, *, sessions: bool = True) -> AsyncGenerato
             await endpoint.close()
 
 
-class Frontend:
+class Wire:
     """A client that sends whatever it is told to."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
@@ -155,14 +155,14 @@ def stateless(
     return body, headers
 
 
-Talk = Callable[[Frontend, Counters], Awaitable[None]]
+Talk = Callable[[Wire, Counters], Awaitable[None]]
 
 
 def talk(conversation: Talk, *, sessions: bool = True) -> None:
     async def main() -> None:
         counters = Counters()
         async with serving(counters, sessions=sessions) as (url, _), aiohttp.ClientSession() as http:
-            await conversation(Frontend(http, url), counters)
+            await conversation(Wire(http, url), counters)
 
     asyncio.run(main())
 

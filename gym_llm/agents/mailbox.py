@@ -40,7 +40,7 @@ class _Step:
     request: asyncio.Future[Request | None]
 
 
-class Exchange:
+class AgentMailbox:
     """One episode's. Used from one event loop.
 
     Args:
@@ -181,7 +181,7 @@ def _is_told(item: Item) -> bool:
     return item.get("type", "message") == "message" and item.get("role") != "assistant"
 
 
-def told(request: Request) -> str:
+def user_text(request: Request) -> str:
     """What the user has said since the last action, as a text."""
     return "\n".join(text for item in _news(request["input"]) if _is_told(item) for text in [item_text(item)] if text)
 

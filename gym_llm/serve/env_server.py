@@ -21,11 +21,11 @@ from gym_llm.protocols.http.metrics import Metric, metrics_response, sum_metrics
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.forwarding import Forwarding
-from gym_llm.serve.frontend import Frontend, Handler, MakeFrontend, NotJSON, Route
-from gym_llm.serve.openapi import openapi
+from gym_llm.serve.frontend import Frontend, Handler, MakeFrontend, NotJSON, Route, openapi
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import redacted_logger
 
@@ -278,3 +278,7 @@ def _constant(document: dict[str, Any]) -> Handler:
 
 _FRONTEND: web.RequestKey[Any] = web.RequestKey("frontend", object)
 _INNER: web.RequestKey[bool] = web.RequestKey("inner", bool)
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -151,7 +151,14 @@ MODULES = {
 }
 """Old module -> new module, both below `gym_llm`."""
 
-NAMES: dict[str, str] = {}
+NAMES: dict[str, str] = {
+    "agents.read_agent": "parse_agent_spec",
+    "protocols.http.access.Door": "AccessControl",
+    "protocols.http.access.Unwelcome": "AccessDenied",
+    "serve.env_server.WIRES": "FRONTENDS",
+    "serve.frontend.MakeWire": "MakeFrontend",
+    "serve.frontend.Wire": "Frontend",
+}
 """Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
 
 

@@ -13,7 +13,7 @@ from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.sampling import check_sampling
 from gym_llm.errors import EngineError
-from gym_llm.protocols.refusal import Refusal
+from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict

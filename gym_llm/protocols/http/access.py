@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hmac
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from gym_llm.errors import CallerError, UsageError
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.loopback import is_loopback
 from gym_llm.utils.secrets import add_secrets
 
@@ -95,3 +97,7 @@ def given_key(http: web.BaseRequest) -> str:
     if scheme.lower() == "bearer":
         return key.strip()
     return http.headers.get("X-API-Key", "")
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

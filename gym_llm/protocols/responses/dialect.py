@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeAlias
 
-from gym_llm.protocols.dialect import Body, Dialect
+from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import COMMENT, event, pieces
-from gym_llm.protocols.refusal import Refusal
 from gym_llm.protocols.responses.request_checks import NOT_THE_MODELS, check_answerable, checked, output_for
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import Item, Request, ResponseDict

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gym_llm.protocols.dialect import Body
-from gym_llm.protocols.refusal import Refusal
+from gym_llm.protocols.dialect import Body, Refusal
 from gym_llm.protocols.responses import ResponseCreateParams, explain
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
 from gym_llm.utils.limits import FEW, ITEMS, limit

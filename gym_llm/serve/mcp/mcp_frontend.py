@@ -15,7 +15,7 @@ from gym_llm.protocols.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALI
 from gym_llm.protocols.mcp.revisions import SESSION_HEADER, handshake_first
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.serve.frontend import NotJSON, Route
-from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, Lobby, failed
+from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, UnopenedToolbox, failed
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
 
@@ -76,7 +76,7 @@ class McpFrontend:
         if caller.method == "server/discover":  # with a handshake, clients are given a session, and keep it
             raise handshake_first(caller.version)
         task = _task_of(caller.http)
-        return Lobby(self._env, lambda: self._new(task), task)
+        return UnopenedToolbox(self._env, lambda: self._new(task), task)
 
     def _toolbox(self, session_id: str) -> Toolbox:
         try:

@@ -153,7 +153,7 @@ class EpisodeToolbox:
         return ToolResult(parts, is_error=is_error, structured=structured)
 
 
-class Lobby:
+class UnopenedToolbox:
     """What a client without a session may do: look at the tools, and get a session by `reset`.
 
     Args:

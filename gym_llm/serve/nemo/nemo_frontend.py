@@ -15,14 +15,14 @@ from gym_llm.evaluation.reverify.rescoring import NotFromItems, mode_of
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession
 from gym_llm.serve.frontend import NotJSON, Route, parse_json, read_json
+from gym_llm.serve.nemo import answer_bodies as verdicts
 from gym_llm.serve.nemo import operations
-from gym_llm.serve.nemo import verify_body as verdicts
 from gym_llm.serve.nemo.aggregates import aggregate
-from gym_llm.serve.nemo.cookies import SessionCookie
-from gym_llm.serve.nemo.idempotency import Once
+from gym_llm.serve.nemo.answer_bodies import reset_answer, step_answer
+from gym_llm.serve.nemo.idempotency import IdempotencyCache
 from gym_llm.serve.nemo.mcp_tools import FAILED_TOOL, SessionToolbox
-from gym_llm.serve.nemo.named_sessions import NamedSessions, is_named
 from gym_llm.serve.nemo.nemo_rows import PARAMS, Rows, Seeded, read_row
+from gym_llm.serve.nemo.nemo_sessions import NamedSessions, SessionCookie, is_named
 from gym_llm.serve.nemo.scoring import (
     Conversation,
     OtherTask,
@@ -31,7 +31,6 @@ from gym_llm.serve.nemo.scoring import (
     score_anew,
     score_session,
 )
-from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.served_tool_calls import CALL_REWARDS, call_tool
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
@@ -54,7 +53,7 @@ class NemoFrontend:
         self._cookie = SessionCookie(type(served.verifier).__name__, served.name, served.secret)
         self._rows = Rows(served.verifier.task_kind())
         self._named = NamedSessions()
-        self._once = Once()
+        self._once = IdempotencyCache()
 
     def routes(self) -> Iterable[Route]:
         """Its addresses."""

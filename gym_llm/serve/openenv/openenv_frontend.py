@@ -17,13 +17,13 @@ from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSess
 from gym_llm.serve.frontend import NotJSON, Route, read_json
 from gym_llm.serve.openenv import reply_messages as answers
 from gym_llm.serve.openenv import schemas
-from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_beginning
-from gym_llm.serve.openenv.connections import Attachments
+from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_reset
+from gym_llm.serve.openenv.connections import Connections
 from gym_llm.serve.openenv.frames import NORMAL
-from gym_llm.serve.openenv.reply_messages import Invalid, written
+from gym_llm.serve.openenv.reply_messages import Invalid, encode
 from gym_llm.serve.openenv.rpc import INVALID_REQUEST, PARSE_ERROR, Rpc
 from gym_llm.serve.openenv.socket import Socket
-from gym_llm.serve.openenv.socket_messages import Conversation
+from gym_llm.serve.openenv.socket_messages import SocketSession
 from gym_llm.serve.openenv.task_api import TaskApi, split_of
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
@@ -60,8 +60,8 @@ class OpenEnvFrontend:
             raise UsageError(f"The variable OPENENV_MODE is one of {', '.join(_MODES)}; got {self._mode[:40]!r}.")
         self._split = split_of(env)
         self._tasks = TaskApi(env)
-        self._attachments = Attachments(env)
-        self._rpc = Rpc(env, self._attachments)
+        self._connections = Connections(env)
+        self._rpc = Rpc(env, self._connections)
 
     def routes(self) -> Iterable[Route]:
         """Its addresses."""
@@ -116,8 +116,8 @@ class OpenEnvFrontend:
         except UnknownSession as unknown:
             await _turn_away(socket, answers.error(str(unknown), answers.SESSION_ERROR))
             return response
-        conversation = Conversation(self._env, session, self._split, self._rpc)
-        await socket.converse(conversation.answer, partial(self._attachments.detach, session, socket))
+        messages = SocketSession(self._env, session, self._split, self._rpc)
+        await socket.serve(messages.answer, partial(self._connections.detach, session, socket))
         return response
 
     async def _mcp_socket(self, http: web.Request) -> web.StreamResponse:
@@ -126,23 +126,23 @@ class OpenEnvFrontend:
         try:
             session = await self._session_for(None, socket)
         except AtCapacity:
-            await _turn_away(socket, written(await self._rpc.answer(_CREATE)))
+            await _turn_away(socket, encode(await self._rpc.answer(_CREATE)))
             return response
         talk = partial(self._rpc.answer_text, mine=session)
         session.notes["close_when_left"] = True
-        await socket.converse(talk, partial(self._attachments.detach, session, socket))
+        await socket.serve(talk, partial(self._connections.detach, session, socket))
         return response
 
     async def _session_for(self, session_id: str | None, socket: Socket) -> EpisodeSession:
-        session = self._attachments.find(session_id) if session_id else self._attachments.open()
-        await self._attachments.attach(session, socket)
+        session = self._connections.find(session_id) if session_id else self._connections.open()
+        await self._connections.attach(session, socket)
         return session
 
     async def _reset(self, http: web.Request) -> web.Response:
         body = await read_json(http)
         session, is_fresh = self._session_named(body)
         try:
-            seed, options, episode_id = read_beginning(body, self._split)
+            seed, options, episode_id = read_reset(body, self._split)
             session.notes["episode_id"] = episode_id
             step = await session.reset(seed=seed, options=options)
         except Invalid as fault:
@@ -181,7 +181,7 @@ class OpenEnvFrontend:
     async def _state(self, http: web.Request) -> web.Response:
         if (named := http.query.get("session_id")) is None:
             return json_response({"episode_id": None, "step_count": 0})
-        session = self._attachments.find(named)
+        session = self._connections.find(named)
         await session.settled()
         return json_response(answers.state(session))
 
@@ -189,7 +189,7 @@ class OpenEnvFrontend:
         """The session that a body names, or a new one, and whether it is that."""
         if (named := body.pop("session_id", None)) is None:
             return self._env.open(), True
-        return self._attachments.find(named), False
+        return self._connections.find(named), False
 
     # -- what the environment is -----------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ async def _turn_away(socket: Socket, message: bytes) -> None:
     """Tell a client why it is not played with, and close."""
     socket.send(message)
     socket.close(NORMAL)
-    await socket.converse(lambda _: message, lambda _: None)
+    await socket.serve(lambda _: message, lambda _: None)
 
 
 def _unprocessable(fault: Invalid) -> web.Response:

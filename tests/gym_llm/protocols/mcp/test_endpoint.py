@@ -7,13 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from mcp_toolbox import PNG, Counters, Frontend, code, stateless, talk
+from mcp_toolbox import PNG, Counters, Wire, code, stateless, talk
 
 # -- with a handshake --------------------------------------------------------------------------------------------------
 
 
 def test_a_session_lists_and_calls_its_own_tools() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         said = await wire.shake_hands()
         assert said["protocolVersion"] == "2025-11-25" and said["instructions"] == "Count."
         assert said["serverInfo"]["name"] == "gym_llm" and "tools" in said["capabilities"]
@@ -27,7 +27,7 @@ def test_a_session_lists_and_calls_its_own_tools() -> None:
                 }
             ]
         }
-        other = Frontend(wire.http, wire.url)
+        other = Wire(wire.http, wire.url)
         await other.shake_hands()
         await wire.call("add", by=5)
         answer = await wire.call("add", "two", by=1)
@@ -48,7 +48,7 @@ def test_a_session_lists_and_calls_its_own_tools() -> None:
     [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("2026-07-28", "2025-11-25"), ("x", "2025-11-25")],
 )
 def test_the_revision_is_the_clients_or_the_newest_with_handshakes(offered: str, agreed: str) -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         assert (await wire.shake_hands(offered))["protocolVersion"] == agreed
         assert (await wire.call("add"))["result"]["structuredContent"] == {"count": 1}
 
@@ -56,7 +56,7 @@ def test_the_revision_is_the_clients_or_the_newest_with_handshakes(offered: str,
 
 
 def test_a_session_is_needed_and_ends_when_its_client_says_so() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         assert code(await wire.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, mcp_session_id="session-77")) == (
             404,
@@ -73,7 +73,7 @@ def test_a_session_is_needed_and_ends_when_its_client_says_so() -> None:
 
 
 def test_without_sessions_no_id_is_given_and_none_is_believed() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         assert "Mcp-Session-Id" not in wire.headers
         wire.headers["Mcp-Session-Id"] = "session-77"
@@ -86,7 +86,7 @@ def test_without_sessions_no_id_is_given_and_none_is_believed() -> None:
 
 
 def test_a_get_is_answered_405_since_nothing_is_said_unasked() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         answer = await wire.http.get(wire.url, headers={"Accept": "text/event-stream"})
         assert answer.status == 405 and answer.headers["Allow"] == "POST, DELETE"
         assert (await answer.json())["error"]["code"] == -32600
@@ -98,7 +98,7 @@ def test_batches_are_answered_in_the_revisions_that_have_them() -> None:
     ping, call = {"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "id": 2, "method": "nothing"}
     note = {"jsonrpc": "2.0", "method": "notifications/progress"}
 
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands("2025-03-26")
         status, answers = await wire.post([ping, note, call, 5])
         assert status == 200 and [each["id"] for each in answers] == [1, 2, None]
@@ -113,7 +113,7 @@ def test_batches_are_answered_in_the_revisions_that_have_them() -> None:
 
 
 def test_many_tools_are_listed_on_several_pages() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands(tools=450)
         names: list[str] = []
         cursor: dict[str, str] = {}
@@ -131,7 +131,7 @@ def test_many_tools_are_listed_on_several_pages() -> None:
 
 
 def test_the_task_is_a_prompt() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         assert [each["name"] for each in (await wire.ask("prompts/list"))[1]["result"]["prompts"]] == ["task"]
         messages = (await wire.ask("prompts/get", name="task"))[1]["result"]["messages"]
@@ -143,7 +143,7 @@ def test_the_task_is_a_prompt() -> None:
 
 
 def test_pictures_are_blocks_and_what_a_tool_says_of_an_error_is_a_result() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         picture = {"type": "image", "data": PNG, "mimeType": "image/png"}
         assert (await wire.call("show"))["result"]["content"] == [{"type": "text", "text": "see"}, picture]
@@ -153,7 +153,7 @@ def test_pictures_are_blocks_and_what_a_tool_says_of_an_error_is_a_result() -> N
 
 
 def test_a_tool_that_breaks_is_an_internal_error_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         status, answer = await wire.ask("tools/call", name="break")
         assert status == 200 and answer["error"]["code"] == -32603 and "seeds" not in json.dumps(answer)
@@ -172,7 +172,7 @@ def test_a_tool_that_breaks_is_an_internal_error_without_a_traceback(caplog: pyt
     ],
 )
 def test_a_call_has_a_name_and_its_arguments_are_an_object(params: dict[str, Any], expected: int) -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         assert code(await wire.ask("tools/call", **params)) == (200, expected)
         assert counters.of["session-1"].calls == []
@@ -184,7 +184,7 @@ def test_a_call_has_a_name_and_its_arguments_are_an_object(params: dict[str, Any
 
 
 def test_a_stateless_request_needs_no_handshake_and_says_that_it_is_complete() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         body, headers = stateless("server/discover")
         found = (await wire.post(body, **headers))[1]["result"]
         assert found["supportedVersions"] == ["2026-07-28"] and found["instructions"] == "Count."
@@ -218,7 +218,7 @@ def test_a_stateless_request_needs_no_handshake_and_says_that_it_is_complete() -
     ],
 )
 def test_headers_that_disagree_with_the_body_are_refused(change: dict[str, str | None], expected: int | None) -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         body, headers = stateless("tools/call", "add")
         sent = {name: value for name, value in {**headers, **change}.items() if value is not None}
         answer = await wire.post(body, **sent)
@@ -229,7 +229,7 @@ def test_headers_that_disagree_with_the_body_are_refused(change: dict[str, str |
 
 
 def test_a_header_that_is_sent_twice_is_refused() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         body, _ = stateless("tools/call", "add")
         headers = [("Content-Type", "application/json"), ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Name", "add")]
         twice = [*headers, ("Mcp-Method", "tools/call"), ("Mcp-Method", "tools/list")]
@@ -240,7 +240,7 @@ def test_a_header_that_is_sent_twice_is_refused() -> None:
 
 
 def test_what_the_envelope_lacks_and_revisions_to_come_are_named() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         body, headers = stateless("tools/list")
         bare = {**body, "params": {}}
         assert code(await wire.post(bare, **headers)) == (400, -32602)

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from mcp_toolbox import Counters, Frontend, code, stateless, talk
+from mcp_toolbox import Counters, Wire, code, stateless, talk
 
 from gym_llm.protocols.mcp import endpoint as endpoint_module
 
@@ -17,9 +17,9 @@ from gym_llm.protocols.mcp import endpoint as endpoint_module
 
 
 def test_an_answer_that_takes_long_is_a_stream_that_is_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(endpoint_module, "STREAM_AFTER_SECONDS", 0.1)
 
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         _, text = await wire.ask("tools/call", name="wait", arguments={"seconds": 0.35})
         assert wire.last.headers["Content-Type"] == "text/event-stream"
@@ -34,7 +34,7 @@ def test_an_answer_that_takes_long_is_a_stream_that_is_kept_open(monkeypatch: py
 
 
 def test_who_takes_only_events_gets_an_event_and_who_takes_neither_is_told() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         wire.headers["Accept"] = "text/event-stream"
         status, text = await wire.ask("ping")
@@ -47,14 +47,14 @@ def test_who_takes_only_events_gets_an_event_and_who_takes_neither_is_told() -> 
     talk(conversation)
 
 
-async def leave(wire: Frontend, body: Any, **headers: str) -> None:
+async def leave(wire: Wire, body: Any, **headers: str) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await wire.post(body, **headers)
 
 
 def test_a_client_that_vanishes_has_cancelled_a_stateless_call() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         body, headers = stateless("tools/call", "wait")
         await leave(wire, body, **headers)
         async with asyncio.timeout(5):
@@ -64,7 +64,7 @@ def test_a_client_that_vanishes_has_cancelled_a_stateless_call() -> None:
 
 
 def test_with_a_handshake_the_call_of_a_client_that_vanishes_goes_on() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         params = {"name": "wait", "arguments": {"seconds": 0.6}}
         await leave(wire, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
@@ -76,8 +76,8 @@ def test_with_a_handshake_the_call_of_a_client_that_vanishes_goes_on() -> None:
 
 
 def test_a_notification_cancels_a_call_of_its_own_session_only() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
-        other = Frontend(wire.http, wire.url)
+    async def conversation(wire: Wire, counters: Counters) -> None:
+        other = Wire(wire.http, wire.url)
         await wire.shake_hands()
         await other.shake_hands()
         call = asyncio.create_task(wire.ask("tools/call", 9, name="wait"))
@@ -96,7 +96,7 @@ def test_a_notification_cancels_a_call_of_its_own_session_only() -> None:
 
 
 def test_the_end_of_a_session_cancels_its_calls() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         toolbox = counters.of["session-1"]
         call = asyncio.create_task(wire.ask("tools/call", name="wait"))
@@ -111,7 +111,7 @@ def test_the_end_of_a_session_cancels_its_calls() -> None:
 def test_only_so_many_calls_of_a_toolbox_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GYM_LLM_MAX_CALLS", "64")
 
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         answers = await asyncio.gather(*[wire.call("wait", number, seconds=0.5) for number in range(70)])
         assert sum("result" in answer for answer in answers) == 64
@@ -150,7 +150,7 @@ NESTED = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": ' + b"[
     ],
 )
 def test_what_is_no_message_is_answered_with_its_code(body: bytes, expected: tuple[int, int]) -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         assert code(await wire.post(body)) == expected
         assert (await wire.post({"jsonrpc": "2.0", "id": 1, "result": {}})) == (202, "")  # an answer to nothing
@@ -159,7 +159,7 @@ def test_what_is_no_message_is_answered_with_its_code(body: bytes, expected: tup
 
 
 def test_bodies_are_bounded_and_of_one_type() -> None:
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()
         huge = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": "' + b"x" * (5 << 20) + b'"}}'
         assert code(await wire.post(huge)) == (413, -32600)
@@ -185,7 +185,7 @@ def test_bodies_are_bounded_and_of_one_type() -> None:
 def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "SECONDS_TO_SEND", 0.2)
 
-    async def conversation(wire: Frontend, counters: Counters) -> None:
+    async def conversation(wire: Wire, counters: Counters) -> None:
         address = wire.url.removeprefix("http://").removesuffix("/mcp")
         host, port = address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mcp_toolbox import Counters, Frontend, serving, stateless
+from mcp_toolbox import Counters, Wire, serving, stateless
 
 from gym_llm.protocols.mcp import McpError
 from gym_llm.protocols.mcp.jsonrpc import MOST_LEVELS, parse, read_message
@@ -65,7 +65,7 @@ def asking() -> Iterator[Any]:
         context = serving(counters)
         url, _ = runner.run(context.__aenter__())
         http = runner.run(_session())
-        wire = Frontend(http, url)
+        wire = Wire(http, url)
         runner.run(wire.shake_hands("2025-03-26"))
         del wire.headers["MCP-Protocol-Version"]
         try:

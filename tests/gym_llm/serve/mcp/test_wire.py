@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import gymnasium as gym
 import pytest
-from mcp_toolbox import Frontend, code, stateless
+from mcp_toolbox import Wire, code, stateless
 from testing import function_call, in_loop, message_item, row
 
 from gym_llm import VerifierEnv, tool
@@ -30,7 +30,7 @@ async def serving(
 ) -> AsyncGenerator[tuple[EnvServer, Any], None]:
     options = {"tasks": tasks, "port": 0, "wires": ["mcp"], **options}
     async with EnvServer(env_id, **options) as server, aiohttp.ClientSession() as http:
-        yield server, lambda query="": Frontend(http, f"{server.url}/mcp{query}")
+        yield server, lambda query="": Wire(http, f"{server.url}/mcp{query}")
 
 
 def text(answer: Any) -> str:
@@ -41,7 +41,7 @@ def data(answer: Any) -> Any:
     return answer["result"]["structuredContent"]
 
 
-async def names(wire: Frontend) -> list[str]:
+async def names(wire: Wire) -> list[str]:
     return [each["name"] for each in (await wire.ask("tools/list"))[1]["result"]["tools"]]
 
 
@@ -145,10 +145,10 @@ async def test_a_session_is_its_clients_alone():
             other.headers["Mcp-Session-Id"] = guess
             _, answer = await other.ask("prompts/get", name="task")
             assert "Count" not in json.dumps(answer) and ("error" in answer), guess
-        elsewhere = Frontend(wire.http, f"{server.url}/FollowUp-v0/mcp")
+        elsewhere = Wire(wire.http, f"{server.url}/FollowUp-v0/mcp")
         elsewhere.headers["Mcp-Session-Id"] = mine
         assert code(await elsewhere.ask("tools/list")) == (404, -32600)
-        below = Frontend(wire.http, f"{server.url}/Counter-v0/mcp")
+        below = Wire(wire.http, f"{server.url}/Counter-v0/mcp")
         below.headers["Mcp-Session-Id"] = mine
         task = (await below.ask("prompts/get", name="task"))[1]["result"]["messages"][-1]["content"]["text"]
         assert task in text(begun)
