@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.types import Row
 
 
@@ -52,7 +52,7 @@ class SeededTask(BaseTask):
     """The same seed gives the same game; without one the environment's own generator is asked."""
 
 
-class TextGame(ConformingEnv):
+class TextGame(NemoCompatible):
     """A game: the reward is the sum of its moves' rewards.
 
     Args:

@@ -40,10 +40,10 @@ def open_locked(path: Path, *, name: object = None) -> int:
 
 
 def refuse_special(path: str | os.PathLike[str]) -> None:
-    """Make sure that a path is a file's, or nobody's yet: writing to anything else is not undone by the next run.
+    """Refuse paths that are neither a file nor free: the next run could not undo writing to them.
 
     Raises:
-        DataError: If it is a device, a pipe, a socket or a folder, or the name of an open file (`/dev/stdout`).
+        DataError: If the path is a device, a pipe, a socket, a folder, or an open file (`/dev/stdout`).
     """
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     try:
@@ -67,13 +67,13 @@ def replacing(path: str | os.PathLike[str], *, name: object = None) -> Iterator[
 
     Args:
         path: The file; its folder is made if it is missing.
-        name: What errors call it; None for its path.
+        name: The file's name in errors; None for its path.
 
     Yields:
         The new file. A copy of its descriptor keeps the new file locked beyond the block.
 
     Raises:
-        DataError: If it cannot be written, is no file (see `refuse_special`), or another process is writing it.
+        DataError: If the file cannot be written, is not a file (see `refuse_special`), or another process writes it.
 
     >>> with replacing("/tmp/doctest.txt") as file:
     ...     _ = file.write(b"whole")

@@ -1,4 +1,4 @@
-"""What a configuration says of a dataset: its file, its role in training, its licence, where it is published."""
+"""The configuration of a dataset: its file, its role in training, its licence, its hub."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Frozen(BaseModel):
 
 
 class HuggingFaceIdentifier(_Frozen):
-    """Where a dataset is on the Hugging Face hub.
+    """The place of a dataset on the Hugging Face hub.
 
     Attributes:
         repo_id: `organization/name`.
@@ -52,7 +52,7 @@ class HuggingFaceIdentifier(_Frozen):
 
 
 class GitLabIdentifier(_Frozen):
-    """Where a dataset is in a GitLab project's model registry.
+    """The place of a dataset in a GitLab project's model registry.
 
     Attributes:
         dataset_name: The registered model's name.
@@ -66,7 +66,7 @@ class GitLabIdentifier(_Frozen):
 
 
 class DatasetConfig(_Frozen):
-    """One dataset of an environment, as NeMo Gym's configurations describe it.
+    """A dataset of an environment, in the form of NeMo Gym's configurations.
 
     Attributes:
         name: Names the dataset among those of its environment.
@@ -77,8 +77,8 @@ class DatasetConfig(_Frozen):
         start_idx: First row that is used, counted from 0; None for the first.
         end_idx: Row before which reading stops; None for all.
         license: Required of `train` and `validation`.
-        huggingface_identifier: Where to download it from.
-        gitlab_identifier: Where to download it from. Instead of either, `source: {type: huggingface, …}` or `source:
+        huggingface_identifier: Its place on the Hugging Face hub.
+        gitlab_identifier: Its place in GitLab. Instead of either, `source: {type: huggingface, …}` or `source:
             {type: gitlab, …}` may be given.
         prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.core.row_prompts`).
     """
@@ -132,7 +132,7 @@ class DatasetConfig(_Frozen):
 
     @property
     def source(self) -> str:
-        """What to read, as one string: the file, and the rows of it where not all of them are meant.
+        """Return the source to read as one string: the file, with a range of rows if one is given.
 
         >>> DatasetConfig(name="a", type="example", jsonl_fpath="a.jsonl", start_idx=10).source
         'a.jsonl[10:]'

@@ -80,11 +80,11 @@ def _finite(text: str) -> float:
 
 
 def dumps(value: Any, *, indent: bool = False) -> bytes:
-    """One JSON line, newline included; or several, indented. Whatever the value, it can be written.
+    """Return a value as one JSON line, newline included, or as several indented ones. Accepts every value.
 
-    orjson refuses what JSON strictly cannot say but models do write (lone surrogates, integers beyond 64 bits, nesting
-    without end); such a value is written by the standard library instead, escaped, so that no episode is lost for it.
-    What cannot be written at all, such as an object whose `__str__` raises, is a text that says so in its place.
+    Models write values that strict JSON cannot express (lone surrogates, integers beyond 64 bits, deep nesting), and
+    orjson refuses them. The standard library writes these values, escaped, so that no episode is lost. A value that
+    cannot be written at all, such as an object whose `__str__` raises, is replaced by a text that says so.
     """
     layout = orjson.OPT_INDENT_2 if indent else 0
     try:
@@ -168,10 +168,10 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def repair_tail(path: str | os.PathLike[str]) -> int:
-    """Cut off an unfinished last line, what a kill in the middle of a write leaves.
+    """Cut off an unfinished last line, which a kill during a write leaves.
 
     Returns:
-        How many bytes were cut off: 0 if the last line ends in a newline, or there is no such file.
+        The number of bytes cut off: 0 if the last line ends in a newline, or the file is missing.
     """
     if length := len(read_tail(path)):
         os.truncate(path, os.path.getsize(path) - length)
@@ -179,7 +179,7 @@ def repair_tail(path: str | os.PathLike[str]) -> int:
 
 
 def read_tail(path: str | os.PathLike[str]) -> bytes:
-    """The unfinished last line of a file: empty if it ends in a newline, or there is no such file."""
+    """Return the unfinished last line of a file: empty if it ends in a newline, or the file is missing."""
     if not os.path.exists(path) or not os.path.getsize(path):
         return b""
     with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:

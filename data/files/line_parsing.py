@@ -1,4 +1,4 @@
-"""One line of a JSON Lines file: its object, or what is wrong with it."""
+"""Strict parsing of one line of a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MAX_DEPTH = 200  # orjson reads 1024 levels, but writes 254
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    r"""Read a line, with nothing forgiven that another JSON reader might take differently.
+    r"""Read a line strictly: everything that JSON readers interpret differently is refused.
 
     Args:
-        line: With its line ending, if it has one.
+        line: The line, with or without its line ending.
 
     Raises:
-        BadRow: If the line is empty, ends in CRLF, begins with a byte order mark, is not UTF-8, not JSON (NaN and
-            Infinity are not), not an object, nested too deeply, or an object in it has a key twice.
+        BadRow: If the line is empty, ends in CRLF or begins with a byte order mark. If it is not UTF-8, not JSON (NaN
+            and Infinity are not), not an object or nested too deeply. If an object has a key twice.
 
     >>> parse_line(b'{"a": 1, "a": 2}')  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):

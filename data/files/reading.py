@@ -88,7 +88,7 @@ def slice_source(source: str, start: int | None = None, end: int | None = None) 
 
 
 def absolute_source(source: str) -> str:
-    """The same source, named so that it is found from every folder.
+    """Return the source with absolute paths, valid in every working directory.
 
     >>> absolute_source("hf:nvidia/Example[:5]")
     'hf:nvidia/Example[:5]'
@@ -145,7 +145,7 @@ def read_objects(
 
 
 def too_long(most: int) -> str:
-    """What is said of a row with more bytes than the limit; how it is raised, too."""
+    """Return the message for a row with more bytes than the limit."""
     return f"longer than {most / (1 << 20):.4g} MiB (the variable {ROW_BYTES} raises that)"
 
 

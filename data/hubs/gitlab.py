@@ -1,10 +1,10 @@
 """Datasets in a GitLab project's model registry, which GitLab offers through MLflow's REST API.
 
-A dataset is a registered model, its versions are `x.y.z`, its files the version's artifacts, as NeMo Gym has them. A
-plain MLflow server does as well: it numbers versions itself, so `x.y.z` is the version's tag `gitlab.version` there.
+A dataset is a registered model, its versions are `x.y.z`, its files are the version's artifacts, as in NeMo Gym. A
+plain MLflow server works, too: it numbers versions itself, so `x.y.z` is the version's tag `gitlab.version` there.
 
-The few calls that this takes are made with aiohttp: MLflow's own client brings two dozen packages, takes the token from
-the environment only, and cannot tell a 401 of GitLab's from any other failure.
+This module uses aiohttp: MLflow's own client brings two dozen packages, reads the token from the environment only, and
+reports a 401 of GitLab like any other failure.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class ModelRegistry:
     """A model registry as a shelf of versioned datasets.
 
     Args:
-        tracking_uri: MLflow's address: of GitLab `https://HOST/api/v4/projects/ID/ml/mlflow`, else the server's own.
-        token: Sent as a bearer token; None where none is needed.
+        tracking_uri: The address of MLflow; for GitLab `https://HOST/api/v4/projects/ID/ml/mlflow`.
+        token: The bearer token; None if the server needs none.
 
     Raises:
-        DataError: If the address is no http(s) URL. The methods raise it as well, with what the registry refused.
+        DataError: If the address is not an http(s) URL. The methods raise it if the registry refuses a request.
     """
 
     _session: aiohttp.ClientSession

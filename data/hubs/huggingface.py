@@ -37,12 +37,12 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Uploaded:
-    """What an upload made.
+    """The result of an upload.
 
     Attributes:
         file: The file's name in the repository.
         url: The commit's address, or the pull request's.
-        is_pull_request: Whether it is a pull request's.
+        is_pull_request: Whether `url` is a pull request.
     """
 
     file: str

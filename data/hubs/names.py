@@ -25,13 +25,13 @@ def commit(name: Any) -> str:
 
 
 def split(name: str) -> str:
-    """A split's name, if it is no path.
+    """Return a split's name, after checking that it is not a path.
 
     >>> split("validation")
     'validation'
     >>> split("../../.bashrc")
     Traceback (most recent call last):
-    gym_llm.errors.DataError: Hugging Face names a split '../../.bashrc', which is no name for one.
+    gym_llm.errors.DataError: Hugging Face names a split '../../.bashrc', which is not a valid name.
     """
     return _checked(_SPLIT, name, "a split")
 
@@ -76,4 +76,4 @@ def _checked(pattern: re.Pattern[str], name: Any, what: str) -> str:
 
 
 def _no_name(name: Any, what: str) -> DataError:
-    return DataError(f"Hugging Face names {what} {excerpt(name, 100)}, which is no name for one.")
+    return DataError(f"Hugging Face names {what} {excerpt(name, 100)}, which is not a valid name.")

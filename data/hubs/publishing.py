@@ -1,4 +1,4 @@
-"""How published datasets are called, and what is checked before they are."""
+"""Names of published datasets, and checks before publishing."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _LONGEST_NAME = 96
 
 
 def repo_name(variables: Mapping[str, Any], domain: str | None, name: str) -> str:
-    """The repository of a dataset on Hugging Face: `{hf_organization}/{hf_dataset_prefix}-{domain}-{name}`.
+    """Return a dataset's repository on Hugging Face: `{hf_organization}/{hf_dataset_prefix}-{domain}-{name}`.
 
     Args:
         variables: The configuration's top-level values; an empty `hf_dataset_prefix` leaves the prefix out.
-        domain: What it is about, in lower case; None leaves it out.
+        domain: The domain in lower case; None leaves it out.
         name: The dataset's own name.
 
     Raises:
-        DataError: If there is no `hf_organization`, or the hub takes no such name.
+        DataError: If `hf_organization` is missing, or the hub refuses the name.
 
     >>> repo_name({"hf_organization": "nvidia"}, "math", "OpenMathReasoning")
     'nvidia/Nemotron-RL-math-OpenMathReasoning'
@@ -82,12 +82,12 @@ def collection_id(variables: Mapping[str, Any]) -> str | None:
 
 
 def name_in_repo(path: str | os.PathLike[str], split: Split) -> str:
-    """What a file is called in the repository: its own name if that says the split, else `STEM-SPLIT.jsonl`.
+    """Return a file's name in the repository: its own name if that has the split, else `STEM-SPLIT.jsonl`.
 
-    Readers tell splits by file names, so a name that says none would belong to no split as soon as another says one.
+    Readers recognise splits by file names. A file without a split in its name is ignored beside files that have one.
 
     Raises:
-        DataError: If the name says another split, or is not that of a data file.
+        DataError: If the name has another split, or is not the name of a data file.
 
     >>> name_in_repo("data/train.jsonl", "train"), name_in_repo("multineedle_benchmark.jsonl", "validation")
     ('train.jsonl', 'multineedle_benchmark-validation.jsonl')
@@ -108,7 +108,7 @@ def check_training_rows(path: str | os.PathLike[str]) -> int:
     """Check that every row of a file is an object with `responses_create_params`, and count them.
 
     Raises:
-        DataError: If there is none, or some are wrong: by reason, with the lines.
+        DataError: If the file has no rows, or some are invalid: by reason, with the lines.
     """
     faults, rows = Faults(os.fspath(path)), 0
     for number, line in read_rows(path):

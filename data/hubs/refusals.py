@@ -1,4 +1,4 @@
-"""What a hub's HTTP status means to the user, as one sentence."""
+"""One sentence for the user about a hub's HTTP status."""
 
 from __future__ import annotations
 

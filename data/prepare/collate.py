@@ -1,4 +1,4 @@
-"""What preparing adds to each row: which environment it belongs to."""
+"""Tagging rows with their environment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ENV_ID = "env_id"
 
 
 class RowTagger:
-    """Adds `agent_ref` (NeMo Gym's name for who plays a row) and `env_id` to rows.
+    """A tagger that adds `agent_ref` (the agent that plays a row in NeMo Gym) and `env_id` to rows.
 
-    The rest of the line stays as it is, byte for byte, so that no number or escape changes on the way.
+    The rest of the line is kept byte for byte, so that no number or escape changes.
 
     >>> line = b'{"responses_create_params": {"input": "?"}}'
     >>> tagged = RowTagger("quiz", "gym_llm/MultipleChoice-v0").tag(line, orjson.loads(line))

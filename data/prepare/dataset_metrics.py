@@ -63,7 +63,7 @@ class Numbers:
         self.high = max(self.high, other.high)
 
     def repeated(self, times: int) -> Numbers:
-        """The statistics with every number there so many times."""
+        """Return the statistics with every number repeated `times` times."""
         return Numbers(self.count * times, self.mean, self.squares * times, self.low, self.high)
 
     def as_dict(self) -> dict[str, float | None]:
@@ -89,7 +89,7 @@ def _rounded(value: float) -> float | None:
 
 @dataclass(slots=True)
 class ChunkStatistics:
-    """What a chunk of rows adds to the statistics; picklable and small."""
+    """The statistics of a chunk of rows; picklable and small."""
 
     rows: int
     numbers: dict[str, Numbers]  # of the create params, by their names in the metrics
@@ -172,7 +172,7 @@ class DatasetStatistics:
     _messages: UniqueCounter = field(default_factory=UniqueCounter)
 
     def add(self, chunk: ChunkStatistics, times: int = 1) -> None:
-        """Add the next chunk, every row of it counted so many times, as often as the collated file will hold it."""
+        """Add the next chunk; every row counts as often as the collated file repeats it."""
         self.rows += chunk.rows * times
         for name, numbers in chunk.numbers.items():
             self._numbers[name].add(numbers.repeated(times))

@@ -104,10 +104,10 @@ def _dump(metrics: dict[str, Any]) -> bytes:
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """Where new metrics contradict old ones, a sentence for each key (which begins with `path`).
+    """Return the contradictions between new and old metrics: a sentence for each key, which begins with `path`.
 
     Whole numbers and texts must be equal; other numbers agree within 0.5 %, or within the rounding of small ones. A key
-    that only the new metrics have is no contradiction.
+    that only the new metrics have does not contradict.
 
     >>> differences({"Average": 100.0, "Min": 1}, {"Average": 100.4, "Min": 2, "Max": 3})
     ['Min: 1 on disk, 2 now']

@@ -68,12 +68,12 @@ class EnvDataset:
 
 @dataclass
 class Preparation:
-    """What was prepared.
+    """The result of preparing datasets.
 
     Attributes:
         datasets: Each data set.
         collated: Each training file.
-        notes: What the user should know, one sentence each.
+        notes: Notes for the user, one sentence each.
     """
 
     datasets: list[PreparedFile]

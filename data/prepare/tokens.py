@@ -1,4 +1,4 @@
-"""How many tokens a task's input has, for one tokenizer."""
+"""Counting the tokens of a task's input with a tokenizer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def load_tokenizer(name: str) -> tuple[str, CountTokens]:
 
 
 def try_tokenizer(name: str) -> str | TokenizerUnavailable:
-    """What metrics call a tokenizer, or why it cannot be loaded."""
+    """Return the name of a tokenizer in metrics, or the reason why it cannot be loaded."""
     try:
         return load_tokenizer(name)[0]
     except TokenizerUnavailable as error:

@@ -1,4 +1,4 @@
-"""How many different values there are among millions, in little memory."""
+"""Counting different values among millions, in little memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UniqueCounter:
         self._bytes += len(hashes)
 
     def count(self) -> int:
-        """How many different values were added.
+        """Return the number of different values that were added.
 
         A large file is counted in passes, each over the hashes of one range, so that memory stays bounded.
         """

@@ -23,9 +23,9 @@ _SHOWN_RANGES = 20
 
 
 def row_kind(verifier: type[VerifierEnv], kwargs: dict[str, Any]) -> RowKind:
-    """What an environment demands of its rows: a `TaskKind`, unless each row names a verifier of its own (`Mixed`).
+    """Return the schema of an environment's rows: a `TaskKind`, unless each row names its own verifier (`Mixed`).
 
-    Whom it asks when it plays, a judge say, need not be there for that.
+    Services that the environment needs for playing, such as a judge, need not be available.
     """
     try:
         return verifier(**{**verifier.dry_run_kwargs, **kwargs}).task_kind()
@@ -104,7 +104,7 @@ def check_row(row: dict[str, Any], kind: RowKind) -> Row:
 
 @dataclass
 class Fault:
-    """One reason for which rows of a file were refused."""
+    """A reason why rows of a file were refused."""
 
     detail: str  # what is special to the first of them; may be empty
     rows: int = 0
@@ -142,7 +142,7 @@ class Faults:
             self._faults.setdefault(reason, Fault(detail)).add(number)
 
     def report(self) -> str:
-        """One line per reason: the lines (counted from 1; row n of a data set is line n + 1) and what is wrong."""
+        """Return one line per reason: the line numbers (from 1; row n of a dataset is line n + 1) and the problem."""
         lines = [f"{self._path}: {_counted(self.rows, 'bad row')}"]
         for fault_reason, fault in self._faults.items():
             places = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in fault.ranges)

@@ -7,11 +7,11 @@ from collections.abc import Awaitable
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.grids import Grid, first_json_grid_as_nemo_gym, last_json_grid
 
 
-class ArcAGI(ConformingEnv):
+class ArcAGI(NemoCompatible):
     r"""Find the rule of the examples; the reward is 1.0 for the expected output grid.
 
     The answer is the last `\boxed{[[…]]}`, or, without any, the last grid in the text. Details: `predicted_output` (the

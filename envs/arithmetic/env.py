@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pydantic import Field
 
@@ -17,7 +15,6 @@ QUESTIONS = (
     "Calculate {}. Put the answer in \\boxed{{}}.",
     "How much is {}? Put the answer in \\boxed{{}}.",
 )
-OPERATIONS = "+-*"
 
 
 class Arithmetic(VerifierEnv):
@@ -38,25 +35,22 @@ class Arithmetic(VerifierEnv):
 
         expected_answer: str = Field(pattern=r"^(0|-?[1-9][0-9]*)$")
 
-    def __init__(self, digits: int = 2, operations: str = "+-", terms: int = 2, **kwargs: Any) -> None:
-        if not isinstance(digits, int) or not 1 <= digits <= 9:
-            raise ValueError(f"digits is a whole number from 1 to 9, got {digits!r}.")
-        if not isinstance(operations, str) or not operations or set(operations) - set(OPERATIONS):
-            raise ValueError(f"operations is a string of one or more of {OPERATIONS!r}, e.g. '+-'; got {operations!r}.")
-        if not isinstance(terms, int) or not 2 <= terms <= 9:
-            raise ValueError(f"terms is a whole number from 2 to 9, got {terms!r}.")
-        self.digits = digits
-        self.operations = operations
-        self.terms = terms
-        super().__init__(**kwargs)
+    class Config(VerifierEnv.Config):
+        """How long the sums are."""
+
+        digits: int = Field(2, ge=1, le=9)
+        operations: str = Field("+-", pattern=r"^[-+*]+$")
+        terms: int = Field(2, ge=2, le=9)
+
+    config: Config
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw numbers, operations and one of a few wordings."""
-        value, product, sign = 0, int(rng.integers(10**self.digits)), 1
+        value, product, sign = 0, int(rng.integers(10**self.config.digits)), 1
         problem = str(product)
-        for _ in range(self.terms - 1):
-            operation = self.operations[rng.integers(len(self.operations))]
-            number = int(rng.integers(10**self.digits))
+        for _ in range(self.config.terms - 1):
+            operation = self.config.operations[rng.integers(len(self.config.operations))]
+            number = int(rng.integers(10**self.config.digits))
             problem += f" {operation} {number}"
             if operation == "*":
                 product *= number

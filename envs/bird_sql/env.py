@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.errors import DataError
 from gym_llm.grading.sql import (
     Database,
@@ -26,7 +26,7 @@ _OURS = Path(__file__).parent / "data" / "databases"
 _NO_ANSWER = "SELECT 1"
 
 
-class BirdSQL(ConformingEnv):
+class BirdSQL(NemoCompatible):
     """Write a query in a fenced SQL block; 1.0 if it gives the same set of rows as the gold one.
 
     Details: `extracted_sql`, `had_codeblock`, `execution_match`, `failure_reason` (`none`, `no_sql_extracted`,

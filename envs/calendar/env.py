@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.calendar.schedule import Event, Window, minutes, read_events, window
 from gym_llm.grading.extraction import json_values
 
@@ -42,7 +42,7 @@ class ExpectedEvent(BaseModel):
         return all(window.allows(event) for window in self.windows)
 
 
-class Calendar(ConformingEnv):
+class Calendar(NemoCompatible):
     """Give the calendar that a conversation has led to; the reward is 1.0 if all events are where they may be.
 
     Detail: `reason`, a word: `pass`, or the first thing that is wrong.

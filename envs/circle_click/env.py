@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, tool
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.call_matching import parse_arguments
 from gym_llm.types import Item, Row, known
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
@@ -17,7 +17,7 @@ from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 _SIZE = 400
 
 
-class CircleClick(ConformingEnv):
+class CircleClick(NemoCompatible):
     """Click into the circle of a color, once; the reward is 1.0 for a hit, its edge included.
 
     Details: `clicked_x`, `clicked_y` (absent without a click on whole numbers), `hit`.

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.answers import last_boxed
 from gym_llm.types import Row, known
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
@@ -17,7 +17,7 @@ _SIZE = 400
 _MOST_DIGITS = 18
 
 
-class CircleCount(ConformingEnv):
+class CircleCount(NemoCompatible):
     r"""Count the circles of one color; the reward is 1.0 if the number in `\boxed{}` is right.
 
     Details: `predicted_count` (absent without a number), `expected_count`, `correct`.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from gym_llm import BaseTask, Episode
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.types import message_text
 
 
-class FollowUp(ConformingEnv):
+class FollowUp(NemoCompatible):
     """The user asks on; the reward is 1.0 if the answer to the last message says the expected one, in whole words.
 
     Args:

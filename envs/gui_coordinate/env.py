@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.types import Row
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
@@ -20,7 +20,7 @@ _MOST_POINTS = 10_000
 _SIZE = 400
 
 
-class GUICoordinate(ConformingEnv):
+class GUICoordinate(NemoCompatible):
     """Say where something is, `<point>(x, y)</point>`; the reward falls from 1.0 at the place to 0.0 at `max_dist`.
 
     x and y go from 0 to 1000, from left to right and from top to bottom. At a distance d, in widths of the picture, the

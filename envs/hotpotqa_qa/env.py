@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.hotpotqa_qa.alternatives import Alternative, alternatives, plain, reason_to_remove
 from gym_llm.envs.hotpotqa_qa.extraction import extract_answer
 from gym_llm.grading.text_metrics import normalize_answer, token_f1
@@ -17,7 +17,7 @@ from gym_llm.types import Row
 _LONGEST = 20_000  # characters of an answer that are read
 
 
-class HotpotQA(ConformingEnv):
+class HotpotQA(NemoCompatible):
     """Answer a question in a few words; the reward is 1.0 if the expected answer stands at the answer's beginning.
 
     Details: `extracted_answer`, `answer_em` and `answer_f1` (HotpotQA's own), `is_correct`, `is_correct_strict` (the

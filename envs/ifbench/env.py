@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.constraints import (
     Followed,
     GradingMode,
@@ -18,7 +18,7 @@ from gym_llm.grading.constraints import (
 )
 
 
-class IFBench(ConformingEnv):
+class IFBench(NemoCompatible):
     """Answer in the form that is asked for; the reward is the share of the constraints that the answer follows.
 
     Details: `follow_instruction_list`, `follow_all_instructions`, these as read loosely (`…_loose`), `reward_loose`.

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.constraints import GradingMode, Instructions, Job, follow_later, follow_quickly, graded, ifevalg
 
 _FIELDS = ("instruction_id_list", "kwargs", "prompt", "grading_mode")
@@ -23,7 +23,7 @@ class Metadata(Instructions):  # type: ignore[no-redef]  # as there
     grading_mode: GradingMode = "binary"
 
 
-class InstructionFollowing(ConformingEnv):
+class InstructionFollowing(NemoCompatible):
     """Answer in the form that is asked for: words, marks, sections, letters; the reward is 1.0 if it has all of it.
 
     Details: `follow_all_instructions`, `follow_instruction_list`.

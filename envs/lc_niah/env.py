@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import in_worker, set_f1
@@ -18,7 +18,7 @@ DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten
 _SHORT = 40_000  # product of the two lengths
 
 
-class LCNIAH(ConformingEnv):
+class LCNIAH(NemoCompatible):
     """Answer with a list, `Final Answer: [a, b]`; its F1 is the reward, less what was copied into the reasoning.
 
     Details: `answer_score` (the F1), `reasoning_overlap`, the same as `overlap_lcs`, `overlap_ngram16` or

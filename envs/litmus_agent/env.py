@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
 from gym_llm.grading.text_metrics import in_worker
@@ -42,7 +42,7 @@ class Match(BaseModel):
     abs_tol: Tolerance | None = None
 
 
-class LitmusAgent(PythonTool, ConformingEnv):
+class LitmusAgent(PythonTool, NemoCompatible):
     """Answer with a value in the asked form; the reward is 1.0 if it is the expected one by the row's rule.
 
     A row that declares the tool `stateful_python_code_exec` lets the model run Python. Details: `predicted_value` and

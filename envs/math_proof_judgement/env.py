@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
@@ -19,7 +19,7 @@ _VERDICT = re.compile(r"[\s*]*+(?:(yes)|no)(?![^\W_])", re.IGNORECASE)
 _AS_NEMO_GYM = re.compile(r"\s*+\**+\s*+(?:(yes)|no)", re.IGNORECASE)
 
 
-class MathProofJudgement(ConformingEnv):
+class MathProofJudgement(NemoCompatible):
     """Judge a proof, `Judgement: Yes` or `Judgement: No`; the reward is 1.0 if that is right.
 
     Details: `extracted_judgement` ("Yes", "No" or None); `tp`, `fp`, `fn`, `tn`: 1.0 for what the judgement is.

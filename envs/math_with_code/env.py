@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict, tool
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.math_verify.env import strip_delimiters
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.call_matching import parse_arguments
@@ -28,7 +28,7 @@ _CLOSE = 1e-6
 _LONGEST = 10_000  # characters of an answer that is read as a number
 
 
-class MathWithCode(PythonSessionEnv, ConformingEnv):
+class MathWithCode(PythonSessionEnv, NemoCompatible):
     r"""Answer a question of mathematics with the help of Python; 1.0 if the boxed answer is the expected one.
 
     The box is in the last message that has one, else in what a call printed. Two answers are the same if they are equal

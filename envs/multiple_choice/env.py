@@ -12,7 +12,7 @@ from pydantic import BaseModel, field_validator, model_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.checks import check_choice, check_pattern
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
 from gym_llm.types import Row
@@ -35,7 +35,7 @@ class TemplateMetadata(BaseModel):
         return patterns
 
 
-class MultipleChoice(ConformingEnv):
+class MultipleChoice(NemoCompatible):
     """Choose one option; the reward is 1.0 if it is the expected one. Details: `extracted_answer`, a letter or None.
 
     Args:

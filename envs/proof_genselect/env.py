@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.types import Row
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"
@@ -13,7 +13,7 @@ _LONGEST = 20  # characters of a choice, white space not counted
 _END_OF_THINKING = "</think>"
 
 
-class ProofGenSelect(ConformingEnv):
+class ProofGenSelect(NemoCompatible):
     """Say which proof is better, `<best_solution>1</best_solution>` or 2; the reward is 1.0 for the right one.
 
     Details: `predicted_index`, 1, 2 or None.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.checks import check_choice
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.tokens.parsers.thinking import without_tagged
 from gym_llm.types import Row
 
@@ -17,7 +17,7 @@ _JSON_MARK = re.compile(r"json", re.IGNORECASE)
 _SHOWN = 500
 
 
-class RAGTruth(ConformingEnv):
+class RAGTruth(NemoCompatible):
     """List the spans that the sources do not support; the reward is 1.0 if there are some where there should be.
 
     Details: `is_halu` and `pred_halu` (0 or 1), `parse_fail` (1 if the answer is no such list), `extracted` (the list

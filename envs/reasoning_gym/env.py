@@ -10,7 +10,7 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency import wait
 from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.reasoning_gym.names import dataset_names
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_boxed
@@ -21,7 +21,7 @@ from gym_llm.utils.did_you_mean import did_you_mean
 ASK = "Write your final answer between <answer> and </answer>."
 
 
-class ReasoningGym(ConformingEnv):
+class ReasoningGym(NemoCompatible):
     """Solve a procedural puzzle; the reward is what the library's scorer of that kind of puzzle says.
 
     Args:

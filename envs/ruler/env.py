@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.text_metrics import Phrase
 
 Subset = Literal[
@@ -28,7 +28,7 @@ Subset = Literal[
 ]
 
 
-class Ruler(ConformingEnv):
+class Ruler(NemoCompatible):
     """Name what the context hides; the reward is the share of the references named, in `qa_1` and `qa_2` 1.0 for any.
 
     Detail: the reward under the subset's name. Source of the rule: RULER, https://github.com/NVIDIA/RULER.

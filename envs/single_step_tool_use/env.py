@@ -7,13 +7,13 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.checks import read_settings
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.single_step_tool_use.comparison import MESSAGE, NO_ACTION, NO_CALL, NO_MESSAGE, Comparison, Settings
 from gym_llm.grading.call_matching import Call, ExpectedAction, calls_of, read_calls
 from gym_llm.types import Item, Row, is_said
 
 
-class SingleStepToolUse(ConformingEnv):
+class SingleStepToolUse(NemoCompatible):
     """Do what an expert did next: a message, or calls with nearly the same arguments. Detail: `category`, a sentence.
 
     Nothing is run: the first turn with calls ends the episode.

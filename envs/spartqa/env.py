@@ -8,13 +8,13 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.spartqa.grading import Label, choose, extract_answer, label_key, labels_of, without_thoughts
 
 _SHOWN = 200  # characters of the answer that the details repeat
 
 
-class SpartQA(ConformingEnv):
+class SpartQA(NemoCompatible):
     """Choose one of two objects, both or none; the reward is 1.0 for the right choice.
 
     Details: `exact` (the target itself was written), `parsed`, `extracted`, `predicted_label`.

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.sql import (
     Cell,
     ColumnsRule,
@@ -27,7 +27,7 @@ from gym_llm.types import Row
 _OURS = Path(__file__).parent / "data" / "databases"
 
 
-class Spider2Lite(ConformingEnv):
+class Spider2Lite(NemoCompatible):
     """Write a query; 1.0 if its result has the gold columns, among others.
 
     Details: `extracted_sql`, `execution_match`, `failure_reason` (`none`, `no_sql_extracted`, `execution_error`),

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.string_match.extraction import ExtractionMode, extract
 from gym_llm.envs.string_match.reading import Reading, similarity
 
@@ -14,7 +14,7 @@ _LONGEST = 2_000
 """Characters beyond four times the expected answer's: what is longer is compared as it is, not in other forms."""
 
 
-class StringMatch(ConformingEnv):
+class StringMatch(NemoCompatible):
     """Give a short answer; the reward is 1.0 if it equals the expected one in a form, 0.98 for nearly the same number.
 
     Details: `expected_answer`, `extracted_answer` (None if there is none).

@@ -10,13 +10,13 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.types import Row
 
 
-class StructEval(ConformingEnv):
+class StructEval(NemoCompatible):
     """Write JSON, YAML, TOML, XML or CSV; the reward is 0.2 if it parses, and up to 0.8 for the paths that are in it.
 
     Details: `render_score` (1.0 if it parses), `key_validation_score` and `raw_output_score` (the shares of the paths

@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.structured_outputs.grading import (
     Problem,
@@ -31,7 +31,7 @@ from gym_llm.utils.extras import install
 _SHOWN = 217  # NeMo Gym shows 200 characters of a message, and before it an error's name
 
 
-class StructuredOutputs(ConformingEnv):
+class StructuredOutputs(NemoCompatible):
     """Answer in JSON, YAML, XML, TOML or CSV, or with a call; the reward is 1.0 if what is said fits the row's schema.
 
     Objects need all properties of the schema, and no others. Details: `error_type` (None if it fits), `error_message`,

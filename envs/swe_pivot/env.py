@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.swe_pivot.comparison import Grade, Settings, grade, read_object
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
 from gym_llm.grading.text_metrics import in_worker
@@ -19,7 +19,7 @@ DEADLINE = 5.0  # seconds of CPU time; two texts of two thousand characters take
 _QUICK = 60_000  # product of the arguments' lengths; such texts take some 20 ms at most
 
 
-class SWEPivot(ConformingEnv):
+class SWEPivot(NemoCompatible):
     """Make the call that an expert made next: the same kind of tool, the same target, similar arguments.
 
     Nothing is run: the first turn with calls ends the episode, and its first call is graded. The reward is 1.0 or 0.0,

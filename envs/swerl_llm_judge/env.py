@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import Options
 
 _STRICT = re.compile(r"<solution>\s*+(?:\[\s*+)?([A-Za-z])\s*+(?:\]\s*+)?</solution>")
@@ -23,7 +23,7 @@ _ONLY_LETTER = re.compile(r"[^A-Za-z]*([A-Za-z])[^A-Za-z]*")
 _LONGEST = 6_000
 
 
-class SWERLJudge(ConformingEnv):
+class SWERLJudge(NemoCompatible):
     """Choose the right patch by its letter, in `<solution>`; the reward is 1.0 for it. Details: `extracted_answer`.
 
     Args:

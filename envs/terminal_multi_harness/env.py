@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.checks import read_settings
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.terminal_multi_harness import categories as is_
 from gym_llm.envs.terminal_multi_harness.comparison import Result, Settings, compare, is_quick, tools_schemas
 from gym_llm.grading.call_matching import (
@@ -43,7 +43,7 @@ class ComparatorConfig(BaseModel):
     ignored_argument_keys_by_tool: dict[str, list[str]] = {}
 
 
-class TerminalMultiHarness(ConformingEnv):
+class TerminalMultiHarness(NemoCompatible):
     """Do what the expert did next; the reward is 1.0 if the action is the same by the rules of its harness.
 
     Nothing is run: the first turn with calls ends the episode. Details: `category`, `similarity_score`.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.grading.call_matching import (
     MOST_EXPECTED,
     NOT_JSON,
@@ -35,7 +35,7 @@ class Expected(BaseModel):
         return parse_arguments(arguments) if isinstance(arguments, str) else arguments
 
 
-class XlamFC(ConformingEnv):
+class XlamFC(NemoCompatible):
     """Make the expected calls in one turn, in any order; the reward is 1.0 if all are there and no other is.
 
     Nothing is run: the first turn with calls ends the episode. Details: `num_expected`, `num_predicted`, `num_correct`,

@@ -118,9 +118,9 @@ def _run(argv: Sequence[str]) -> int:
             print(message, file=sys.stderr)
         return 2
     except (CallerError, EngineUnavailable, RayUnavailable) as error:
-        print(f"gym-llm: {printable(str(error))}", file=sys.stderr)  # a server's or a file's words may be in it
+        print(f"gym-llm: {printable(str(error))}", file=sys.stderr)  # it may quote a server or a file
         return 2
     except typer.Abort as abort:
-        if abort.__cause__:  # Typer takes every EOFError for the end of somebody's input
+        if abort.__cause__:  # Typer treats every EOFError as the end of the input
             raise abort.__cause__ from None
         return 130

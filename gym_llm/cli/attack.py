@@ -1,4 +1,4 @@
-"""`gym-llm env attack`: what a verifier pays that is no right answer."""
+"""`gym-llm env attack`: play wrong answers and report those that a verifier rewards."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ examples:
   gym-llm env attack gym_llm/TextToSQL-v0 --json
   gym-llm env attack --all --card
 
-Plays what is no right answer: nothing, NaN, the prompt, all options, many boxes, the answer in reasoning only,
-look-alike letters, a megabyte of every delimiter, verdicts for the judge, the same call again and again; and near
-misses of the right answer. None may be paid as the right answer is. Beside that: whether the same episode is paid the
-same in another order, another environment, another process and with another hash seed; whether a prompt, an info or a
-tool tells what is expected; what a verification costs.
+Plays wrong answers: an empty one, NaN, the prompt, all options, many boxes, the answer in the reasoning only,
+look-alike letters, a megabyte of each delimiter, verdicts for the judge, the same call many times, and near misses of
+the right answer. None may earn the reward of the right answer. The attack also checks that an episode earns the same
+reward in another order, environment and process, and with another hash seed; that neither prompt, info nor tools reveal
+the expected answer; and what a verification costs.
 
-The right answer is what the verifier's `oracle` returns, or what its row's `expected_...` says in one of the usual
-forms. Where neither is known, or a check has nothing to say of a verifier, "not applicable" is all that is said. What
-is meant to be so, the class lists with its reason in `accepted_findings`.
+The verifier's `oracle` returns the right answer; without one the attack reads the row's `expected_...` field. A check
+without a right answer reports "not applicable". Findings that are intended stand in the class's `accepted_findings`,
+each with its reason.
 
-exit codes: 0 nothing was found; 1 something was; 2 wrong arguments; 130 interrupted.
+exit codes: 0 no findings; 1 findings; 2 wrong arguments; 130 interrupted.
 """
 
 
@@ -40,17 +40,17 @@ def attack(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
-    rows: Annotated[str | None, typer.Option(metavar="FILE", help="tasks, instead of the verifier's own")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="how many tasks to play")] = 5,
+    rows: Annotated[str | None, typer.Option(metavar="FILE", help="tasks instead of the verifier's own")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="number of tasks to play")] = 5,
     env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="which tasks a generator makes")] = 0,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="seed of generated tasks")] = 0,
     seconds: Annotated[
-        float, typer.Option(metavar="S", min=1, help="how long each verifier may take; what is left out is named")
+        float, typer.Option(metavar="S", min=1, help="time limit for each verifier; checks that did not run are listed")
     ] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="print the reports as one JSON array")] = False,
     cards: Annotated[bool, typer.Option("--card", help="write CARD.md into each verifier's folder")] = False,
 ) -> int:
-    """Play what is no right answer, and see whether a verifier pays it."""
+    """Play wrong answers, and report those that a verifier rewards."""
     from gym_llm.author import attack as attacks
     from gym_llm.author.attack.campaign import CHECKS
     from gym_llm.author.attack.card import write_card
@@ -60,7 +60,7 @@ def attack(
     from gym_llm.core.registry.ids import env_ids as registered
 
     if bool(env_ids) == every:
-        raise UsageError("Which verifiers? Give ids, or --all.")
+        raise UsageError("No verifier is given: name one or more, or add --all.")
     kwargs = read_env_kwargs(env_kwargs)
     reports = []
     for env_id in env_ids or registered():
@@ -108,11 +108,11 @@ def _print(report: Any) -> None:
             got = f"{finding.got} (accepted: {finding.accepted})" if finding.accepted else finding.got
             table.add_row(*(Text(printable(cell), style) for cell in (*cells, finding.expected, got)))
         console.print(table)
-    not_said = [
+    unchecked = [
         f"{check.name} ({check.why})" for check in report.checks if check.state in ("not applicable", "not run")
     ]
-    if not_said:
-        console.print(Text(f"  nothing to say of: {'; '.join(not_said)}", "dim"), soft_wrap=True)
+    if unchecked:
+        console.print(Text(f"  not checked: {'; '.join(unchecked)}", "dim"), soft_wrap=True)
     count = len(report.open_findings)
     accepted = len(report.findings) - count
     plays = sum(check.plays for check in report.checks)

@@ -1,4 +1,4 @@
-"""What the commands draw: bars while they work, tables when they are done."""
+"""Progress bars, and the console for tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from gym_llm.cli.refusals import printable
 
 Draw: TypeAlias = Callable[[str, int, int | None, Callable[[], str]], None]
-"""`draw(name, done, total, text)`: how far the work of that name is; cheap, `text` is made only where it is shown."""
+"""`draw(name, done, total, text)` updates the bar of that name; cheap, `text` is called only if it is shown."""
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0
@@ -21,7 +21,7 @@ _LINE_SECONDS = 10.0
 
 @contextmanager
 def show_bars() -> Iterator[Draw]:
-    """Progress on stderr: a bar for each name on a terminal, elsewhere a line every ten seconds."""
+    """Show progress on stderr: a bar for each name on a terminal, else a line every ten seconds."""
     console = Console(stderr=True)
     is_terminal = console.is_terminal and not console.is_dumb_terminal
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[text]}"))
@@ -49,6 +49,6 @@ def show_bars() -> Iterator[Draw]:
 
 
 def table_console() -> Console:
-    """Where tables go: stdout, and where that is no terminal every row is one line, for `grep`."""
+    """Return the console for tables on stdout; if that is not a terminal, every row is one line, for `grep`."""
     console = Console()
     return console if console.is_terminal else Console(width=400)

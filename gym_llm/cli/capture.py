@@ -1,4 +1,4 @@
-"""`gym-llm capture`: an engine as a server for agents, every call of which is kept, token by token."""
+"""`gym-llm capture`: serve an engine to agents and keep every call with its tokens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ examples:
   gym-llm capture vllm:Qwen/Qwen3-4B --other gpt-5-mini=https://api.openai.com/v1
   GYM_LLM_TOKEN=... gym-llm capture pocket --host 0.0.0.0
 
-POST /sessions opens a session; its id is the agent's API key, for /v1/chat/completions, /v1/responses and /v1/messages.
-GET /sessions/ID/trajectory gives, for each branch of what the agent did, the token ids, a mask of the sampled ones and
-their log probabilities. /sessions/ID/rollout and /trace_entries are OpenEnv's. With GYM_LLM_TOKEN set, whoever opens
-sessions has to know it. Ctrl-C ends it. Engines that report token ids: pocket, transformers:MODEL, vllm:MODEL, and
-servers of vLLM's. To play environments with an agent: `gym-llm rollout ENV_ID --agent "python my_agent.py"`.
+POST /sessions opens a session. The agent uses its id as the API key for /v1/chat/completions, /v1/responses and
+/v1/messages. GET /sessions/ID/trajectory returns one entry for each branch of the conversation: the token ids, a mask
+of the sampled ids, and their log probabilities. /sessions/ID/rollout and /trace_entries follow OpenEnv's formats. With
+GYM_LLM_TOKEN set, clients need it to open sessions. Ctrl-C ends the server. These engines report token ids: pocket,
+transformers:MODEL, vllm:MODEL and vLLM servers. To play environments with an agent:
+`gym-llm rollout ENV_ID --agent "python my_agent.py"`.
 """
 app = typer.Typer()
 
@@ -43,17 +44,18 @@ def capture(
         ),
     ] = None,
     upstreams: Annotated[
-        bool, typer.Option("--upstreams", help="let who opens a session name another model server, which is then asked")
+        bool,
+        typer.Option("--upstreams", help="let clients that open a session name another model server"),
     ] = False,
     port: options.Port = 8000,
     host: options.Host = "127.0.0.1",
     token: options.Token = None,
     max_sessions: Annotated[int, typer.Option(metavar="N", min=1, help="sessions at once")] = 4_096,
     idle_seconds: Annotated[
-        float, typer.Option(metavar="S", help="how long a session is kept that nobody asks")
+        float, typer.Option(metavar="S", help="seconds after which an idle session is closed")
     ] = 3_600.0,
 ) -> int:
-    """Serve a model to agents, and keep what each of them had it say: exact tokens for training."""
+    """Serve a model to agents, and keep the exact tokens of every call for training."""
     from gym_llm.agents.capture import CaptureServer
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.engines import make_engine
@@ -83,7 +85,7 @@ def capture(
         print(f"Starting {served.model} ...", file=sys.stderr, flush=True)
         async with server:
             header = "" if token is None else ' -H "Authorization: Bearer $GYM_LLM_TOKEN"'
-            print(f"{served.model} is captured at {server.url}. Ctrl-C ends it.")
+            print(f"{served.model} is served at {server.url}. Ctrl-C ends it.")
             print(
                 f"  a session: curl -X POST{header} -H 'Content-Type: application/json' -d '{{}}' {server.url}/sessions"
             )
@@ -97,7 +99,7 @@ def capture(
 
 
 def _model_at(spec: str, name: str) -> dict[str, str]:
-    """What names a server's model: it may have several, and would be asked for its first."""
+    """Name the model: a server may have several, and would answer with its first."""
     return {"model": name} if spec.startswith(("http://", "https://")) else {}
 
 

@@ -1,4 +1,4 @@
-"""`gym-llm chaos`: whether an environment's outcomes stay right while everything fails."""
+"""`gym-llm chaos`: inject faults and check that an environment's outcomes stay right."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ examples:
   gym-llm chaos --all --episodes 200
   gym-llm chaos gym_llm/Counter-v0 --workers 2          over Ray, whose shards and raylet are killed, too
 
-Plays the environment with random answers, first calmly, then with a fault in a share of the episodes: the engine, a
-hook or a tool raises, hangs or returns junk; a real server answers 429, 500 or 503, or resets the connection in the
-midst of its answer. Meanwhile the run is cancelled, the disk is full, the clock jumps, over Ray a shard and the raylet
-are killed, and the run is resumed. Then every episode has to be there once, scored as before or masked for the right
-reason.
+Plays the environment with random answers twice: without faults, then with a fault in a share of the episodes. The
+engine, a hook or a tool raises, hangs or returns junk. A real server answers 429, 500 or 503, or resets the connection
+while it answers. Meanwhile the run is cancelled, the disk is full, the clock jumps, and over Ray a shard and the raylet
+are killed; then the run is resumed. In the end every episode must be there exactly once: scored as before, or masked
+for the right reason.
 
 exit codes: 0 all outcomes are right, 1 some are not, 2 wrong arguments, 130 after Ctrl-C.
 """
@@ -40,9 +40,9 @@ def chaos(
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="every registered environment")] = False,
-    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="to play of each environment")] = 500,
-    share: Annotated[float, typer.Option(metavar="P", help="the share of the episodes that has a fault")] = 0.5,
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="chooses tasks, answers and faults")] = 0,
+    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="episodes of each environment")] = 500,
+    share: Annotated[float, typer.Option(metavar="P", help="share of the episodes with a fault")] = 0.5,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="seed of tasks, answers and faults")] = 0,
     workers: Annotated[int, typer.Option(metavar="N", min=0, help="processes over Ray; 0 for this one alone")] = 0,
     env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
 ) -> int:
@@ -55,7 +55,7 @@ def chaos(
     from gym_llm.core.registry.ids import env_ids as registered
 
     if bool(env_ids) == every:
-        raise UsageError("Which environments? Give ids, or --all.")
+        raise UsageError("No environment is given: name one or more, or add --all.")
     try:
         kwargs = json.loads(env_kwargs) if env_kwargs else None
     except ValueError as error:
@@ -71,7 +71,7 @@ def chaos(
                 draw(env_id, min(count, 2 * episodes), 2 * episodes, lambda: f"{count:,} episodes")
 
             level = logger.level
-            logger.setLevel(logging.CRITICAL)  # it would tell of every fault, and they are ours
+            logger.setLevel(logging.CRITICAL)  # it would report every fault that we inject
             try:
                 report = attack(
                     env_id,

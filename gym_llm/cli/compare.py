@@ -1,4 +1,4 @@
-"""`gym-llm compare`: runs over the same tasks, and a gate for CI. What it compares with is imported when it runs."""
+"""`gym-llm compare`: compare runs over the same tasks, with a gate for CI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gym_llm.cli.refusals import printable
-from gym_llm.cli.shared_options import panel
+from gym_llm.cli.shared_options import natural, panel
 from gym_llm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  gym-llm compare runs/base.jsonl runs/tuned.jsonl               is the second better than the first?
+  gym-llm compare runs/base.jsonl runs/tuned.jsonl               is the second run better?
   gym-llm compare runs/base.jsonl runs/a.jsonl runs/b.jsonl --plots plots/
   gym-llm compare runs/base.jsonl runs/tuned.jsonl --markdown > comment.md
-  gym-llm compare runs/tuned.jsonl --fail-below 0.8              a gate: exit code 1 if it is worse than that
+  gym-llm compare runs/tuned.jsonl --fail-below 0.8              a gate: exit code 1 if the mean is below
   gym-llm compare runs/new.jsonl --fail-if-worse-than runs/main.jsonl --by 0.01
 
-Tasks are matched by their number in their dataset. The interval and the p-value are of the tasks' differences, so they
-are right whatever the repeats; a masked episode is in none of it.
+Tasks are matched by their index in their dataset. The interval and the p-value come from the differences per task, so
+they are valid for any number of repeats. Masked episodes are left out.
 
-exit codes: 0 done, 1 a gate does not let a run pass, 2 wrong arguments or files.
+exit codes: 0 done, 1 a run fails a gate, 2 wrong arguments or files.
 """
 
 _what, _gate, _statistics, _output = map(panel, (None, "Gate", "Statistics", "Output"))
@@ -48,26 +48,24 @@ def compare(
     ],
     unchecked: Annotated[
         bool,
-        _what(None, "compare tasks of the same number that are not the same, e.g. two prompts", None, "--unchecked"),
+        _what(None, "compare tasks of the same index even if they differ, e.g. in their prompt", None, "--unchecked"),
     ] = False,
     fail_below: Annotated[float | None, _gate("X", "exit with 1 if a run's mean reward is below X")] = None,
     fail_if_worse_than: Annotated[
         str | None,
-        _gate("RUN", "the baseline instead of the first run: exit with 1 if a run's mean reward is below its"),
+        _gate("RUN", "use this run as the baseline; exit with 1 if a run's mean reward is lower"),
     ] = None,
     by: Annotated[
-        float, _gate("D", "... by more than D (default: 0), over the tasks of both; measured, whatever the interval")
+        float, _gate("D", "... by more than D (default: 0) over the common tasks, whatever the interval")
     ] = 0.0,
-    pass_threshold: Annotated[float, _statistics("R", "the reward from which on an episode passes (default: 1)")] = 1.0,
-    detect: Annotated[
-        float, _statistics("D", "say how many tasks it takes to see a difference of D (default: 0.02)")
-    ] = 0.02,
-    level: Annotated[float, _statistics("P", "confidence of the intervals (default: 0.95)")] = 0.95,
-    seed: Annotated[int, _statistics("S", "of what is drawn at random (default: 0)")] = 0,
-    flips: Annotated[int, _output("N", "list up to N tasks that were gained, and lost (default: 10)")] = 10,
+    pass_threshold: Annotated[float, _statistics("R", "a reward of R or more passes (default: 1)")] = 1.0,
+    detect: Annotated[float, _statistics("D", "report how many tasks a difference of D needs (default: 0.02)")] = 0.02,
+    level: Annotated[float, _statistics("P", "confidence level of the intervals (default: 0.95)")] = 0.95,
+    seed: Annotated[int, _statistics("S", "seed of the random draws (default: 0)", natural)] = 0,
+    flips: Annotated[int, _output("N", "list up to N gained and N lost tasks (default: 10)")] = 10,
     json: Annotated[bool, _output(None, "print JSON instead of tables", None, "--json")] = False,
     markdown: Annotated[bool, _output(None, "print Markdown instead of tables", None, "--markdown")] = False,
-    plots: Annotated[str | None, _output("DIR", "draw pictures into a folder, as PNG and SVG")] = None,
+    plots: Annotated[str | None, _output("DIR", "write plots into a folder, as PNG and SVG")] = None,
 ) -> int:
     """Compare runs over the same tasks: differences with intervals, flipped tasks, how many tasks it takes."""
     from gym_llm.data.files.jsonl import dumps
@@ -75,23 +73,13 @@ def compare(
     from gym_llm.evaluation.compare_report import as_markdown, tables
 
     if json and markdown:
-        raise UsageError("JSON or Markdown? Give one of --json and --markdown.")
-    for name, value, holds, expected in (
-        ("--by", by, by >= 0, "a difference, 0 or more"),
-        ("--detect", detect, 1e-9 <= detect < math.inf, "a difference above 0, at least 1e-9"),
-        ("--level", level, 0 < level <= 1 - 1e-9, "a confidence between 0 and 1, such as 0.95"),
-        ("--pass-threshold", pass_threshold, math.isfinite(pass_threshold), "a reward, a finite number"),
-        ("--fail-below", fail_below, not math.isnan(fail_below or 0.0), "a reward, a number"),
-        ("--flips", flips, flips >= 0, "a number of tasks, 0 or more"),
-        ("--seed", seed, seed >= 0, "a whole number, 0 or more"),
-    ):
-        if not holds:
-            raise UsageError(f"{name} is {expected}; got {value}.")
+        raise UsageError("--json and --markdown exclude each other.")
+    _check_numbers(by=by, detect=detect, level=level, pass_threshold=pass_threshold, fail_below=fail_below, flips=flips)
     if by and fail_if_worse_than is None:
-        raise UsageError("--by is for --fail-if-worse-than RUN, which is not given.")
+        raise UsageError("--by only makes sense with --fail-if-worse-than RUN.")
     paths = [*([fail_if_worse_than] if fail_if_worse_than else []), *runs]
     if len(paths) < 2 and fail_below is None:
-        raise UsageError("Compare with what? Give two runs, or one with --fail-below or --fail-if-worse-than.")
+        raise UsageError("One run is given: add another, --fail-below or --fail-if-worse-than.")
     comparison = compare_runs(
         _read(paths), pass_threshold=pass_threshold, level=level, seed=seed, check_tasks=not unchecked
     )
@@ -113,6 +101,21 @@ def compare(
     return 1 if failures else 0
 
 
+def _check_numbers(
+    *, by: float, detect: float, level: float, pass_threshold: float, fail_below: float | None, flips: int
+) -> None:
+    for name, value, holds, expected in (
+        ("--by", by, by >= 0, "a difference, 0 or more"),
+        ("--detect", detect, 1e-9 <= detect < math.inf, "a difference above 0, at least 1e-9"),
+        ("--level", level, 0 < level <= 1 - 1e-9, "a confidence between 0 and 1, such as 0.95"),
+        ("--pass-threshold", pass_threshold, math.isfinite(pass_threshold), "a reward, a finite number"),
+        ("--fail-below", fail_below, not math.isnan(fail_below or 0.0), "a reward, a number"),
+        ("--flips", flips, flips >= 0, "a number of tasks, 0 or more"),
+    ):
+        if not holds:
+            raise UsageError(f"{name} is {expected}; got {value}.")
+
+
 def _read(paths: list[str]) -> list[RunScores]:
     """The runs, with a bar where they are large."""
     from gym_llm.cli.progress import show_file
@@ -125,7 +128,7 @@ def _read(paths: list[str]) -> list[RunScores]:
         return [read_run(path, on_bytes=count) for path in paths]
 
 
-def _print(found: list[Table]) -> None:
+def _print(tables: list[Table]) -> None:
     from rich import box
     from rich.table import Table as Shown
     from rich.text import Text
@@ -135,7 +138,7 @@ def _print(found: list[Table]) -> None:
 
     console = table_console()
     narrow = console.width < _WIDE
-    for table in found:
+    for table in tables:
         shown = Shown(box=box.SIMPLE_HEAD, header_style="bold", collapse_padding=narrow, pad_edge=not narrow)
         for number, name in enumerate(table.header):
             is_word = number < table.words

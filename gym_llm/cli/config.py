@@ -1,4 +1,4 @@
-"""`gym-llm config`: what a run would see. And reading configurations for the other commands."""
+"""`gym-llm config`: print the configuration that a run would use; and read it for the other commands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ examples:
   gym-llm config --config envs/arithmetic/config.yaml arithmetic.kwargs.digits=3
   gym-llm config --config agent.yaml --config model.yaml policy_base_url=http://localhost:8000/v1
 
-Later files go over earlier ones, env.yaml in the working directory over all files, key=value over everything.
-`???` marks what has to be given. NeMo Gym's files are read as well; what has no counterpart is named.
+Later files override earlier ones, env.yaml in the working directory overrides all files, key=value overrides
+everything. `???` marks a required value. NeMo Gym's files are read, too; sections without a counterpart are listed.
 """
 app = typer.Typer()
 
@@ -34,7 +34,7 @@ ConfigFiles = Annotated[
 Settings = Annotated[
     list[str],
     typer.Argument(
-        metavar="key=value", help="settings over those of the files", default_factory=list, show_default=False
+        metavar="key=value", help="settings that override the files", default_factory=list, show_default=False
     ),
 ]
 """The arguments `key=value`, anywhere between the options."""
@@ -43,12 +43,16 @@ Settings = Annotated[
 def read_config(
     files: Sequence[str], settings: Sequence[str], *, warn: bool = False, one_engine: bool = True
 ) -> Config:
-    """The configuration that a command was given; with `warn` what of it changes nothing is said on stderr.
+    """Read a command's configuration.
 
-    `one_engine` is `load_config`'s.
+    Args:
+        files: YAML files; later ones override earlier ones.
+        settings: `key=value` over the files.
+        warn: Whether to print on stderr which values have no effect.
+        one_engine: See `load_config`.
 
     Raises:
-        ConfigError: If it cannot be used.
+        ConfigError: If the configuration is invalid.
         UsageError: If it names an environment that is not registered.
     """
     import gymnasium as gym
@@ -75,7 +79,7 @@ def _unmapped(config: Config) -> Iterator[str]:
 
 
 def _check_arguments(config: Config) -> None:
-    """Refuse what the environments' classes do not take, all of it at once; a run says it when it makes them."""
+    """Raise a ConfigError that lists all arguments that the environments do not take."""
     from gym_llm.core.registry.env_class import env_arguments, env_class
     from gym_llm.errors import ConfigError, DataError
     from gym_llm.utils.did_you_mean import did_you_mean
@@ -84,7 +88,7 @@ def _check_arguments(config: Config) -> None:
     for name, section in config.environments.items():
         try:
             known = env_arguments(env_class(section.env))
-        except DataError:  # it cannot be imported here, or is no verifier
+        except DataError:  # not importable here, or not a verifier
             continue
         unknown = section.kwargs.keys() - known if known is not None else ()  # None takes anything
         problems += [
@@ -97,7 +101,7 @@ def _check_arguments(config: Config) -> None:
 
 @app.command("config", cls=Command, epilog=_EXAMPLES)
 def print_config(*, files: ConfigFiles, settings: Settings) -> int:
-    """Print what a run with these configuration files would see, as YAML, secrets masked."""
+    """Print the configuration of a run with these files as YAML, secrets masked."""
     import yaml
 
     config = read_config(files, settings)

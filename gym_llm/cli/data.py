@@ -1,4 +1,4 @@
-"""`gym-llm data`: the commands about task files; each has a module of its own."""
+"""`gym-llm data`: the group of commands for task files."""
 
 import typer
 

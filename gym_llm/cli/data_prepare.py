@@ -27,13 +27,13 @@ examples:
   gym-llm data prepare --config a.yaml --config b.yaml --output-dir data/blend --mode train_preparation --download
   gym-llm data prepare --config a.yaml --output-dir data/a --mode train_preparation --tokenizer Qwen/Qwen3-4B
 
-Every row is checked against the Responses schema and its verifier's own. Statistics are written beside each file as
-STEM_metrics.json; those that are there already must agree. The rows go to OUTPUT_DIR/train.jsonl and validation.jsonl
+Every row is checked against the Responses schema and the schema of its verifier. Statistics are written beside each
+file as STEM_metrics.json; existing statistics must agree. The rows go to OUTPUT_DIR/train.jsonl and validation.jsonl
 (or example.jsonl), each repeated num_repeats times and marked with `agent_ref` and `env_id`.
 
-Input tokens are counted with tiktoken's o200k_base unless --tokenizer names another: an encoding of tiktoken, a folder
-or file with a tokenizer.json, a model on the hub, or none. Without network, tiktoken finds its vocabulary in the folder
-that TIKTOKEN_CACHE_DIR names; without that, words are counted and tokens are not.
+Input tokens are counted with tiktoken's o200k_base unless --tokenizer names another tokenizer: a tiktoken encoding, a
+folder or file with a tokenizer.json, a model on the hub, or none. Without a network, tiktoken reads its vocabulary from
+the folder TIKTOKEN_CACHE_DIR; without that folder only words are counted.
 
 exit codes: 0 done; 1 bad rows, or statistics that disagree; 2 wrong arguments, configuration or files; 130 interrupted.
 """
@@ -51,17 +51,17 @@ app = typer.Typer()
 def prepare(
     *,
     files: ConfigFiles,
-    output_dir: Annotated[str, typer.Option(metavar="DIR", help="where the collated files go")],
+    output_dir: Annotated[str, typer.Option(metavar="DIR", help="folder for the collated files")],
     mode: Annotated[
         Literal["example_validation", "train_preparation"],
         typer.Option(help="prepare the example datasets, or those of type train and validation"),
     ],
     download: Annotated[bool, typer.Option("--download", help="download datasets whose files are missing")] = False,
-    source: Annotated[HubName, typer.Option(help="where from, for datasets that are on both")] = "huggingface",
+    source: Annotated[HubName, typer.Option(help="hub for datasets that are on both")] = "huggingface",
     overwrite_metrics: Annotated[
         bool, typer.Option("--overwrite-metrics", help="replace statistics that disagree")
     ] = False,
-    tokenizer: Annotated[str, typer.Option(metavar="NAME", help="counts tokens")] = "o200k_base",
+    tokenizer: Annotated[str, typer.Option(metavar="NAME", help="tokenizer for the input tokens")] = "o200k_base",
     settings: Settings,
 ) -> int:
     """Check every row of a configuration's datasets, compute their statistics, and collate them."""
@@ -70,7 +70,7 @@ def prepare(
     from gym_llm.errors import PreparationFailed
 
     if not files:
-        raise UsageError("There is nothing to prepare: name a configuration with --config FILE.")
+        raise UsageError("No configuration is given: add --config FILE.")
     config = read_config(files, settings, warn=True)
     datasets = [
         EnvDataset(name, section.env, dataset, section.kwargs)

@@ -41,9 +41,9 @@ examples:
       --create-pr --revision more-rows --commit-message "Add validation set" --commit-description "545 examples"
   gym-llm data upload multineedle.jsonl --to gitlab --name multineedle --version 0.0.1
 
-On Hugging Face it becomes {{hf_organization}}/{{hf_dataset_prefix}}-{{domain}}-{{name}}, private when it is new; the
-domain, and the name unless --name gives another, are the --config's. Rows of the train split are checked for
-`responses_create_params` before anything is sent.
+On Hugging Face the dataset is {{hf_organization}}/{{hf_dataset_prefix}}-{{domain}}-{{name}}; a new one is private. The
+domain comes from --config, and so does the name unless --name gives it. Rows of the train split must have
+`responses_create_params`; they are checked before anything is sent.
 
 {_SETTINGS}"""
 _DOWNLOAD_EXAMPLES = f"""\
@@ -54,7 +54,7 @@ examples:
       --artifact instruction_following.jsonl --output-dir data
   gym-llm data download --from gitlab --name multineedle --version 0.0.1 --artifact multineedle.jsonl --output-dir data
 
-Without --split and --artifact, every split becomes OUTPUT_DIR/SPLIT.jsonl. A file appears when it is whole.
+Without --split and --artifact, every split becomes OUTPUT_DIR/SPLIT.jsonl. A file appears when it is complete.
 
 {_SETTINGS}"""
 _MIGRATE_EXAMPLES = f"""\
@@ -62,8 +62,8 @@ examples:
   gym-llm data migrate multineedle --version 0.0.1 --artifact multineedle.jsonl --config envs/multineedle/config.yaml
   gym-llm data migrate multineedle --version 0.0.1 --artifact multineedle.jsonl --domain agent --delete --yes
 
-GitLab tells upper from lower case: the dataset has the same name on Hugging Face, exactly. --delete takes it, all its
-versions and files from GitLab afterwards, when you have typed its name.
+GitLab's names are case-sensitive; the dataset gets exactly the same name on Hugging Face. --delete then deletes it with
+all its versions and files from GitLab, after you have typed its name.
 
 {_SETTINGS}"""
 _DELETE_EXAMPLES = f"""\
@@ -71,7 +71,7 @@ examples:
   gym-llm data delete multineedle --from gitlab
   gym-llm data delete acme/Nemotron-RL-math-sums --from huggingface --yes
 
-All versions and files of the dataset are deleted, when you have typed its name; --yes is for scripts.
+All versions and files of the dataset are deleted after you have typed its name; --yes is for scripts.
 
 {_SETTINGS}"""
 _LIST_EXAMPLES = f"""\
@@ -84,15 +84,15 @@ examples:
 _hub_option = partial(typer.Option, rich_help_panel="Hugging Face")
 _gitlab_option = partial(typer.Option, rich_help_panel="GitLab")
 
-From = Annotated[HubName, typer.Option("--from", help="where it is published")]
+From = Annotated[HubName, typer.Option("--from", help="hub of the dataset")]
 Yes = Annotated[bool, typer.Option("--yes", help="delete without asking")]
-Version = Annotated[str | None, _gitlab_option(metavar="X.Y.Z", help="which version it is")]
+Version = Annotated[str | None, _gitlab_option(metavar="X.Y.Z", help="the version")]
 Domain = Annotated[str | None, _hub_option(help="part of the repository's name (default: the configuration's)")]
-SplitOption = Annotated[Literal["train", "validation", "test"] | None, _hub_option(help="of the rows (default: train)")]
+SplitOption = Annotated[Literal["train", "validation", "test"] | None, _hub_option(help="the split (default: train)")]
 CreatePr = Annotated[bool, _hub_option("--create-pr", help="open a pull request instead of writing to the branch")]
 Branch = Annotated[str | None, _hub_option(metavar="BRANCH", help="default: main; with --create-pr also a new one")]
 Message = Annotated[str | None, _hub_option(metavar="TEXT", help="default: Upload FILE")]
-Description = Annotated[str | None, _hub_option(metavar="TEXT", help="what the message leaves out")]
+Description = Annotated[str | None, _hub_option(metavar="TEXT", help="the commit's description")]
 
 app = typer.Typer()
 
@@ -101,7 +101,7 @@ app = typer.Typer()
 def upload(
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines (plain, .gz, .zst) or parquet")],
-    to: Annotated[HubName, typer.Option(help="where to publish it")],
+    to: Annotated[HubName, typer.Option(help="hub to publish to")],
     name: Annotated[str | None, typer.Option(help="the dataset's name (default: the configuration's section)")] = None,
     files: ConfigFiles,
     version: Version = None,
@@ -135,11 +135,11 @@ def upload(
 def download(
     *,
     source: From,
-    artifact: Annotated[str | None, typer.Option(metavar="FILE", help="only this file of the dataset's")] = None,
+    artifact: Annotated[str | None, typer.Option(metavar="FILE", help="only this file of the dataset")] = None,
     output_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="files go here, under their own names or as SPLIT.jsonl")
+        str | None, typer.Option(metavar="DIR", help="folder for the files, under their own names or as SPLIT.jsonl")
     ] = None,
-    output: Annotated[str | None, typer.Option(metavar="FILE", help="the one file that is fetched goes here")] = None,
+    output: Annotated[str | None, typer.Option(metavar="FILE", help="write the one fetched file here")] = None,
     files: ConfigFiles,
     repo_id: Annotated[str | None, _hub_option(metavar="ORG/NAME", help="the repository")] = None,
     revision: Annotated[str | None, _hub_option(help="a branch, tag or commit (default: main)")] = None,
@@ -150,9 +150,9 @@ def download(
 ) -> int:
     """Fetch a dataset, a split or a file (Hugging Face, GitLab)."""
     if split and artifact:
-        raise UsageError("--artifact does not go with --split: one names a file, the other several.")
+        raise UsageError("--artifact and --split exclude each other: one names a file, the other several.")
     if bool(output_dir) == bool(output):
-        raise UsageError("Where does it go? Give --output-dir DIR, or --output FILE.")
+        raise UsageError("No output is given: add --output-dir DIR, or --output FILE.")
     with _configured(files, settings) as config:
         target = Path(output or Path(output_dir or "", Path(artifact or "").name))
         paths = [target]
@@ -198,7 +198,7 @@ def migrate(
     commit_description: Description = None,
     settings: Settings,
 ) -> int:
-    """Copy a dataset from GitLab to Hugging Face, and delete it there if that is asked for."""
+    """Copy a dataset from GitLab to Hugging Face; with --delete, delete it from GitLab."""
     with _configured(files, settings) as config, tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
         if yes and not delete:
             raise UsageError("--yes answers the question of --delete, which is not given.")
@@ -221,7 +221,7 @@ def delete(
     files: ConfigFiles,
     settings: Settings,
 ) -> int:
-    """Delete a published dataset when its name has been typed (Hugging Face, GitLab)."""
+    """Delete a published dataset after its name has been typed (Hugging Face, GitLab)."""
     with _configured(files, settings) as config:
         if source == "huggingface" and name.count("/") != 1:
             raise UsageError(f"A dataset on Hugging Face is ORG/NAME, got {name!r}.")
@@ -258,9 +258,9 @@ def _upload_to_hub(
         ((key, section),) = config.environments.items()
         name, domain = name or key, domain or section.domain
     if not name:
-        raise UsageError("What is the dataset called? Give --name, or a --config with one environment.")
+        raise UsageError("The dataset has no name: give --name, or a --config with one environment.")
     if not domain:
-        raise UsageError("What is the dataset about? Give --domain, or a --config whose environment has a `domain`.")
+        raise UsageError("The dataset has no domain: give --domain, or a --config whose environment has one.")
     repo_id, collection = repo_name(config.variables, domain, name), collection_id(config.variables)
     uploaded = _hub(config).upload(path, repo_id, split=split or "train", collection=collection, **commit)
     print(f"uploaded to {repo_id}: {uploaded.file}")
@@ -288,13 +288,13 @@ def _registry(config: Config) -> ModelRegistry:
 
 @contextmanager
 def _configured(files: Sequence[str], settings: Sequence[str]) -> Iterator[Config]:
-    """The configuration, for a block whose errors never show a secret."""
+    """Yield the configuration to a block; secrets are masked in its errors."""
     from gym_llm.utils.secrets import is_secret_key, mask
 
     for setting in settings:
         key = setting.partition("=")[0].lstrip("+")
         if is_secret_key(key):
-            raise UsageError(f"{key}=… would be seen by everyone who can list processes: put it into env.yaml.")
+            raise UsageError(f"{key}=… is visible to all users who can list processes: put it into env.yaml.")
     config = read_config(files, settings)
     secrets = config.secrets | {os.environ[name] for name in _TOKENS if os.environ.get(name)}
     try:
@@ -306,11 +306,11 @@ def _configured(files: Sequence[str], settings: Sequence[str]) -> Iterator[Confi
 def _delete(shelf: Hub | ModelRegistry, name: str, yes: bool) -> None:
     """Delete a dataset when its name has been typed, or `--yes` is given."""
     if not yes:
-        print(f"This deletes {name} and all its files from {shelf.place} for good. Type its name to go on: ", end="")
+        print(f"This deletes {name} and all its files from {shelf.place} permanently. Type its name to go on: ", end="")
         sys.stdout.flush()
         answer = sys.stdin.readline()
         if not answer:
-            raise UsageError("\nNothing was deleted: there is nobody to ask; --yes deletes without asking.")
+            raise UsageError("\nNothing was deleted: standard input is closed; --yes deletes without asking.")
         if answer.strip() != name:
             raise UsageError(f"Nothing was deleted: that is not {name}.")
     shelf.delete(name)

@@ -1,4 +1,4 @@
-"""`gym-llm env`: start a verifier, and check that one is complete."""
+"""`gym-llm env`: create a verifier, and check one."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ examples:
   gym-llm env init CapitalCities
   gym-llm env init capital_cities --dir verifiers
 
-writes capital_cities/ with env.py, five example rows, config.yaml, README.md, test_env.py and the pyproject.toml that
-makes it installable: a verifier that works and passes its tests, to be changed into yours. In gym_llm's own repository
-it becomes one of ours: envs/capital_cities/, tests/envs/test_capital_cities.py and a line of docs/environments.md.
+Writes capital_cities/ with env.py, five example rows, config.yaml, README.md, test_env.py and an installable
+pyproject.toml: a verifier that works and passes its tests. Change it into yours. In gym_llm's own repository it writes
+envs/capital_cities/, tests/envs/test_capital_cities.py and a line of docs/environments.md.
 """
 _TEST_EXAMPLES = """\
 examples:
   gym-llm env test capital_cities                a folder
   gym-llm env test multiple_choice               a registered verifier, by its folder's name or by its id
   gym-llm env test gym_llm/MultipleChoice-v0
-  gym-llm env test ./my_env.py                   a file that has one (several: ./my_env.py:mine/Quiz-v0)
+  gym-llm env test ./my_env.py                   a file with a verifier (of several: ./my_env.py:mine/Quiz-v0)
   gym-llm env test --all                         all that are registered
-  gym-llm env test capital_cities --attack       and what it pays that is no right answer
+  gym-llm env test capital_cities --attack       and play wrong answers, too
 
-Looked at: config.yaml (licences of train and validation data included), the five example rows, their statistics, the
-example rollouts, the README's licence, and the tests. What is only missing (statistics, rollouts) is no failure; tests
-that could not be run, because pytest is not installed, are one. --all skips verifiers whose packages are not installed.
+Checks config.yaml (with the licences of train and validation data), the five example rows, their statistics, the
+example rollouts, the README's licence, and the tests. Missing statistics or rollouts do not fail the check. Tests that
+cannot run because pytest is missing fail it. --all skips verifiers whose packages are not installed.
 
-exit codes: 0 all is well; 1 something failed or could not be run; 2 wrong arguments; 130 interrupted.
+exit codes: 0 all checks passed; 1 a check failed or could not run; 2 wrong arguments; 130 interrupted.
 """
 _CONFORM_EXAMPLES = """\
 examples:
@@ -59,23 +59,23 @@ examples:
   gym-llm env conform --rows Gym/resources_servers/*/data/example.jsonl
   gym-llm env conform terminus.jsonl --env-kwargs '{"check_twice_swap": true}'
 
-A vector is a line with `source` ("mcqa/2": the server's name is before the slash), `task` (the row), `output` (all of
-the episode's items) and `reward`; perhaps `info` (what else was reported), `judge` (`[{"text": "…"}]`, what it said),
-`options` (of the environment), `check`, `row_missing`, `recorded_input`. The environment is the one whose config.yaml
-names the server; it is made with conform="nemo" where it takes that, and its judge says what was recorded. The model's
-turns are played; the rewards, the answers of tools (as JSON) and of the user, and the reported fields have to be those
-of the record. One whose `check` is not reproduced, derived or judge is skipped, but for --all-checks.
+A vector is a line with `source` ("mcqa/2": the server's name, a slash, a number), `task` (the row), `output` (all items
+of the episode) and `reward`. It may have `info` (other reported fields), `judge` (`[{"text": "…"}]`, the judge's
+answers), `options` (of the environment), `check`, `row_missing` and `recorded_input`. The environment is the one whose
+config.yaml names the server. It is made with conform="nemo" if it takes that, and its judge repeats the recorded
+answers. The model's turns are played. Rewards, answers of tools (as JSON) and of the user, and reported fields must
+equal the record. Vectors whose `check` is not reproduced, derived or judge are skipped unless --all-checks is given.
 
-With --rows nothing is played: each row of a server's data has to be a task of its environment.
+With --rows nothing is played: each row of a server's data must be a valid task of its environment.
 
-Prints one JSON object: how many of each server's vectors agreed and were tried, the reported fields that are missing
-here, and why others were skipped. What differs is told on stderr, as it comes.
+Prints one JSON object: for each server how many vectors agreed and were tried, the reported fields that are missing
+here, and why vectors were skipped. Differences are printed on stderr as they are found.
 
-exit codes: 0 all that were tried agree; 1 something differs; 2 wrong arguments or data; 130 interrupted.
+exit codes: 0 all tried vectors agree; 1 some differ; 2 wrong arguments or data; 130 interrupted.
 """
 _MOST_SHOWN = 200
 _MARKS = {"ok": "ok", "failed": "FAILED", "missing": "-", "not run": "NOT RUN"}
-app = typer.Typer(cls=Group, help="Start a verifier, or check one.", epilog=_EXAMPLES, no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Create a verifier, or check one.", epilog=_EXAMPLES, no_args_is_help=True)
 
 app.command(cls=Command, epilog=ATTACK_EXAMPLES)(attack)
 
@@ -85,7 +85,7 @@ def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="such as CapitalCities")],
     folder: Annotated[
         str | None,
-        typer.Option("--dir", metavar="DIR", help="where its folder goes (default: here; in this repository envs/)"),
+        typer.Option("--dir", metavar="DIR", help="parent of its folder (default: here; in this repository envs/)"),
     ] = None,
 ) -> int:
     """Write the folder of a new verifier."""
@@ -106,7 +106,7 @@ def test(
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
     attacked: Annotated[bool, typer.Option("--attack", help="attack them, too; see gym-llm env attack")] = False,
 ) -> int:
-    """Run verifiers' tests and check that their artefacts are there and right."""
+    """Run verifiers' tests and check their files."""
     from gym_llm.author.scaffold import (
         check_attack,
         check_file,
@@ -118,7 +118,7 @@ def test(
     from gym_llm.core.registry.ids import env_ids
 
     if bool(names) == every:
-        raise UsageError("Which verifiers? Give names, or --all.")
+        raise UsageError("No verifier is given: name one or more, or add --all.")
     failures = 0
     for name in names or env_ids():
         print(name)
@@ -144,10 +144,10 @@ def test(
 def conform(
     files: Annotated[list[str], typer.Argument(metavar="FILE.jsonl", help="vectors: recorded episodes, scored")],
     all_checks: Annotated[
-        bool, typer.Option("--all-checks", help="try also what need not come out as it was recorded")
+        bool, typer.Option("--all-checks", help="also try vectors that need not be reproduced")
     ] = False,
     rows: Annotated[
-        bool, typer.Option("--rows", help="the files are SERVER/data/NAME.jsonl: do their rows load?")
+        bool, typer.Option("--rows", help="check that the rows of SERVER/data/NAME.jsonl files are valid tasks")
     ] = False,
     env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environments' further arguments")] = None,
 ) -> int:

@@ -1,21 +1,29 @@
-"""`gym-llm eval`: environments played by engines, with a report. What it plays with is imported when it runs."""
+"""`gym-llm eval`: play environments with engines, and write a report."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gym_llm.cli import shared_options as options
-from gym_llm.cli.refusals import complete_env, printable, resume_command
+from gym_llm.cli.play_options import (
+    PlayOptions,
+    RunFileOptions,
+    nothing_played,
+    print_ending,
+    refuse_first,
+    with_options,
+)
+from gym_llm.cli.refusals import complete_env, resume_command
 from gym_llm.errors import EngineUnavailable, RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
+    from gym_llm.cli.interrupts import Interrupts
     from gym_llm.evaluation.evaluation import Evaluation
     from gym_llm.evaluation.results import EvaluationResult
     from gym_llm.rollouts.workload import Part
@@ -31,37 +39,38 @@ examples:
   gym-llm eval suite.yaml --repeats 4 --limit 100 --prices prices.yaml
   gym-llm eval ... --output runs/mcqa --resume                   play what is missing, and write the reports again
 
-A suite is YAML of sections, as for `gym-llm rollout --config`. Engines that it names play every environment that names
-none; --engine NAME=SPEC, or the name of a section, goes before them:
+A suite is YAML with sections, as for `gym-llm rollout --config`. Its engines play every environment that names no
+engine. --engine NAME=SPEC, or the name of a section, takes precedence:
   letters: {env: gym_llm/MultipleChoice-v0, tasks: test.jsonl, repeats: 8, limit: 500}
   sums:    {env: gym_llm/Arithmetic-v0, kwargs: {digits: 3}, sampling: {temperature: 0.6}}
   base:    {engine: "http://localhost:8000/v1", kwargs: {model: Qwen/Qwen3-4B}}
   small:   {engine: "vllm:Qwen/Qwen3-0.6B", kwargs: {max_model_len: 8192}}
 
-The output folder holds records/ENGINE.jsonl, results.json, report.md, report.html (one file, nothing is loaded) and
+The output folder has records/ENGINE.jsonl, results.json, report.md, report.html (one file that loads nothing else) and
 plots/. Prices are dollars per million tokens by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
 
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
 after Ctrl-C, SIGTERM and SIGHUP.
 """
 _WHAT = """ids of environments (`gym-llm list` names all), files such as ./my_env.py, or a suite, SUITE.yaml, with
-key=value over what it says"""
+key=value to override it"""
 _CONFIG = "a suite, or any configuration (several: later ones win)"
 _TASKS = "tasks instead of the one environment's own; see `gym-llm rollout --help`"
-_ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON gives one of them its own, which go over these
+_ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON for one of them overrides these
 (several: give it again)"""
 _ENGINE = f"""{options.ENGINE}; NAME=SPEC gives it a name (several: give it again)"""
-_BY = "give figures for each value of these fields too: of the tasks or of the verifier's info, e.g. subject,level"
-_PRICES = "YAML: what a million tokens cost, by model"
+_BY = "figures for each value of these fields of the tasks or of the verifier's info, too, e.g. subject,level"
+_PRICES = "YAML with the price of a million tokens by model"
 _OUTPUT = "a folder (default: evaluations/<name>-<date>-<time>)"
 _WIDE = 140
-"""Columns of a terminal in which an interval stands beside its figure."""
+"""Columns of a terminal from which on an interval stands beside its figure."""
 
 _INTERVAL = re.compile(r" \[(.*), (.*)\]")
 _SHORT = {"truncated": "trunc.", "episodes": "n", "mean reward": "mean\nreward", "tool errors": "tool\nerrors"}
 _SETTING = re.compile(r"\+?[A-Za-z_][\w.-]*=")
 
 
+@with_options
 def eval(
     *,
     context: typer.Context,
@@ -72,118 +81,60 @@ def eval(
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
     env_kwargs: Annotated[list[str] | None, options.what("[ENV_ID=]JSON", _ENV_KWARGS)] = None,
     engine: Annotated[list[str] | None, options.engine("SPEC", _ENGINE)] = None,
-    model: options.Model = None,
-    engine_option: options.EngineOptions = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    max_output_tokens: options.MaxOutputTokens = None,
-    reasoning_parser: options.ReasoningParser = None,
-    tool_call_parser: options.ToolCallParser = None,
-    agent: options.Agent = None,
-    agent_timeout: options.AgentTimeout = 600.0,
-    episodes: options.Episodes = None,
-    limit: options.Limit = None,
-    repeats: options.Repeats = None,
-    concurrency: options.Concurrency = 64,
-    seed: options.Seed = None,
-    step_timeout: options.StepTimeout = 600.0,
-    retries: options.Retries = 1,
-    max_failures: options.MaxFailures = "10%",
-    pass_threshold: options.PassThreshold = 1.0,
-    workers: options.Workers = 0,
-    ray_address: options.RayAddress = None,
-    runtime_env: options.RuntimeEnv = None,
+    play: PlayOptions,
     by: Annotated[str | None, options.output("FIELDS", _BY)] = None,
     prices: Annotated[str | None, options.output("FILE", _PRICES)] = None,
     output: Annotated[str | None, options.output("DIR", _OUTPUT)] = None,
-    resume: options.Resume = False,
-    retry_failed: options.RetryFailed = False,
-    log: options.Log = None,
-    otel: options.Otel = None,
-    quiet: options.Quiet = False,
+    files: RunFileOptions,
 ) -> int:
-    """Play environments with engines, and report what comes of it: mean reward, pass@k and more, with intervals.
+    """Play environments with engines, and report mean reward, pass@k and more, with intervals.
 
     Everything is in one folder, which is completed if it was interrupted. A table of the figures is printed.
     """
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.evaluation.evaluation import Evaluation
 
-    for wrong, sentence in (
-        (episodes and (limit or repeats), "Give either --episodes, or --limit and --repeats, not both."),
-        (resume and output is None, "--resume needs --output DIR: the folder to go on with."),
-        (retry_failed and not resume, "--retry-failed only makes sense with --resume."),
-    ):
-        if wrong:
-            raise UsageError(sentence)
-    options.check_processes(workers, ray_address, runtime_env)
-    how = options.rollout_settings(
-        temperature=temperature,
-        top_p=top_p,
-        max_output_tokens=max_output_tokens,
-        concurrency=concurrency,
-        seed=seed,
-        step_timeout=step_timeout,
-        retries=retries,
-        workers=workers,
-        ray_address=ray_address,
-        runtime_env=runtime_env,
-        tracing=options.make_tracing(otel),
-        agent=agent,
-        agent_timeout=agent_timeout,
-    )
-    options.check_trackers(log)
-    parts = _parts(
-        what or [],
-        config or [],
-        engine,
-        tasks=tasks,
-        env_kwargs=env_kwargs or [],
-        engine_options={**({} if model is None else {"model": model}), **dict(engine_option or [])},
-        episodes=episodes,
-        repeats=repeats,
-        quiet=quiet,
-    )
+    files.check(play, output, "DIR: the folder")
+    how = play.settings(files.otel)
+    parts = _parts(what or [], config or [], engine, tasks, env_kwargs or [], play, files.quiet)
     ended = ""
     with (
         Interrupts() as interrupts,
         Evaluation(
-            {name: options.seeded(each, seed) for name, each in parts.items()},
+            {name: play.seeded(each) for name, each in parts.items()},
             output=output,
-            resume=resume,
+            resume=files.resume,
             by=by or (),
             prices=prices,
-            pass_threshold=pass_threshold,
+            pass_threshold=play.pass_threshold,
             settings=how,
-            episodes=episodes,
-            limit=limit,
-            retry_failed=retry_failed,
-            max_failures=None if max_failures == "any" else max_failures,
-            reasoning_parser=reasoning_parser,
-            tool_call_parser=tool_call_parser,
+            episodes=play.episodes,
+            limit=play.limit,
+            retry_failed=files.retry_failed,
+            max_failures=play.failure_limit,
+            reasoning_parser=play.reasoning_parser,
+            tool_call_parser=play.tool_call_parser,
         ) as evaluation,
     ):
         again = resume_command(context.obj, None if output else str(evaluation.folder))
-        interrupts.last_words = f"Ended at once, in the midst of it. {again}\n"
+        interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
         code = 1
         try:
-            _play(evaluation, interrupts, log or [], quiet)
+            _play(evaluation, interrupts, files.log or [], files.quiet)
         except (TooManyFailures, RayUnavailable, EngineUnavailable) as failure:
             if not (evaluation.played or isinstance(failure, TooManyFailures)):
                 raise
             ended, code = str(failure).rstrip("."), 1 if isinstance(failure, TooManyFailures) else 2
         if evaluation.finished:
-            result = _report(evaluation, quiet)
-            if not quiet:
+            result = _report(evaluation, files.quiet)
+            if not files.quiet:
                 _print(result)
         if evaluation.remaining and (interrupts.code or ended):
-            done = f"Interrupted: {evaluation.finished:,} episodes are finished."
-            print(f"Ended: {printable(ended)}. {again}" if ended else f"{done} {again}", file=sys.stderr)
+            print_ending(ended, evaluation.finished, again)
             return code if ended else interrupts.code
         scored = any(run.summary.scored for run in evaluation.runs.values())
         return 1 if ended or not scored else 0
-    again = resume_command(context.obj, None) if output else "Begin again with the same command."
-    print(f"Interrupted: nothing was played. {again}", file=sys.stderr)
+    nothing_played(context.obj, bool(output))
     return interrupts.code
 
 
@@ -191,15 +142,12 @@ def _parts(
     what: list[str],
     config: list[str],
     engines: list[str] | None,
-    *,
     tasks: str | None,
     env_kwargs: list[str],
-    engine_options: dict[str, Any],
-    episodes: int | None,
-    repeats: int | None,
+    play: PlayOptions,
     quiet: bool,
 ) -> dict[str, list[Part]]:
-    """What each engine plays."""
+    """The parts that each engine plays."""
     from gym_llm.cli.config import read_config
     from gym_llm.evaluation.evaluation import is_suite
     from gym_llm.evaluation.suite import env_parts, suite_parts
@@ -210,51 +158,49 @@ def _parts(
     targets = [word for word in what if word not in settings and word not in suites]
     if not (suites or any(map(names_files, settings))):
         if settings:
-            raise UsageError(f"{settings[0].partition('=')[0]}=… goes over what a suite says, and none is named.")
+            raise UsageError(f"{settings[0].partition('=')[0]}=… changes a value of a suite, but no suite is given.")
         return env_parts(
             targets,
             engines,
             tasks=tasks,
             kwargs_by_env=options.read_kwargs_by_env(env_kwargs, targets) if targets else {},
-            engine_options=engine_options,
-            repeats=repeats,
+            engine_options=play.engine_options,
+            repeats=play.repeats,
         )
-    for wrong, sentence in (
+    refuse_first(
         (targets, f"Give either ENV_ID or a suite, not both; got {' '.join(map(repr, targets))}."),
         (tasks, "--tasks does not go with a suite: give `tasks` in its sections."),
         (env_kwargs, "--env-kwargs does not go with a suite: give `kwargs` in its sections."),
-        (episodes, "--episodes does not go with a suite: give --limit and --repeats."),
-    ):
-        if wrong:
-            raise UsageError(sentence)
+        (play.episodes, "--episodes does not go with a suite: give --limit and --repeats."),
+    )
     suite = read_config(suites, settings, warn=not quiet, one_engine=False)
-    return suite_parts(suite, engines, engine_options=engine_options, repeats=repeats)
+    return suite_parts(suite, engines, engine_options=play.engine_options, repeats=play.repeats)
 
 
-def _play(evaluation: Evaluation, interrupts: Any, trackers: Sequence[str], quiet: bool) -> None:
+def _play(evaluation: Evaluation, interrupts: Interrupts, trackers: Sequence[str], quiet: bool) -> None:
     if not evaluation.remaining:
         return
 
     from gym_llm.evaluation.tracking import RunLog
 
-    async def play() -> None:
+    async def follow() -> None:
         async with aclosing(evaluation.records()) as records:
             async for engine, record in records:
                 logs[engine].see(record)
-                tell(engine)
+                advance(engine)
 
     logs: dict[str, RunLog] = {}
-    with nullcontext(lambda engine: None) if quiet else _progress(evaluation) as tell, ExitStack() as stack:
+    with nullcontext(lambda engine: None) if quiet else _progress(evaluation) as advance, ExitStack() as stack:
         for engine, run in evaluation.runs.items():
             if run.remaining:
                 name = f"{evaluation.folder.name}/{engine}"
                 logs[engine] = stack.enter_context(RunLog(run, trackers, name=name))
-        interrupts.run(play)
+        interrupts.run(follow)
 
 
 @contextmanager
 def _progress(evaluation: Evaluation) -> Iterator[Callable[[str], None]]:
-    """A bar for each engine; what it yields is to be called with an engine's name for each of its episodes."""
+    """Show a bar for each engine; yields a function to call with an engine's name for each of its episodes."""
     from gym_llm.cli.bars import show_bars
     from gym_llm.cli.progress import run_bar
 
@@ -275,7 +221,7 @@ def _report(evaluation: Evaluation, quiet: bool) -> EvaluationResult:
 
 
 def _print(result: EvaluationResult) -> None:
-    """The tables that matter most, and where everything is."""
+    """Print the most important tables, and the paths of the reports."""
     from rich import box
     from rich.table import Table as Shown
     from rich.text import Text

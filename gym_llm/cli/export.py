@@ -15,17 +15,17 @@ from gym_llm.cli.refusals import printable
 _EXAMPLES = """\
 examples:
   gym-llm export sums.jsonl --to inspect                          sums.eval: `inspect view --log-dir .`
-  gym-llm export sums.jsonl --to openai-chat --min-reward 1       the episodes that were right, to fine-tune on
+  gym-llm export sums.jsonl --to openai-chat --min-reward 1       only right episodes, for fine-tuning
   gym-llm export sums.jsonl --to atif --output trajectories/      a file per episode
   gym-llm export sums.jsonl --to hf --output sums-hf              load_dataset("sums-hf"); `gym-llm data upload`
 
 formats:
-  openai-chat  chats for supervised fine-tuning (OpenAI's, TRL's SFTTrainer), JSON Lines; without masked episodes
+  openai-chat  chats for supervised fine-tuning (OpenAI, TRL's SFTTrainer) as JSON Lines, without masked episodes
   atif         ATIF v1.8 trajectories: a .jsonl file, or a folder with a file per episode
   inspect      a log (.eval) for Inspect AI's viewer
-  atropos      scored_data of Atropos, a group (the episodes of a task) a line
+  atropos      scored_data for Atropos, one group (the episodes of a task) per line
   parquet      a table, token ids included
-  hf           a folder of parquet files with a card, as the Hugging Face hub has datasets
+  hf           a folder of parquet files with a card, for the Hugging Face hub
 
 exit codes: 0 written, 1 no episode is left, 2 wrong arguments or data.
 """
@@ -67,7 +67,7 @@ def export_rollouts(
     else:
         print(f"{done.episodes:,} episodes: {printable(str(done.output))}")
         left_out = {"masked": done.masked, f"reward below {min_reward}": done.below}
-        left_out[f"cannot be said in this format: {done.reason}"] = done.unsayable
+        left_out[f"not expressible in this format: {done.reason}"] = done.unsayable
         for reason, count in left_out.items():
             if count:
                 print(f"left out: {count:,} ({printable(reason)})")

@@ -1,4 +1,4 @@
-"""`gym-llm filter`: tasks chosen by how they went."""
+"""`gym-llm filter`: choose tasks by the results of a run."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ examples:
   gym-llm filter first.jsonl --max-tokens 2000 --drop-masked --output short.jsonl
   gym-llm filter first.jsonl --drop-error judge_failed --output judged.jsonl
 
-What comes out is a task file: the rows as they were played, with two more fields, `pass_rate` and `episodes` (of how
-many rewards it is the rate). Tasks without any reward are always dropped.
+The output is a task file: the rows as they were played, with two more fields, `pass_rate` and `episodes` (the number of
+rewards in that rate). Tasks without a reward are always dropped.
 
-exit codes: 0 some tasks stay, 1 none does, 2 wrong arguments or data.
+exit codes: 0 tasks are left, 1 no task is left, 2 wrong arguments or data.
 """
 app = typer.Typer()
 
 _MIN = "the least pass rate (default: 0)"
 _MAX = "the greatest pass rate (default: 1)"
-_VARIANCE = "drop tasks whose episodes all have the same reward: they teach a group nothing"
-_TOKENS = "number of tokens that the model generated in an episode, on average"
-_ERROR = "drop tasks of which an episode failed so, e.g. judge_failed (several: give it again)"
-_DATASET = "the tasks of this dataset, of a file that has several"
+_VARIANCE = "drop tasks whose episodes all have the same reward: their advantages are 0"
+_TOKENS = "mean number of generated tokens per episode"
+_ERROR = "drop tasks with an episode that failed this way, e.g. judge_failed (several: give it again)"
+_DATASET = "only tasks of this dataset"
 _OUTPUT = "the new task file (default: none, only count)"
 
 
 def failure_kind(text: str) -> str:
-    """A name of a failure; NeMo Gym's servers may have their own, `server:kind`."""
+    """Check the name of a failure kind; NeMo Gym's servers have their own, `server:kind`."""
     from gym_llm.records.failures import FAILURE_KINDS
     from gym_llm.utils.did_you_mean import did_you_mean
 
     if text not in FAILURE_KINDS and ":" not in text:
         hint = did_you_mean(text, FAILURE_KINDS) or f" There are {', '.join(FAILURE_KINDS)}."
-        raise typer.BadParameter(f"{text!r} is no kind of failure.{hint}")
+        raise typer.BadParameter(f"{text!r} is not a failure kind.{hint}")
     return text
 
 
@@ -58,9 +58,7 @@ def filter_rollouts(
     drop_zero_variance: Annotated[bool, options.what(None, _VARIANCE, None, "--drop-zero-variance")] = False,
     min_tokens: Annotated[float | None, options.what("N", f"the least {_TOKENS}", options.finite)] = None,
     max_tokens: Annotated[float | None, options.what("N", f"the greatest {_TOKENS}", options.finite)] = None,
-    drop_masked: Annotated[
-        bool, options.what(None, "drop tasks of which an episode was masked", None, "--drop-masked")
-    ] = False,
+    drop_masked: Annotated[bool, options.what(None, "drop tasks with a masked episode", None, "--drop-masked")] = False,
     drop_error: Annotated[list[str] | None, options.what("KIND", _ERROR, failure_kind)] = None,
     pass_threshold: Annotated[
         float, options.what("X", "a reward of X or more is a pass (default: 1)", options.finite)
@@ -68,7 +66,7 @@ def filter_rollouts(
     dataset: Annotated[str | None, options.what("NAME", _DATASET)] = None,
     as_json: Annotated[bool, options.what(None, "print the numbers as JSON", None, "--json")] = False,
 ) -> int:
-    """Choose tasks by how a run went (pass rate, variance, length, faults), as a new task file."""
+    """Write the tasks with a given pass rate, variance, length or failures to a new task file."""
     from gym_llm.cli.progress import show_file
     from gym_llm.evaluation.filter import TaskRules, filter_tasks
 
@@ -78,7 +76,7 @@ def filter_rollouts(
         and (lowest, highest) == (0.0, 1.0)
         and not (drop_zero_variance or min_tokens or max_tokens or drop_masked or drop_error)
     ):
-        raise UsageError("Which tasks? Give a rule, e.g. --min 0.1 --max 0.9, or --output for all with their rates.")
+        raise UsageError("No rule is given: add one, e.g. --min 0.1 --max 0.9, or --output to write all tasks.")
     rules = TaskRules(
         lowest=lowest,
         highest=highest,

@@ -1,4 +1,4 @@
-"""Help that ends in examples: they stay as they are written, where Rich would break their lines and fill them up."""
+"""Help that ends in examples, whose lines Rich must not wrap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Examples:
     help: str | None
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, without Typer's types where they tell nothing: `<bool>` of a flag, `<list[str]>` of words."""
+        """Return the parameters without Typer's types for arguments and flags: `<bool>`, `<list[str]>`."""
         params = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if param.param_type_name == "argument" or param.is_bool_flag:
@@ -23,7 +23,7 @@ class _Examples:
         return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help; paragraphs of the epilog that have indented lines keep their lines, others are wrapped."""
+        """Print the help; paragraphs of the epilog with indented lines keep their lines, others are wrapped."""
         epilog, self.epilog = self.epilog, None
         self.help = re.sub(r"(?<!\n)\n(?!\n)", " ", self.help or "")
         super().format_help(ctx, formatter)  # type: ignore[misc]
@@ -37,8 +37,8 @@ class _Examples:
 
 
 class Command(_Examples, TyperCommand):
-    """A command whose epilog are examples."""
+    """A command whose epilog has examples."""
 
 
 class Group(_Examples, TyperGroup):
-    """A group of commands whose epilog are examples."""
+    """A group of commands whose epilog has examples."""

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first ends a run in order, the second at once."""
+"""Handling of Ctrl-C, SIGTERM and SIGHUP: the first ends a run in order, the second at once."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Interrupts(AbstractContextManager["Interrupts"]):
-    """What signals do while the context lasts.
+    """A context that handles signals.
 
-    Before and after `run` the first one raises KeyboardInterrupt, which the context swallows, or is noted; during `run`
-    it cancels the coroutine. The second ends the process at once, whatever is going on. A SIGHUP that is ignored, as
-    under `nohup`, stays ignored.
+    During `run` the first signal cancels the coroutine. Before `run` it raises KeyboardInterrupt, which the context
+    swallows; after `run` it is only noted. The second signal ends the process at once. An ignored SIGHUP, as under
+    `nohup`, stays ignored.
 
     Attributes:
-        code: The exit code that shells give a command which the first signal ended, 128 and its number; 0 without one.
-        last_words: What the second signal prints, e.g. how to go on.
+        code: 128 plus the number of the first signal, the exit code that shells expect; 0 without a signal.
+        last_words: The text that the second signal prints, e.g. how to resume.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
         self._cancel: Callable[[], object] | None = None
 
     def __enter__(self) -> Interrupts:
-        """Take the signals over."""
+        """Install the handlers."""
         for number in _SIGNALS:
             handler = signal.getsignal(number)
             if number != signal.SIGHUP or handler != signal.SIG_IGN:
@@ -50,7 +50,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
-        """Give them back, unless the process is about to end: then the second one has to work until it has."""
+        """Restore the handlers, unless the process is about to end: the second signal must work until then."""
         if not (self.code and os.path.basename(sys.argv[0]) in _COMMANDS):
             for number, handler in self._before.items():
                 signal.signal(number, handler)
@@ -61,14 +61,14 @@ class Interrupts(AbstractContextManager["Interrupts"]):
         start: Callable[[], Coroutine[Any, Any, None]],
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
-        """Run a coroutine in a new event loop, to its end or until a signal comes.
+        """Run a coroutine in a new event loop until it ends or a signal arrives.
 
         Args:
-            start: Makes it.
-            loop_factory: Makes the loop; None for asyncio's own.
+            start: Returns the coroutine.
+            loop_factory: Returns the loop; None for asyncio's default.
 
         Raises:
-            Exception: What it raises; after a signal only what the caller is to be told (`CallerError`).
+            Exception: If the coroutine raises; after a signal only a `CallerError` or `TooManyFailures`.
         """
         try:
             with asyncio.Runner(loop_factory=loop_factory) as runner:
@@ -112,14 +112,14 @@ def run_until_interrupted(
     start: Callable[[], Coroutine[Any, Any, None]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
-    """Run a coroutine until it ends or a signal comes; `Interrupts.code`. The arguments are those of `run`."""
+    """Run a coroutine until it ends or a signal arrives; see `Interrupts.run`. Returns `Interrupts.code`."""
     with Interrupts() as interrupts:
         interrupts.run(start, loop_factory)
     return interrupts.code
 
 
 def _leave_dead_terminal() -> None:
-    """Where the terminal is gone, what is printed goes nowhere, instead of failing."""
+    """Redirect the output to /dev/null if the terminal is gone, so that printing does not fail."""
     for descriptor in (1, 2):
         try:
             termios.tcgetattr(descriptor)

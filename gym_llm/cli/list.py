@@ -1,4 +1,4 @@
-"""`gym-llm list`: the environments there are."""
+"""`gym-llm list`: list the environments."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ app = typer.Typer()
 @app.command("list", cls=Command, epilog=_EXAMPLES)
 def list_envs(
     *,
-    how: Annotated[Literal["table", "markdown"], typer.Option("--format", help="of what is printed")] = "table",
+    how: Annotated[Literal["table", "markdown"], typer.Option("--format", help="format of the output")] = "table",
     into: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="write the Markdown tables between the marks of this page"),
+        typer.Option(metavar="FILE", help="write the Markdown tables between the markers of this page"),
     ] = None,
     domain: Annotated[
         str | None, typer.Option(metavar="NAME", help="only environments of this domain, e.g. math")
     ] = None,
 ) -> int:
-    """List every registered environment by domain: what it is, how many tasks it comes with, its tools.
+    """List every registered environment by domain: summary, number of tasks, tools.
 
-    Where the output is no terminal each is one line, its columns separated by tabs.
+    If the output is not a terminal, each environment is one line with tab-separated columns.
     """
     from gym_llm.author.catalogue import markdown_table, refresh_table
 
@@ -65,21 +65,21 @@ def _print_table(domain: str | None) -> None:
     if console.is_terminal:
         _print_for_reading(console, rows)
         return
-    print("environment", "what it is", "tasks", "domain", "tools", sep="\t")
+    print("environment", "summary", "tasks", "domain", "tools", sep="\t")
     for env_id, group, about in rows:
         cells = (env_id, about.summary, about.tasks, group, ", ".join(about.tools))
         print(*(" ".join(printable(cell).split()) for cell in cells), sep="\t")
 
 
 def _print_for_reading(console: Console, rows: Iterable[tuple[str, str, Description]]) -> None:
-    """In two columns, as wide as the terminal is: more would be narrow ones."""
+    """Print two columns as wide as the terminal; more would be too narrow."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=1)
     table.add_column("environment", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
+    table.add_column("summary", overflow="fold")
     for env_id, group, about in rows:
         tools = ", ".join(about.tools)
         summary = Text(about.summary).append(f"\n{tools}" if tools else "", "cyan")

@@ -1,4 +1,4 @@
-"""An episode as a conversation in the terminal. What models and servers wrote cannot steer it."""
+"""Print an episode as a conversation. Control characters of models and servers are escaped."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def print_conversation(console: Console, record: Rollout, *, details: bool = Fal
     """Print one episode as a conversation in a frame headed by its task and reward.
 
     Args:
-        console: Where to.
+        console: The terminal.
         record: The episode.
-        details: Whether to print below it what the verifier said, the task's own fields, and a failure's traceback.
+        details: Whether to print the verifier's details, the task's fields and a failure's traceback below it.
     """
     items: list[Any] = []
     if "response" in record:  # not if the environment could not even be reset
@@ -77,7 +77,7 @@ def _results_beside_calls(items: list[Item]) -> Iterator[Item]:
 
 
 def _call_id(item: Item) -> str:
-    """As a text: a file that somebody edited may have anything there."""
+    """The id as a text: an edited file may have any value there."""
     return str(item.get("call_id"))
 
 

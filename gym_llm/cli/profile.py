@@ -1,4 +1,4 @@
-"""`gym-llm profile`: where a verifier spends its time."""
+"""`gym-llm profile`: measure where a verifier spends its time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ examples:
   gym-llm profile ./my_env.py --rollouts runs/mine.jsonl --limit 200 --output profile/
   gym-llm profile gym_llm/Weather-v0 --rollouts runs/w.jsonl --json
 
-Plays stored rollouts again through the environment, with no engine: all hooks and tools run, one episode at a time,
-twice (by the clock, and by the processor's time); a judge is asked each time. Times have yappi's own cost in them.
+Plays stored rollouts again through the environment, without an engine. All hooks and tools run, one episode at a time,
+twice: once by wall-clock time, once by CPU time. A judge is asked each time. The times include yappi's overhead.
 
---output writes profile.json (every function) and profile.speedscope.json, a flame graph: open it on
-https://www.speedscope.app, which reads it in the browser and sends it nowhere.
+--output writes profile.json (every function) and profile.speedscope.json, a flame graph. Open it on
+https://www.speedscope.app, which reads the file in the browser and sends it nowhere.
 
 exit codes: 0 done, 1 every episode failed, 2 wrong arguments or data, or yappi is not installed; 130 after Ctrl-C.
 """
 app = typer.Typer()
 _FUNCTIONS, _TASKS = 15, 5
-_ROLLOUTS = "a rollout file, ours or NeMo Gym's; also .gz or .zst"
+_ROLLOUTS = "a rollout file of gym_llm or NeMo Gym, also .gz or .zst"
 
 
 @app.command("profile", cls=Command, epilog=_EXAMPLES)
@@ -42,35 +42,33 @@ def profile_env(
     *,
     rollouts: Annotated[str, typer.Option(metavar="FILE", help=_ROLLOUTS)],
     env_kwargs: Annotated[str | None, options.what("JSON", "the environment's further arguments")] = None,
-    dataset: Annotated[
-        str | None, options.what("NAME", "the records of this dataset, of a file that has several")
-    ] = None,
+    dataset: Annotated[str | None, options.what("NAME", "only records of this dataset")] = None,
     limit: Annotated[int | None, options.what("N", "play only the first N records", options.positive)] = None,
-    output: Annotated[str | None, options.what("DIR", "where the files go (default: none are written)")] = None,
-    as_json: Annotated[bool, options.what(None, "print what profile.json says", None, "--json")] = False,
+    output: Annotated[str | None, options.what("DIR", "folder for the files (default: write none)")] = None,
+    as_json: Annotated[bool, options.what(None, "print the content of profile.json", None, "--json")] = False,
 ) -> int:
-    """Say where a verifier's time goes, per hook and function, from stored rollouts."""
+    """Measure a verifier's time per hook and function on stored rollouts."""
     from gym_llm.author.profile import profile
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.cli.progress import show_file
 
-    found: Any = None
+    result: Any = None
     with Interrupts() as interrupts, show_file([rollouts, rollouts], "playing") as on_read:
         kwargs = options.read_env_kwargs(env_kwargs)
-        found = profile(rollouts, env_id, env_kwargs=kwargs, dataset=dataset, limit=limit, on_read=on_read)
-    if found is None:
+        result = profile(rollouts, env_id, env_kwargs=kwargs, dataset=dataset, limit=limit, on_read=on_read)
+    if result is None:
         return interrupts.code
-    paths = found.write(output) if output is not None else ()
+    paths = result.write(output) if output is not None else ()
     if as_json:
-        print(json.dumps(found.as_dict()))
+        print(json.dumps(result.as_dict()))
     else:
-        _print(found)
+        _print(result)
         for path in paths:
             print(f"written: {printable(os.fspath(path))}")
-    return 1 if found.failed == found.episodes else 0
+    return 1 if result.failed == result.episodes else 0
 
 
-def _print(found: Any) -> None:
+def _print(result: Any) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -88,16 +86,16 @@ def _print(found: Any) -> None:
             grid.add_row(*map(Text, row))
         console.print(grid)
 
-    failed = f", {found.failed:,} failed" if found.failed else ""
-    left_out = f", {found.left_out:,} records have nothing to play" if found.left_out else ""
-    title = f"{printable(found.env_id)}: {found.episodes:,} episodes{failed}{left_out}"
+    failed = f", {result.failed:,} failed" if result.failed else ""
+    left_out = f", {result.left_out:,} records have no turns to play" if result.left_out else ""
+    title = f"{printable(result.env_id)}: {result.episodes:,} episodes{failed}{left_out}"
     console.print(Text(title, "bold"))
-    if found.first_error:
-        console.print(Text(f"first failed: {printable(found.first_error)}", "red"), soft_wrap=True)
+    if result.first_error:
+        console.print(Text(f"first failed: {printable(result.first_error)}", "red"), soft_wrap=True)
     times = ("wall", "cpu", "waiting", "mean")
     rows = [
         (hook.hook, f"{hook.calls:,}", *map(_seconds, (hook.wall, hook.cpu, hook.waiting, hook.mean_wall)))
-        for hook in found.hooks
+        for hook in result.hooks
     ]
     table(rows, "hook", "calls", *times)
     rows = [
@@ -108,17 +106,17 @@ def _print(found: Any) -> None:
             f"{each.calls:,}",
             *map(_seconds, (each.own_wall, each.total_wall, each.own_cpu, each.waiting, each.mean_wall)),
         )
-        for each in found.functions[:_FUNCTIONS]
+        for each in result.functions[:_FUNCTIONS]
     ]
     table(rows, "function", "hook", "calls", "own", "total", "own cpu", "waiting", "mean")
     rows = [
         (f"task {each['task_index']}, repeat {each['repeat_index']}", _seconds(each["seconds"]))
-        for each in found.slowest[:_TASKS]
+        for each in result.slowest[:_TASKS]
     ]
     table(rows, "slowest", "wall")
-    if found.threads:
+    if result.threads:
         table(
-            [(printable(name), _seconds(seconds)) for name, seconds in found.threads.items()], "other threads", "wall"
+            [(printable(name), _seconds(seconds)) for name, seconds in result.threads.items()], "other threads", "wall"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a run tells of itself while it plays."""
+"""Progress of reading files and of runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gym_llm.rollouts.run import Run
 
 @contextmanager
 def show_file(path: str | Sequence[str], name: str) -> Iterator[Callable[[int], None]]:
-    """Show how much of files is read, while the block lasts; what it is given is to be called with the bytes read."""
+    """Show how much of the files is read; yields a function to call with the number of bytes read."""
     paths = [path] if isinstance(path, str) else path
     done = 0
-    # What comes out of a compressed file is not what is in it.
+    # The size of a compressed file says nothing about the bytes that are read from it.
     is_known = all(os.path.isfile(each) and not each.endswith((".gz", ".zst")) for each in paths)
     total = sum(map(os.path.getsize, paths)) if is_known else None
 
@@ -31,13 +31,13 @@ def show_file(path: str | Sequence[str], name: str) -> Iterator[Callable[[int], 
 
 @contextmanager
 def show_progress(run: Run) -> Iterator[Callable[[], None]]:
-    """Show how far a run is, while the block lasts; what it is given is to be called for every episode."""
+    """Show a run's progress; yields a function to call after every episode."""
     with show_bars() as draw:
         yield run_bar(draw, "rollout", run)
 
 
 def run_bar(draw: Draw, name: str, run: Run) -> Callable[[], None]:
-    """A run's bar of this name; what is returned is to be called for every episode."""
+    """Draw a run's bar; returns a function to call after every episode."""
     total = run.summary.episodes + run.remaining
     in_flight = ""
 

@@ -1,4 +1,4 @@
-"""What the commands share in telling a user what is wrong."""
+"""Messages about wrong arguments, without the secrets in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTION = re.compile(r"[+-]*[A-Za-z_][\w.-]*")
 
 
 def shown_argument(argument: str) -> str:
-    """An argument of a command as it may be printed: without the secrets in it.
+    """Return an argument of a command with its secrets masked, for printing.
 
     >>> shown_argument("api_key=k-1"), shown_argument('{"judge_api_key": "k-2", "turns": 3}')
     ('api_key=***', '{"judge_api_key": "***", "turns": 3}')
@@ -40,14 +40,14 @@ def shown_argument(argument: str) -> str:
 
 
 def complete_env(incomplete: str) -> list[str]:
-    """The ids that begin like this, for the shell."""
+    """Return the ids with this prefix, for the shell's completion."""
     from gym_llm.core.registry.ids import env_ids
 
     return [env_id for env_id in env_ids() if env_id.startswith(incomplete)]
 
 
 def wrong_arguments(error: TyperException) -> str:
-    """What to tell a user whose arguments are no command, in one line; nothing if the help has been printed."""
+    """Return one line about wrong arguments; "" if the help has been printed."""
     # The classes of Typer's usage errors have no public names: one for a wrong value knows the parameter, one for an
     # option that does not exist the nearest ones.
     context, param, options = (getattr(error, name, None) for name in ("ctx", "param", "possibilities"))
@@ -65,7 +65,12 @@ def wrong_arguments(error: TyperException) -> str:
 
 
 def resume_command(argv: Sequence[str], path: str | None) -> str:
-    """How to go on with a run of these arguments, and with the file that was named for it."""
+    """Return the sentence with the command that resumes a run.
+
+    Args:
+        argv: The arguments of the run.
+        path: The output that was chosen for it; None if the arguments have one.
+    """
     arguments = [argument for argument in argv if argument not in ("--resume", "--retry-failed")]
     command = ["gym-llm", *arguments, *(() if path is None else ("--output", path))]
     words = [shown_argument(argument) for argument in command]

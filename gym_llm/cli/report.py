@@ -1,4 +1,4 @@
-"""What a run prints when it is over: a few conversations, and the table of its numbers."""
+"""The report of a finished run: conversations, and a table of its figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gym_llm.types import Rollout
 
 
 def print_report(run: Run, conversations: Sequence[Rollout]) -> None:
-    """Print some episodes and the tables of a run's numbers, if there are any."""
+    """Print some episodes and the tables of a run's figures, if it has episodes."""
     if not run.summary.episodes:
         return
     console = Console()
@@ -52,7 +52,7 @@ def _print_summary(console: Console, run: Run) -> None:
         rows |= {"episodes/s": f"{run.played / run.seconds:,.1f}", "wall time": f"{run.seconds:.1f} s"}
     for row in rows.items():
         table.add_row(*row)
-    title = printable(f"{run.title} played by {run.model or 'nobody'}")
+    title = printable(f"{run.title} played by {run.model or 'no model'}")
     console.print(Text(title, "bold"), table, sep="\n", soft_wrap=True)
     if summary.first_error:
         console.print(Text(f"first masked: {printable(summary.first_error)}", "red"), soft_wrap=True)

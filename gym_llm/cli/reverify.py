@@ -1,4 +1,4 @@
-"""`gym-llm reverify`: stored rollouts scored again, with no engine."""
+"""`gym-llm reverify`: score stored rollouts again, without an engine."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gym_llm.cli.refusals import complete_env, printable
 
 _EXAMPLES = """\
 examples:
-  gym-llm reverify runs/mcqa.jsonl --env gym_llm/MultipleChoice-v0                       does it score as it did?
+  gym-llm reverify runs/mcqa.jsonl --env gym_llm/MultipleChoice-v0                       are the rewards reproduced?
   gym-llm reverify runs/mcqa.jsonl --env ./my_env.py --output runs/mcqa-new.jsonl        with another verifier
   gym-llm reverify runs/a.jsonl --env gym_llm/MultipleChoice-v0 --env-kwargs '{"conform": "nemo"}' --json
-  gym-llm reverify runs/c.jsonl --env gym_llm/Counter-v0 --rerun-tools                   its state is what tools made
+  gym-llm reverify runs/c.jsonl --env gym_llm/Counter-v0 --rerun-tools                   play its tools again
   gym-llm reverify runs/q.jsonl --env gym_llm/SimpleQA-v0 --env-kwargs '{"judge": "http://judge:8000/v1"}'
   gym-llm reverify nemo_gym_rollouts.jsonl.gz --env gym_llm/MathVerify-v0 --output ours.jsonl
 
-`verify` is asked about each episode as it was recorded; no engine is needed, and no tool runs. A verifier that reads a
-state that tools have changed is refused, unless --rerun-tools plays the recorded turns through the environment. Masked
-episodes are scored if only their verifier had failed; others stay masked. A judge is asked again: give it in
---env-kwargs; what is in its `judge_cache` file is not asked twice.
+`verify` scores each episode as it was recorded. No engine is needed, and no tool runs. A verifier that reads state that
+tools change is refused; --rerun-tools plays the recorded turns through the environment instead. Masked episodes are
+scored if only their verifier had failed; others stay masked. A judge is asked again: configure it with --env-kwargs.
+Answers in its `judge_cache` file are not asked for twice.
 
 exit codes: 0 the rewards are as recorded, or the new file is written; 1 rewards differ and there is no --output, or
 episodes that had a reward are masked now; 2 wrong arguments or data; 130 after Ctrl-C.
@@ -31,9 +31,9 @@ episodes that had a reward are masked now; 2 wrong arguments or data; 130 after 
 app = typer.Typer()
 _PRINTED = 20
 
-_OUTPUT = "a new rollout file, with its summary beside it (default: none, only compare)"
-_RERUN = "run the tools (and `respond`) again, with the recorded calls"
-_DATASET = "score the records of this dataset, of a file that has several; the others stay as they are"
+_OUTPUT = "a new rollout file, with its summary (default: only compare)"
+_RERUN = "run the tools and the user's turns again, with the recorded calls"
+_DATASET = "score only records of this dataset; others stay unchanged"
 
 
 @app.command("reverify", cls=Command, epilog=_EXAMPLES)
@@ -41,20 +41,20 @@ def reverify_rollouts(
     path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
     *,
     env: Annotated[
-        str, typer.Option(metavar="ID", help="who scores: an id, or a file: ./my_env.py", autocompletion=complete_env)
+        str, typer.Option(metavar="ID", help="the verifier: an id, or a file: ./my_env.py", autocompletion=complete_env)
     ],
     env_kwargs: Annotated[str | None, options.what("JSON", "the environment's further arguments")] = None,
     output: Annotated[str | None, options.what("NEW", _OUTPUT)] = None,
     rerun_tools: Annotated[bool, options.what(None, _RERUN, None, "--rerun-tools")] = False,
     dataset: Annotated[str | None, options.what("NAME", _DATASET)] = None,
     concurrency: Annotated[
-        int, options.what("C", "episodes at once, where a verifier waits (default: 64)", options.positive)
+        int, options.what("C", "episodes at once, for verifiers that wait (default: 64)", options.positive)
     ] = 64,
     as_json: Annotated[
         bool, options.what(None, "print the report, with every change, as JSON", None, "--json")
     ] = False,
 ) -> int:
-    """Score stored rollouts again, and say what changed and why."""
+    """Score stored rollouts again, and report what changed and why."""
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.cli.progress import show_file
     from gym_llm.evaluation.reverify.reverify import areverify

@@ -1,16 +1,29 @@
-"""`gym-llm rollout`: play environments with a model. What it plays with is imported when it runs."""
+"""`gym-llm rollout`: play environments with a model."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import aclosing, nullcontext
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gym_llm.cli import shared_options as options
-from gym_llm.cli.refusals import complete_env, printable, resume_command
+from gym_llm.cli.play_options import (
+    PlayOptions,
+    RunFileOptions,
+    nothing_played,
+    print_ending,
+    refuse_first,
+    with_options,
+)
+from gym_llm.cli.refusals import complete_env, resume_command
 from gym_llm.errors import RayUnavailable, TooManyFailures, UsageError
+
+if TYPE_CHECKING:
+    from gym_llm.cli.interrupts import Interrupts
+    from gym_llm.rollouts.run import Run
+    from gym_llm.rollouts.workload import Part
 
 EXAMPLES = """\
 examples:
@@ -28,18 +41,19 @@ examples:
   gym-llm rollout ... --output runs/mcqa.jsonl --resume          complete an interrupted run
   gym-llm rollout ... --log tensorboard --log wandb:my-project   follow it from elsewhere
 
-Without --episodes, --limit or --repeats each task is played once (64 tasks where they are generated without end).
+Without --episodes, --limit or --repeats each task is played once (64 tasks if an environment generates them).
 
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
 after Ctrl-C, SIGTERM and SIGHUP.
 """
 _ENV_ID = """e.g. gym_llm/Arithmetic-v0 (`gym-llm list` names all), or a file: ./my_env.py. With --config: key=value,
-over what the files say"""
-_CONFIG = "instead of ENV_ID: YAML that names environments, their datasets and engines (several: later ones win)"
+which overrides the files"""
+_CONFIG = "instead of ENV_ID: YAML with environments, their datasets and engines (several: later ones win)"
 _TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, or
-hf:ORG/NAME[:SPLIT]; FILE[10:20] for a part of them"""
+hf:ORG/NAME[:SPLIT]; FILE[10:20] for some of them"""
 
 
+@with_options
 def rollout(
     *,
     context: typer.Context,
@@ -50,141 +64,106 @@ def rollout(
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
     env_kwargs: Annotated[str | None, options.what("JSON", "the environment's further arguments")] = None,
     engine: Annotated[str | None, options.engine("SPEC", options.ENGINE)] = None,
-    model: options.Model = None,
-    engine_option: options.EngineOptions = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
-    max_output_tokens: options.MaxOutputTokens = None,
-    reasoning_parser: options.ReasoningParser = None,
-    tool_call_parser: options.ToolCallParser = None,
-    agent: options.Agent = None,
-    agent_timeout: options.AgentTimeout = 600.0,
-    episodes: options.Episodes = None,
-    limit: options.Limit = None,
-    repeats: options.Repeats = None,
-    concurrency: options.Concurrency = 64,
-    seed: options.Seed = None,
-    step_timeout: options.StepTimeout = 600.0,
-    retries: options.Retries = 1,
-    max_failures: options.MaxFailures = "10%",
-    pass_threshold: options.PassThreshold = 1.0,
-    workers: options.Workers = 0,
-    ray_address: options.RayAddress = None,
-    runtime_env: options.RuntimeEnv = None,
+    play: PlayOptions,
     output: Annotated[
         str | None, options.output("FILE", "records (default: rollouts/<name>-<date>-<time>.jsonl)")
     ] = None,
-    resume: options.Resume = False,
-    retry_failed: options.RetryFailed = False,
     show: Annotated[int, options.output("N", "print the first N conversations", options.natural)] = 0,
-    log: options.Log = None,
-    otel: options.Otel = None,
-    quiet: options.Quiet = False,
+    files: RunFileOptions,
 ) -> int:
     """Play an environment with a model, many episodes at once, and score it.
 
-    Each finished episode is one JSON line of the output; a table of the results is printed, and written beside it as
-    FILE.summary.json.
+    Each finished episode is one JSON line of the output. A table of the results is printed, and written beside the
+    output as FILE.summary.json.
     """
-    from gym_llm.cli.config import read_config
     from gym_llm.cli.interrupts import Interrupts
-    from gym_llm.cli.progress import show_progress
     from gym_llm.cli.report import print_report
-    from gym_llm.evaluation.tracking import RunLog, make_tracker
+    from gym_llm.rollouts.run import Run
+
+    files.check(play, output, "FILE: the file")
+    parts, notes = _parts(settings or [], config or [], engine, tasks, env_kwargs, play, files.quiet)
+    conversations: list[Any] = []
+    with Interrupts() as interrupts:
+        with Run(
+            play.seeded(parts),
+            episodes=play.episodes,
+            limit=play.limit,
+            reasoning_parser=play.reasoning_parser,
+            tool_call_parser=play.tool_call_parser,
+            output=output,
+            resume=files.resume,
+            retry_failed=files.retry_failed,
+            max_failures=play.failure_limit,
+            pass_threshold=play.pass_threshold,
+            notes=notes,
+            settings=play.settings(files.otel),
+        ) as run:
+            again = resume_command(context.obj, None if output else str(run.path))
+            interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
+            ended = _play(run, interrupts, files, conversations, show) if run.remaining else ""
+        if not files.quiet:
+            print_report(run, conversations)
+        if (interrupts.code or ended) and run.remaining:
+            print_ending(ended, run.summary.episodes, again)
+            if ended and run.summary.failures:
+                print("Add --retry-failed to play the masked episodes again.", file=sys.stderr)
+            return 1 if ended else interrupts.code
+        return 1 if ended or not run.summary.scored else 0
+    nothing_played(context.obj, bool(output))
+    return interrupts.code
+
+
+def _parts(
+    settings: list[str],
+    config: list[str],
+    engine: str | None,
+    tasks: str | None,
+    env_kwargs: str | None,
+    play: PlayOptions,
+    quiet: bool,
+) -> tuple[list[Part], dict[str, Any]]:
+    """The parts of the run, and what its summary notes about them."""
+    from gym_llm.cli.config import read_config
     from gym_llm.rollouts.config.compose import names_files
     from gym_llm.rollouts.config.workloads import config_parts
-    from gym_llm.rollouts.run import Run
     from gym_llm.rollouts.workload import Part
 
-    settings, config = settings or [], config or []
-    from_files = bool(config) or any(map(names_files, settings))
-    for wrong, sentence in (
-        (episodes and (limit or repeats), "Give either --episodes, or --limit and --repeats, not both."),
-        (resume and output is None, "--resume needs --output FILE: the file to go on with."),
-        (retry_failed and not resume, "--retry-failed only makes sense with --resume."),
-        (from_files and tasks, "--tasks does not go with --config: give `datasets`."),
-        (from_files and env_kwargs, "--env-kwargs does not go with --config: give `kwargs`."),
-        (from_files and episodes, "--episodes does not go with --config: give --limit and --repeats."),
-    ):
-        if wrong:
-            raise UsageError(sentence)
-    options.check_processes(workers, ray_address, runtime_env)
-    engine_options = {**({} if model is None else {"model": model}), **dict(engine_option or [])}
-    if from_files:
-        parts = config_parts(read_config(config, settings, warn=not quiet), engine, engine_options, repeats)
-        notes: dict[str, Any] = {"config": config, "repeats": repeats}
-    elif len(settings) == 1:
-        kwargs = options.read_env_kwargs(env_kwargs)
-        parts = [Part(settings[0], engine or "pocket", tasks, kwargs, engine_options, repeats or 1)]
-        notes = {"model": model}
-    else:
+    if config or any(map(names_files, settings)):
+        refuse_first(
+            (tasks, "--tasks does not go with --config: give `datasets`."),
+            (env_kwargs, "--env-kwargs does not go with --config: give `kwargs`."),
+            (play.episodes, "--episodes does not go with --config: give --limit and --repeats."),
+        )
+        composed = read_config(config, settings, warn=not quiet)
+        parts = config_parts(composed, engine, play.engine_options, play.repeats)
+        return parts, {"config": config, "repeats": play.repeats}
+    if len(settings) != 1:
         surplus = f", got {' '.join(settings)}" if settings else ""
         raise UsageError(f"Give one ENV_ID, or --config FILE{surplus}. `gym-llm list` names the environments.")
-    how = options.rollout_settings(
-        temperature=temperature,
-        top_p=top_p,
-        max_output_tokens=max_output_tokens,
-        concurrency=concurrency,
-        seed=seed,
-        step_timeout=step_timeout,
-        retries=retries,
-        workers=workers,
-        ray_address=ray_address,
-        runtime_env=runtime_env,
-        tracing=options.make_tracing(otel),
-        agent=agent,
-        agent_timeout=agent_timeout,
-    )
-    trackers = [make_tracker(spec) for spec in log or []]
-    conversations: list[Any] = []
+    kwargs = options.read_env_kwargs(env_kwargs)
+    part = Part(settings[0], engine or "pocket", tasks, kwargs, play.engine_options, play.repeats or 1)
+    return [part], {"model": play.model}
 
-    async def play() -> None:
+
+def _play(run: Run, interrupts: Interrupts, files: RunFileOptions, conversations: list[Any], show: int) -> str:
+    """Play what is missing; the first `show` records go to `conversations`. Returns why the run ended early, or ""."""
+    from gym_llm.cli.progress import show_progress
+    from gym_llm.evaluation.tracking import RunLog, make_tracker
+
+    async def follow() -> None:
         async with aclosing(run.records()) as records:
             async for record in records:
                 if len(conversations) < show:
                     conversations.append(record)
                 run_log.see(record)
-                tell()
+                advance()
 
-    too_many = ""
-    with Interrupts() as interrupts:
-        with Run(
-            options.seeded(parts, seed),
-            episodes=episodes,
-            limit=limit,
-            reasoning_parser=reasoning_parser,
-            tool_call_parser=tool_call_parser,
-            output=output,
-            resume=resume,
-            retry_failed=retry_failed,
-            max_failures=None if max_failures == "any" else max_failures,
-            pass_threshold=pass_threshold,
-            notes=notes,
-            settings=how,
-        ) as run:
-            how_to_resume = resume_command(context.obj, None if output else str(run.path))
-            interrupts.last_words = f"Ended at once, in the midst of it. {how_to_resume}\n"
-            if run.remaining:
-                with (
-                    nullcontext(lambda: None) if quiet else show_progress(run) as tell,
-                    RunLog(run, trackers) as run_log,
-                ):
-                    try:
-                        interrupts.run(play)
-                    except (TooManyFailures, RayUnavailable) as failure:
-                        if isinstance(failure, RayUnavailable) and not run.played:
-                            raise
-                        too_many = str(failure).rstrip(".")
-        if not quiet:
-            print_report(run, conversations)
-        if (interrupts.code or too_many) and run.remaining:
-            done = f"Interrupted: {run.summary.episodes} episodes are finished."
-            why = f"Ended: {printable(too_many)}." if too_many else done
-            print(f"{why} {how_to_resume}", file=sys.stderr)
-            if too_many and run.summary.failures:
-                print("Add --retry-failed to play the masked episodes again.", file=sys.stderr)
-            return 1 if too_many else interrupts.code
-        return 1 if too_many or not run.summary.scored else 0
-    again = resume_command(context.obj, None) if output else "Begin again with the same command."
-    print(f"Interrupted: nothing was played. {again}", file=sys.stderr)
-    return interrupts.code
+    trackers = [make_tracker(spec) for spec in files.log or []]
+    with nullcontext(lambda: None) if files.quiet else show_progress(run) as advance, RunLog(run, trackers) as run_log:
+        try:
+            interrupts.run(follow)
+        except (TooManyFailures, RayUnavailable) as failure:
+            if isinstance(failure, RayUnavailable) and not run.played:
+                raise
+            return str(failure).rstrip(".")
+    return ""

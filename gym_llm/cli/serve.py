@@ -1,4 +1,4 @@
-"""`gym-llm serve`: environments over HTTP and WebSocket."""
+"""`gym-llm serve`: serve environments over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from gym_llm.cli import shared_options as options
 from gym_llm.cli.help import Command
 from gym_llm.cli.refusals import complete_env, printable, shown_argument
 from gym_llm.errors import UsageError
+
+if TYPE_CHECKING:
+    from gym_llm.serve import EnvServer, EnvWorkers
 
 _EXAMPLES = """\
 examples:
@@ -27,12 +30,12 @@ examples:
   gym-llm serve gym_llm/Weather-v0 --export weather_env              a package for OpenEnv's hub
   gym-llm serve gym_llm/Weather-v0 --containerfile > Containerfile   an image for podman or docker
 
-The first environment is at the root, and each below its own name, /Weather-v0. GET /openapi.json says all addresses of
-the wires, GET /metrics is Prometheus', GET /health needs no token. Every client plays sessions of its own. Ctrl-C ends
-it, and the episodes under way.
+The first environment is at the root, and each is below its own name, /Weather-v0. GET /openapi.json lists all routes of
+the protocols, GET /metrics is for Prometheus, GET /health needs no token. Every client plays its own sessions. Ctrl-C
+ends the server and the episodes under way.
 """
-_AS = "which wires: openenv, nemo, mcp; several separated by commas (default: all)"
-_ENV_KWARGS = """the environment's further arguments; of several environments those of all, or ENV_ID=JSON for one
+_AS = "protocols: openenv, nemo, mcp; several separated by commas (default: all)"
+_ENV_KWARGS = """the environment's further arguments; with several environments those of all, or ENV_ID=JSON for one
 (several: give it again)"""
 _TRIES = {
     "openenv": ("", "-X POST {url}/reset -H 'Content-Type: application/json' -d '{{\"seed\": 1}}'"),
@@ -43,7 +46,7 @@ _TRIES = {
         """-d '{{"jsonrpc": "2.0", "id": 1, "method": "ping"}}'""",
     ),
 }
-"""Of each wire: what its clients are given after the server's address, and how to try it with curl."""
+"""For each protocol: the path for its clients, and the rest of a curl command that tries it."""
 app = typer.Typer()
 
 
@@ -67,33 +70,28 @@ def serve(
     env_kwargs: Annotated[list[str] | None, typer.Option(metavar="JSON", show_default=False, help=_ENV_KWARGS)] = None,
     max_sessions: Annotated[int, typer.Option(metavar="N", min=1, help="sessions at once")] = 16_384,
     idle_seconds: Annotated[
-        float, typer.Option(metavar="S", help="how long a session is kept that nobody asks")
+        float, typer.Option(metavar="S", help="seconds after which an idle session is closed")
     ] = 1_800.0,
     step_timeout: Annotated[
-        float, typer.Option(metavar="S", min=0, help="what a reset or a step may take; 0: for ever")
+        float, typer.Option(metavar="S", min=0, help="seconds a reset or a step may take; 0: no limit")
     ] = 600.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="serve from N processes; 0: from this one")] = 0,
+    workers: Annotated[int, typer.Option(metavar="N", min=0, help="serve from N processes; 0: this one")] = 0,
     ray_address: Annotated[
         str | None,
-        typer.Option(
-            metavar="A", show_default=False, help="a Ray cluster's, on whose machines the workers are: host:6379"
-        ),
+        typer.Option(metavar="A", show_default=False, help="start the workers on this Ray cluster: host:6379"),
     ] = None,
     export: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", show_default=False, help="only write the folder of an OpenEnv package"),
+        typer.Option(metavar="DIR", show_default=False, help="write the folder of an OpenEnv package, then exit"),
     ] = None,
     containerfile: Annotated[
-        bool, typer.Option("--containerfile", help="only print a Containerfile that serves this")
+        bool, typer.Option("--containerfile", help="print a Containerfile for this server, then exit")
     ] = False,
 ) -> int:
-    """Serve environments to other frameworks: OpenEnv's clients, NeMo Gym and whatever speaks MCP."""
-    import gymnasium as gym
-
+    """Serve environments to clients of OpenEnv, NeMo Gym and MCP."""
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.cli.shared_options import read_kwargs_by_env
-    from gym_llm.concurrency.relaxed_gc import collect_rarely, spare_the_living
-    from gym_llm.serve import EnvServer, EnvWorkers
+    from gym_llm.concurrency.relaxed_gc import spare_the_living
     from gym_llm.serve.event_loop import loop_factory
 
     if ray_address and not workers:
@@ -110,18 +108,7 @@ def serve(
         "idle_seconds": idle_seconds,
         "step_timeout": step_timeout or None,
     }
-    server: EnvServer | EnvWorkers
-    try:
-        if workers:
-            server = EnvWorkers(env_ids, workers=workers, ray_address=ray_address, **options)
-        else:
-            server = EnvServer(env_ids, **options)
-            collect_rarely()
-    except gym.error.UnregisteredEnv as error:
-        raise _missing(env_ids, error) from None
-    except (gym.error.Error, TypeError, ValueError) as error:
-        raise UsageError(str(error)) from None
-
+    server = _make_server(env_ids, workers, ray_address, options)
     if export is not None:
         return _export(env_ids, export, tasks, kwargs)
     if containerfile:
@@ -140,8 +127,28 @@ def serve(
     return 0
 
 
+def _make_server(
+    env_ids: list[str], workers: int, ray_address: str | None, options: dict[str, Any]
+) -> EnvServer | EnvWorkers:
+    import gymnasium as gym
+
+    from gym_llm.concurrency.relaxed_gc import collect_rarely
+    from gym_llm.serve import EnvServer, EnvWorkers
+
+    try:
+        if workers:
+            return EnvWorkers(env_ids, workers=workers, ray_address=ray_address, **options)
+        server = EnvServer(env_ids, **options)
+    except gym.error.UnregisteredEnv as error:
+        raise _missing(env_ids, error) from None
+    except (gym.error.Error, TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    collect_rarely()
+    return server
+
+
 def _missing(env_ids: Sequence[str], error: Exception) -> UsageError:
-    """The error for the first of the names that is no environment's."""
+    """The error for the first name that is not an environment."""
     import gymnasium as gym
 
     from gym_llm.core.registry.env_files import env_spec, not_found
@@ -158,7 +165,7 @@ def _export(env_ids: list[str], folder: Path, tasks: str | None, kwargs: dict[st
     from gym_llm.serve.openenv.hub_folder import export_openenv
 
     if len(env_ids) > 1 and any(kwargs.values()):
-        raise UsageError("--env-kwargs goes with --export of one environment only.")
+        raise UsageError("--export takes --env-kwargs for one environment only.")
     files = export_openenv(env_ids, folder, tasks=tasks, env_kwargs=kwargs[env_ids[0]] or None)
     print(f"{printable(str(folder))}: {len(files)} files. Next: cd {printable(str(folder))} && openenv push")
     return 0
@@ -179,7 +186,7 @@ def _containerfile(
     arguments = [] if wires is None else ["--as", wires]
     for text in env_kwargs:
         if shown_argument(text) != text:
-            raise UsageError("--env-kwargs has a secret in it, which every user of the image could read.")
+            raise UsageError("--env-kwargs contains a secret, which every user of the image could read.")
         arguments += ["--env-kwargs", text]
     for option, value, default in (
         ("--max-sessions", max_sessions, 16_384),
@@ -193,7 +200,7 @@ def _containerfile(
 
 
 def _welcome(url: str, env_ids: Sequence[str], wires: Sequence[str], token: str | None) -> str:
-    """What is printed when the server answers."""
+    """The text that is printed when the server is ready."""
     lines = [f"{printable(', '.join(env_ids))} at {url} ({url}/openapi.json). Ctrl-C ends it."]
     for wire in wires:
         path, request = _TRIES.get(wire, ("", "{url}/openapi.json"))

@@ -1,4 +1,4 @@
-"""`gym-llm serve-model`: an engine as an OpenAI-compatible server."""
+"""`gym-llm serve-model`: serve an engine over the OpenAI and Anthropic APIs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ examples:
   gym-llm serve-model transformers:Qwen/Qwen3-0.6B
   GYM_LLM_TOKEN=... gym-llm serve-model pocket --host 0.0.0.0
 
-POST /v1/responses, /v1/chat/completions and /v1/messages (Anthropic's), GET /v1/models and /health. Thinking and tool
-calls are items of their own. A stream begins when its answer is there. Ctrl-C ends it. For vLLM's models `vllm serve`
-is the server to take.
+Routes: POST /v1/responses, /v1/chat/completions and /v1/messages (Anthropic); GET /v1/models and /health. Reasoning and
+tool calls are separate items. A stream starts when the whole answer is there. Ctrl-C ends the server. To serve a model
+with vLLM, use `vllm serve`.
 """
 app = typer.Typer()
 
@@ -34,7 +34,7 @@ def serve_model(
     host: options.Host = "127.0.0.1",
     token: options.Token = None,
 ) -> int:
-    """Serve a model over HTTP, for whatever speaks OpenAI's APIs (Responses, Chat Completions) or Anthropic's."""
+    """Serve a model over HTTP for clients of the OpenAI and Anthropic APIs."""
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.engines import make_engine
     from gym_llm.serve import ModelServer

@@ -1,4 +1,4 @@
-"""`gym-llm show`: stored episodes as conversations in the terminal."""
+"""`gym-llm show`: print stored episodes as conversations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _EXAMPLES = """\
 examples:
   gym-llm show runs/mcqa.jsonl                            the first episode
   gym-llm show runs/mcqa.jsonl --task 3 --repeat 1
-  gym-llm show runs/mcqa.jsonl --failed                   the first that is masked, or below --pass-threshold
+  gym-llm show runs/mcqa.jsonl --failed                   the first masked episode, or one below --pass-threshold
   gym-llm show runs/mcqa.jsonl --failed --pager           one after another: n next, p previous, q quit
   gym-llm show runs/mcqa.jsonl --task 3 --pager           all repeats of a task
 
 `gym-llm view` shows a whole file in the browser.
 
-exit codes: 0 shown, 1 there is no such episode, 2 wrong arguments or data.
+exit codes: 0 shown, 1 no such episode, 2 wrong arguments or data.
 """
 app = typer.Typer()
 
@@ -36,16 +36,16 @@ app = typer.Typer()
 def show(
     path: Annotated[str, typer.Argument(metavar="FILE", help="a rollout file: JSON Lines, also .gz or .zst")],
     *,
-    task: Annotated[int | None, options.what("N", "of this task, by its index", int)] = None,
-    repeat: Annotated[int | None, options.what("N", "with --task: this repeat of it", options.natural)] = None,
-    dataset: Annotated[str | None, options.what("NAME", "of this dataset, of a file that has several")] = None,
+    task: Annotated[int | None, options.what("N", "only episodes of the task with this index", int)] = None,
+    repeat: Annotated[int | None, options.what("N", "with --task: only this repeat", options.natural)] = None,
+    dataset: Annotated[str | None, options.what("NAME", "only episodes of this dataset")] = None,
     failed: Annotated[
-        bool, options.what(None, "only masked episodes, and those below the threshold", None, "--failed")
+        bool, options.what(None, "only episodes that are masked or below the threshold", None, "--failed")
     ] = False,
     pass_threshold: Annotated[float, options.what("X", "with --failed (default: 1)", options.finite)] = 1.0,
     pager: Annotated[bool, options.what(None, "walk through all of them: n, p, q", None, "--pager")] = False,
 ) -> int:
-    """Print an episode as a conversation, with what its verifier said of it."""
+    """Print an episode as a conversation, with the verifier's details."""
     from rich.console import Console
 
     from gym_llm.cli.print_conversation import print_conversation
@@ -55,11 +55,11 @@ def show(
         raise UsageError("--repeat only makes sense with --task N.")
     episodes: Iterator[Rollout]
     if task is None:
-        episodes = (one for one in records_of(path) if dataset in (None, one.get("dataset", "")))
+        episodes = (record for record in records_of(path) if dataset in (None, record.get("dataset", "")))
     else:
         episodes = episodes_of_task(path, task, repeat, dataset)
     if failed:
-        episodes = (one for one in episodes if (reward := one["reward"]) is None or reward < pass_threshold)
+        episodes = (record for record in episodes if (reward := record["reward"]) is None or reward < pass_threshold)
     console = Console()
     first = next(episodes, None)
     if first is None:
@@ -73,7 +73,7 @@ def show(
 
 
 def _walk(console: Console, first: Rollout, more: Iterator[Rollout]) -> None:
-    """Show one after another, as keys say; what was seen is kept, for the way back."""
+    """Page through the episodes by keys; episodes already shown are kept for going back."""
     from gym_llm.cli.print_conversation import print_conversation
 
     seen, place, is_new = [first], 0, True
@@ -99,7 +99,7 @@ def _walk(console: Console, first: Rollout, more: Iterator[Rollout]) -> None:
 
 
 def _key() -> str:
-    """The next key; of a pipe the next character that is no line's end, "" at its end."""
+    """Return the next key; from a pipe the next character that does not end a line, "" at its end."""
     if sys.stdin.isatty():
         return typer.getchar().lower()
     while (key := sys.stdin.read(1)) == "\n":

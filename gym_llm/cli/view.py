@@ -1,4 +1,4 @@
-"""`gym-llm view`: rollouts in the browser."""
+"""`gym-llm view`: show rollouts in the browser."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ examples:
   gym-llm view results/2026-11-22                   a result folder of `gym-llm eval`
   gym-llm view run.jsonl --export report.html       one file that opens anywhere, without a network
 
-The page is this machine's own: it is served on 127.0.0.1, to who has the address with its token, and changes nothing.
-Beside a file of 16 MB or more an index is written, .NAME.index, so that it opens at once the next time. Ctrl-C ends it.
+The page is served on 127.0.0.1 to browsers that have the address with its token; it changes nothing. For a file of 16
+MB or more the command writes an index, .NAME.index, beside it, so that it opens at once the next time. Ctrl-C ends it.
 """
 app = typer.Typer()
 
@@ -38,16 +38,16 @@ def view(
         typer.Argument(metavar="FILE|DIR", help="rollout files, or folders of them (default: ./rollouts)"),
     ] = None,
     *,
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for any that is free")] = 0,
+    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="the port; 0 for a free one")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="only print the address")] = False,
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", show_default=False, help="write one page that needs no server")
     ] = None,
     max_episodes: Annotated[
-        int, typer.Option(metavar="N", min=1, help="with --export: the most episodes in the page")
+        int, typer.Option(metavar="N", min=1, help="with --export: maximum number of episodes in the page")
     ] = 1000,
 ) -> int:
-    """Look at rollouts in the browser: figures, every conversation, tokens and log probabilities."""
+    """Show rollouts in the browser: figures, conversations, tokens and log probabilities."""
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.evaluation.view.run_files import find_runs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from gym_llm.concurrency import CLOSING, Suspended, begin, driven, finish, wait
 from gym_llm.concurrency.resources import SharedResources
+from gym_llm.core.config import EnvConfig, read_config
 from gym_llm.core.metric import Metric
 from gym_llm.core.oracle import RightAnswers
 from gym_llm.core.rewards import read_step_reward, read_verdict
@@ -53,12 +54,15 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
         prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.core.row_prompts`.
         render_mode: None, or `"ansi"`: `render` returns a readable transcript.
+        **arguments: The fields of the class's `Config`.
 
     Raises:
         DataError: If the tasks cannot be read or a row is wrong.
-        ValueError: If another argument makes no sense.
+        TypeError: If an argument is unknown.
+        ValueError: If another argument is invalid.
 
     Attributes:
+        config: The arguments of the class's `Config`; each is an attribute of the environment, too.
         executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
             nothing is run.
         dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
@@ -68,6 +72,9 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         metrics: What of the info of `verify` is reported of a run beside the reward, by name.
         phase: The hook that runs, or was the last to fail (`gym_llm.types.Phase`); `env` for anything else.
     """
+
+    class Config(EnvConfig):
+        """Arguments of the class beside those of every environment."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}
     Task: ClassVar[type[BaseTask]] = BaseTask
@@ -91,6 +98,8 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         cls._tool_schemas = None
         cls._tears_down = cls.teardown is not VerifierEnv.teardown
         cls._opens = cls.opening is not VerifierEnv.opening
+        if cls.Config.model_fields:
+            cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -99,7 +108,9 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         max_turns: int | None = None,
         prompt_config: str | None = None,
         render_mode: str | None = None,
+        **arguments: Any,
     ) -> None:
+        self.config = read_config(type(self).__name__, self.Config, arguments)
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
             raise ValueError(f"max_turns is the number of model turns, 1 or more, or None; got {max_turns!r}.")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -114,6 +125,28 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         self._task: Any = None
         self._over = True
         self.phase = "env"
+
+    if not TYPE_CHECKING:  # type checkers are to find misspelt names
+
+        def __getattr__(self, name: str) -> Any:
+            config = self.__dict__.get("config")
+            if config is None or name not in type(config).model_fields:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(config, name)
+
+    @staticmethod
+    def row(text: str | list[Item], **fields: Any) -> Row:
+        """Return a task row that asks `text` and has these fields.
+
+        Args:
+            text: The user's message, or the items of the request's input.
+            **fields: What the class's `Task` reads beside the request.
+
+        >>> VerifierEnv.row("Spell otter.", word="otter")
+        {'responses_create_params': {'input': [{'role': 'user', 'content': 'Spell otter.'}]}, 'word': 'otter'}
+        """
+        items = [{"role": "user", "content": text}] if isinstance(text, str) else text
+        return {"responses_create_params": {"input": items}, **fields}
 
     # -- hooks -----------------------------------------------------------------------------------------------------
 
@@ -428,3 +461,23 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
 
 def _awaited(value: Any) -> Any:
     return wait(value) if inspect.isawaitable(value) else value
+
+
+def _signature(cls: type[VerifierEnv]) -> inspect.Signature:
+    """The constructor's signature with the fields of `Config` in the place of `**kwargs`."""
+    parameters = dict(inspect.signature(VerifierEnv.__init__).parameters) | dict(
+        inspect.signature(cls.__init__).parameters
+    )
+    named = [p for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD and name != "self"]
+    positional = [p for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
+    fields = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True),
+            annotation=field.annotation,
+        )
+        for name, field in cls.Config.model_fields.items()
+        if name not in parameters
+    ]
+    return inspect.Signature([*positional, *(p for p in named if p.kind is p.KEYWORD_ONLY), *fields])

@@ -1,11 +1,11 @@
 """Continuous batching for a Hugging Face causal language model: sequences join and leave between any two tokens.
 
 Every sequence has a slot of one padded key-value cache. A step feeds each sequence's newest token at that sequence's
-own position, so no two need the same length; a finished one gives its slot to the last. Prompts are read without their
-last token, which then is simply the first token that a step feeds: sampling happens in one place.
+own position, so sequences may differ in length. A finished sequence gives its slot to the last one. A prompt is read
+without its last token, which the next step feeds: sampling happens in one place.
 
-What a prompt has in common with that of a sequence being generated, or of one that is added with it, is read once and
-copied from slot to slot. Nothing outlives its sequence: when none is being generated the model's weights may change.
+A prefix that a prompt shares with a sequence in the batch, or with one that is added at the same time, is read once and
+copied from slot to slot. Nothing outlives its sequence, so the model's weights may change while the batch is empty.
 """
 
 from __future__ import annotations

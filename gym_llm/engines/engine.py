@@ -1,4 +1,4 @@
-"""What an engine is: something that answers a Responses request."""
+"""The interface of engines, which answer Responses requests."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gym_llm.types import Request, ResponseDict
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What an engine can do, as its class declares it: known from a spec, before anything is loaded.
+    """Capabilities of an engine. Its class declares them, so they are known before a model is loaded.
 
     Attributes:
-        token_ids: Its answers carry token ids, whatever its options are.
-        tools: The model is shown the request's tools.
-        forced_calls: A `tool_choice` that forces calls is followed, not refused.
-        weights: It is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
-        seed: Whether it has an option `seed`, of all sampling: one that is `"always"` given, or `"optional"`, which is
-            given only if somebody asks for one, because sampling is faster without.
-        loads_model: Its `start` loads a model into memory, so it is not started where nobody asks it.
-        shared: Processes share one, in a Ray actor, instead of having one each.
+        token_ids: Responses carry token ids, whatever the engine's options are.
+        tools: The model sees the request's tools.
+        forced_calls: The engine follows a `tool_choice` that forces calls.
+        weights: The engine is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
+        seed: Whether the engine has an option `seed` for all sampling: `"always"` means that a run passes one,
+            `"optional"` that it does so only on request, because sampling is faster without.
+        loads_model: `start` loads a model into memory, so an unused engine is not started.
+        shared: Processes share one engine in a Ray actor, instead of having one each.
     """
 
     token_ids: bool = False
@@ -36,11 +36,11 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeReport:
-    """What an engine knows of an episode when it is over, and the environment does not.
+    """An engine's report on a finished episode, which goes into the record.
 
     Attributes:
-        trajectory: What the model has read and said, as `gym_llm.wrappers.TokenIdTracking` has it; None if there is
-            nothing to add to what the answers said.
+        trajectory: The model's tokens in the form of `gym_llm.wrappers.TokenIdTracking`; None if the responses carry
+            them all.
         info: Entries for the record's `info`; JSON values.
     """
 
@@ -61,7 +61,7 @@ class Engine(ABC):
 
     @classmethod
     def gpus(cls, options: Mapping[str, Any]) -> int:
-        """How many GPUs an engine with these options takes for itself where it is shared."""
+        """Return the number of GPUs that a shared engine with these options occupies."""
         return 0
 
     async def start(self) -> None:  # noqa: B027 - not every engine has something to start

@@ -1,4 +1,4 @@
-"""Asking servers that failed, in the background, whether they answer again: requests are a dear way to find out."""
+"""Health checks, in the background, of servers that failed: probing with requests would be expensive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HealthChecks:
             self._tasks[server] = asyncio.create_task(self._watch(server))
 
     async def aclose(self) -> None:
-        """Stop asking, for good: whoever uses the servers next asks them first."""
+        """Stop permanently. The next user of the servers checks them first."""
         self._closed = True
         for task in self._tasks.values():
             task.cancel()

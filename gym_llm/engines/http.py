@@ -67,20 +67,20 @@ _NOT_RUNNING = "The engine is not running: use it as `async with engine`, or cal
 
 
 class HTTPEngine(Engine):
-    """Asks one or several OpenAI-compatible servers.
+    """An engine that sends requests to one or several OpenAI-compatible servers.
 
-    A request that gets 408, 409, 429, 5xx or no answer is sent again, after an exponential back-off with full jitter
-    or the server's Retry-After. With several servers an episode stays on one until that one fails
-    (`gym_llm.engines.routing`); then it and new ones go to others until that one answers again
-    (`gym_llm.engines.health`). A prompt that no longer fits the model is not an error but the end of the episode: the
-    response is `incomplete`, its `output` empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
+    The engine sends a request again after status 408, 409, 429 or 5xx, or without an answer, after an exponential
+    back-off with full jitter or the server's Retry-After. With several servers an episode stays on one server until
+    that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the server answers
+    again (`gym_llm.engines.health`). A prompt that no longer fits the model ends the episode without an error: the
+    response is `incomplete`, its `output` is empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
-    With `"completions"` prompts are made here, as token ids (`gym_llm.tokens.prompt_tokens.PromptTokens`), and answers
-    come back as token ids. The other two send the conversation, and the server tokenises it anew for every turn. In a
-    chat, calls whose arguments are no JSON object are shown to the model with `{}` instead: newer vLLM does so itself,
-    others refuse the whole conversation for them from then on (https://github.com/vllm-project/vllm/pull/48922).
+    With `"completions"` the engine builds prompts as token ids (`gym_llm.tokens.prompt_tokens.PromptTokens`), and the
+    server returns token ids. The other APIs send the conversation, which the server tokenises anew for every turn. In a
+    chat, calls whose arguments are not a JSON object are sent with `{}` instead. Newer vLLM does this itself; older
+    versions refuse the whole conversation (https://github.com/vllm-project/vllm/pull/48922).
 
-    A warning is logged when a server begins to fail; each retry, and that it answers again, at level INFO.
+    The engine logs a warning when a server begins to fail; retries and recoveries are logged at level INFO.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -88,17 +88,17 @@ class HTTPEngine(Engine):
         api: `"chat"` (Chat Completions), `"responses"`, or `"completions"` (with token ids, as vLLM has them).
         api_key: Sent as a bearer token; None for the environment variable OPENAI_API_KEY, if set.
         timeout: Seconds that one `respond` may take, retries included.
-        max_retries: Times that one request is sent again.
-        extra_body: Fields added to each request's body; they win over the request's own.
-        token_ids: With `"chat"`: ask for token ids and log-probabilities the way vLLM does (`return_token_ids`,
-            `logprobs`). `"completions"` always does; `"responses"` has no such thing.
+        max_retries: Maximum number of retries of one request.
+        extra_body: Fields added to each request's body; they override the request's own.
+        token_ids: With `"chat"`: ask for token ids and log probabilities with vLLM's options (`return_token_ids`,
+            `logprobs`). `"completions"` always does; `"responses"` cannot.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
         max_response_bytes: The most that is read of an answer, decompressed; None for what `utils/limits.py` says. One
             that is larger is an error: bodies without end, and a GB from a few KB of gzip, take no memory.
 
     Raises:
-        ValueError: If an argument cannot be right.
+        ValueError: If an argument is invalid.
 
     >>> HTTPEngine("http://localhost:8000/v1", model="Qwen/Qwen3-4B")
     HTTPEngine('http://localhost:8000/v1', model='Qwen/Qwen3-4B', api='chat')

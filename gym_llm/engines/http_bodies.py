@@ -1,4 +1,4 @@
-"""What is posted to a server for a request in each of its APIs, and the response that its completion stands for.
+"""Request bodies for each API of a server, and responses made from its completions.
 
 With `POST /v1/completions` prompt and answer are token ids, as vLLM serves them; the other two send the conversation.
 """
@@ -96,12 +96,12 @@ def completion_body(request: Request, prompt: list[int], *, context: int | None 
 def completion_to_response(
     completion: dict[str, Any], *, model: str, prompt: list[int], text_log_probs: bool = False
 ) -> ResponseDict:
-    """The response that a completion of a prompt stands for: one message, with the turn's tokens on it.
+    """Return the response for a completion of a prompt: one message with the turn's tokens.
 
     With `text_log_probs` the text has log probabilities, too, as a request's `top_logprobs` and `include` ask.
 
     Raises:
-        EngineError: If it is no completion, or has no token ids.
+        EngineError: If the body is not a completion, or has no token ids.
     """
     try:
         choice = completion["choices"][0]
@@ -133,10 +133,10 @@ def completion_to_response(
 
 
 def checked_response(response: Any) -> ResponseDict:
-    """A server's response, as it is.
+    """Return a server's response unchanged, after checking it.
 
     Raises:
-        EngineError: If it is none, or holds tokens that cannot be.
+        EngineError: If the body is not a response, or its tokens are invalid.
     """
     if not isinstance(response, dict) or not isinstance(response.get("output"), list):
         problem = "it has no list `output`"

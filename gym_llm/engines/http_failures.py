@@ -46,7 +46,7 @@ def parse_body(payload: bytes) -> Any:
 
 
 def server_message(payload: bytes) -> str:
-    """What the body of an error says: OpenAI's, vLLM's and FastAPI's shapes, else its text; on one printable line.
+    """Return the message of an error's body (in the shape of OpenAI, vLLM or FastAPI, else its text) as one line.
 
     >>> server_message(b'{"error": {"message": "Too long.", "code": "context_length_exceeded"}}')
     'Too long. (context_length_exceeded)'
@@ -102,7 +102,7 @@ def retry_after(value: str | None) -> float:
 
 
 def kind_of(error: Exception) -> FailureKind:
-    """What an episode's failure is called if this is why no answer came.
+    """Return the failure kind of an episode whose request failed with this error.
 
     >>> kind_of(aiohttp.ServerDisconnectedError()), kind_of(TimeoutError())
     ('transport_peer_drop', 'transport_timeout')
@@ -115,7 +115,7 @@ def kind_of(error: Exception) -> FailureKind:
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """The same for the status of an answer.
+    """Return the failure kind for an HTTP status.
 
     >>> kind_of_status(429), kind_of_status(503), kind_of_status(400)
     ('provider_quota_exhausted', 'provider_unavailable', 'agent_request_failed')
@@ -126,7 +126,7 @@ def kind_of_status(status: int) -> FailureKind:
 
 
 def failure_clause(error: Exception) -> str:
-    """What happened on the way to a server, as the rest of a sentence that begins with its URL."""
+    """Return what happened to a request as the rest of a sentence that begins with the server's URL."""
     if isinstance(error, aiohttp.ClientSSLError):
         return f"cannot be reached: {printable(str(error))}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -14,17 +14,17 @@ from gym_llm.types import Request, ResponseDict
 
 
 class ParsingEngine(Engine):
-    """Answers what another engine answers, with reasoning and calls in items of their own, as servers with parsers do.
+    """An engine that parses another engine's answers: reasoning and calls become separate items.
 
-    A client or an environment then needs no parsing wrapper. Everything but `respond` is the other engine's.
+    Clients and environments then need no parsing wrapper. Everything but `respond` is the other engine's.
 
     Args:
         engine: The engine; started and closed with this one.
-        parsers: Parsers (`gym_llm.parsers`) or their names, in the order in which they are applied: thinking is taken
-            out before calls are looked for.
+        parsers: Parsers (`gym_llm.tokens.parsers`) or their names, in the order of their use: reasoning is taken out
+            before the tool-call parser runs.
 
     Raises:
-        ValueError: If there is no parser of a name.
+        ValueError: If a parser's name is unknown.
 
     >>> from gym_llm.engines import make_engine
     >>> ParsingEngine(make_engine("http://localhost:8000/v1"), ["reasoning", "tool_calls"]).model

@@ -1,4 +1,4 @@
-"""Prompts that begin alike: whose keys and values a new one may take over instead of reading the same tokens again."""
+"""Shared prefixes of prompts: a new prompt copies keys and values instead of reading the same tokens again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BLOCK = 64
 
 
 class Prompted(Protocol):
-    """What has a prompt.
+    """A sequence with a prompt.
 
     Attributes:
         prompt: Token ids. All but the last are read before anything is sampled.

@@ -1,4 +1,4 @@
-"""Prompts as token ids: what the engines share that make them themselves."""
+"""Prompts as token ids, for engines that build them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gym_llm.utils.extras import install
 
 
 def check_model(model: str, history: History) -> None:
-    """Raise a ValueError for what is no model's name or folder, or no `History`."""
+    """Raise a ValueError if the model is not a name or folder, or the history is not a `History`."""
     if not isinstance(model, str) or not model:
         raise ValueError(f"model is a Hugging Face model name or a folder, e.g. 'Qwen/Qwen3-4B'; got {model!r}.")
     if history not in get_args(History):
@@ -27,9 +27,13 @@ def check_folder(model: str) -> None:
 
 
 def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History, *, what: str) -> PromptTokens:
-    """What makes a model's prompts, from its tokenizer and its generation config's `eos_token_id`, `ends`.
+    """Return the builder of a model's prompts.
 
-    The tokenizer's own end token ends turns, too. Errors name the model as `what` does, e.g. `model Qwen/Qwen3-4B`.
+    Args:
+        tokenizer: The model's tokenizer; its end token ends turns.
+        ends: `eos_token_id` of the generation config: further ends of turns.
+        history: See `PromptTokens`.
+        what: The model's name in error messages, e.g. `model Qwen/Qwen3-4B`.
 
     Raises:
         EngineUnavailable: If the tokenizer has no chat template.
@@ -41,7 +45,7 @@ def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History
 
 
 def load_prompt_tokens(name: str, history: History) -> PromptTokens:
-    """As `prompt_tokens`, for a model that is served elsewhere: its name or folder says which tokenizer to load.
+    """Return `prompt_tokens` for a model on a server; loads the tokenizer of this name or folder.
 
     Raises:
         EngineUnavailable: If transformers is missing, or the tokenizer cannot be loaded or has no chat template.
@@ -63,10 +67,10 @@ def load_prompt_tokens(name: str, history: History) -> PromptTokens:
 
 
 def build_prompt(prompts: PromptTokens, request: Request, *, conversation: str, model: str) -> list[int]:
-    """The ids of a request's prompt; see `PromptTokens.build`.
+    """Return the token ids of a request's prompt; see `PromptTokens.build`.
 
     Raises:
-        EngineError: If there is none, whatever objects to it.
+        EngineError: If the prompt cannot be built.
     """
     try:
         return prompts.build(request, conversation=conversation)

@@ -42,7 +42,7 @@ class ReplayEngine(Engine):
         """Open the file and find its records.
 
         Raises:
-            EngineUnavailable: If the file is not there, or a line (but the last) is no rollout record.
+            EngineUnavailable: If the file is missing, or a line (but the last) is not a rollout record.
         """
         try:
             self._file = self.path.open("rb")

@@ -1,4 +1,4 @@
-"""Which of several equal servers gets a request: the one its episode used before, else the least loaded."""
+"""Routing of requests to equal servers: the server of the episode, else the least loaded."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ REMEMBERED_EPISODES = 131_072
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """One base URL and what is going on there.
+    """A base URL and the state of the server behind it.
 
     Attributes:
-        endpoint: Where requests are posted, below `base_url`.
-        in_flight: Requests being answered.
-        failures: Requests that it did not answer, or with an error of its own.
-        resting: It failed of late, and new episodes go elsewhere (`gym_llm.engines.health`): one that fails at once
-            would always be the least loaded.
-        on_trial: It let a deadline pass, and answers again as far as one can tell: it gets one new episode at a time
-            until it has answered a request.
+        endpoint: URL of the requests, below `base_url`.
+        in_flight: Number of requests being answered.
+        failures: Number of requests without an answer, or with a server error.
+        resting: The server failed recently, and new episodes use the others (`gym_llm.engines.health`): a server that
+            fails at once would always be the least loaded.
+        on_trial: The server missed a deadline and seems to answer again. It gets one new episode at a time until it has
+            answered a request.
     """
 
     base_url: URL
@@ -73,10 +73,10 @@ def _load(server: Server) -> tuple[bool, int]:
 
 
 def base_url(text: str) -> URL:
-    """The base URL that a text is.
+    """Return a text as a base URL.
 
     Raises:
-        ValueError: If it is no base URL. The message does not repeat one that may hold a password.
+        ValueError: If the text is not a base URL. The message does not repeat a URL that may hold a password.
     """
     text = text.strip()
     try:

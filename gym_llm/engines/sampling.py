@@ -1,4 +1,4 @@
-"""What a Responses request may say about sampling, what is wrong with it, and the seeds of single turns."""
+"""Sampling fields of a Responses request, their checks, and the seeds of single turns."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def turn_seed(seed: int, episode_id: str, turn: int) -> int:
 
 
 def text_format(request: Request) -> dict[str, Any] | None:
-    """The request's `text.format`, None if any text will do; an EngineError if it is no object."""
+    """Return the request's `text.format`; None if any text will do. Raises EngineError if it is not an object."""
     text = request.get("text") or {}
     form = text.get("format") if isinstance(text, dict) else text
     if form is not None and not isinstance(form, dict):

@@ -100,7 +100,7 @@ def engine_class(spec: str) -> type[Engine]:
 
 
 def capabilities(spec: str) -> Capabilities:
-    """What the engine that a spec names can do.
+    """Return the capabilities of the engine that a spec names.
 
     >>> capabilities("pocket").loads_model, capabilities("http://localhost:8000/v1").weights
     (True, False)

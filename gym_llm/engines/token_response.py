@@ -19,10 +19,10 @@ def token_response(
     log_probs: list[float],
     incomplete: str | None = None,
 ) -> ResponseDict:
-    """One message with a text, as it was sampled but without the token that ended the turn, and the turn's tokens.
+    """Return a response with one message: the sampled text without the end-of-turn token, and the turn's tokens.
 
-    The token lists (see `gym_llm.types.Item`) are not copied. `incomplete` is why the turn was cut short, e.g.
-    `"max_output_tokens"`; None if it was not. `model` is the name to record.
+    The token lists (see `gym_llm.types.Item`) are not copied. `incomplete` is the reason why the turn was cut off, e.g.
+    `"max_output_tokens"`, or None. `model` is the name to record.
     """
     name, status = uuid.uuid4().hex, "completed" if incomplete is None else "incomplete"
     message: dict[str, Any] = {
@@ -39,9 +39,9 @@ def token_response(
 
 
 def log_prob_entry(token: str, log_prob: float, likeliest: Iterable[tuple[str, float]] = ()) -> dict[str, Any]:
-    """One token's natural log probability as the Responses API has it in an output text's `logprobs`.
+    """Return one token's natural log probability as an entry of an output text's `logprobs`.
 
-    `likeliest` are the likeliest tokens in its place, and theirs, for `top_logprobs`.
+    `likeliest` are the most likely tokens at its position with their log probabilities, for `top_logprobs`.
     """
     return {**_log_prob(token, log_prob), "top_logprobs": [_log_prob(*one) for one in likeliest]}
 
@@ -51,7 +51,7 @@ def _log_prob(token: str, log_prob: float) -> dict[str, Any]:
 
 
 def overflow_response(model: str, prompt_tokens: int | None = None) -> ResponseDict:
-    """The response to a prompt (of so many tokens, if known) that is longer than the model's context: no output."""
+    """Return the response to a prompt that exceeds the model's context, without output; its length may be unknown."""
     tokens = None if prompt_tokens is None else (prompt_tokens, 0)
     return _response(uuid.uuid4().hex, model, [], "context_length_exceeded", tokens)
 

@@ -41,17 +41,17 @@ class _Job:
 class TransformersEngine(Engine):
     """Answers requests with a local causal language model, all concurrent requests in one batch.
 
-    A worker thread generates; requests join the running batch between two tokens and are answered as soon as they
-    are finished. A prompt that begins like one of the batch (a group's, or one with the same tools) takes over what
-    was read of that, and nothing is kept beyond the batch. The output is one message with the text as it was
-    sampled (`<think>`, `<tool_call>` and the like included, the end-of-turn token left out), for parsers to make
-    items of. It carries the turn's `gym_llm.types.TOKEN_FIELDS`: sampled ids with the end-of-turn token, if it was
-    sampled, and log probabilities of the model itself, at temperature 1 and before `top_p`, as a trainer recomputes
-    them. Prompts are made by `gym_llm.tokens.prompt_tokens.PromptTokens`.
+    A worker thread generates. Requests join the running batch between two tokens and are answered as soon as they are
+    finished. A prompt that shares a prefix with one of the batch copies its keys and values; nothing is kept beyond the
+    batch. The output is one message with the sampled text (`<think>` and `<tool_call>` included, the end-of-turn token
+    left out), which parsers turn into items. The message carries the turn's `gym_llm.types.TOKEN_FIELDS`: the sampled
+    ids with the end-of-turn token, if it was sampled, and their log probabilities. These are the model's own, at
+    temperature 1 and before `top_p`, as a trainer recomputes them. `gym_llm.tokens.prompt_tokens.PromptTokens` builds
+    the prompts.
 
-    The request's `temperature` (1.0 if it has none; 0 is greedy), `top_p` and `max_output_tokens` count, and the chat
-    template's variables; `tool_choice` "none" shows the model no tools. A `text.format` other than text, a
-    `tool_choice` that forces calls and `top_logprobs` are errors; `include` gives the sampled tokens' log
+    The engine reads the request's `temperature` (default 1.0; 0 is greedy), `top_p` and `max_output_tokens`, and the
+    chat template's variables. `tool_choice` "none" shows the model no tools. A `text.format` other than text, a
+    `tool_choice` that forces calls and `top_logprobs` are errors. `include` returns the sampled tokens' log
     probabilities.
 
     A response that reaches `max_output_tokens` or the end of the context is `incomplete` with the reason
@@ -59,19 +59,19 @@ class TransformersEngine(Engine):
     (`seed`, `episode_id`, turn), so it does not depend on what else is in the batch, except for the rounding of floats.
 
     Args:
-        model: A Hugging Face model name or a local folder, with a chat template. Every layer has to be an attention
+        model: A Hugging Face model name or a local folder, with a chat template. Every layer must be an attention
             layer; the context of models with sliding-window attention ends at their window.
         device: A torch device, or `"auto"`: a GPU if there is one.
         dtype: A torch dtype's name, or `"auto"`: the checkpoint's on a GPU, float32 on the CPU.
         max_batch_size: Requests generated at the same time; others wait.
-        max_new_tokens: For requests that have no `max_output_tokens`.
-        threads: CPU threads that torch uses in this process; None leaves torch's setting as it is. Small models are as
-            fast with one, and many times faster where the processor is shared: OpenMP's threads wait for one another.
-        seed: Of all sampling.
+        max_new_tokens: Limit for requests without `max_output_tokens`.
+        threads: CPU threads that torch uses in this process; None keeps torch's setting. Small models are as fast with
+            one thread, and many times faster on a shared processor: OpenMP's threads wait for one another.
+        seed: Seed of all sampling.
         history: See `PromptTokens`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     capabilities = Capabilities(token_ids=True, tools=True, weights=True, seed="always", loads_model=True)

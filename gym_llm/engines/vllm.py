@@ -308,7 +308,7 @@ _engines: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()
 
 
 def _shut_down_forgotten() -> None:
-    """Stop the engines that nobody closed. Later vLLM takes its processes' end for a failure, and its finalizer fails.
+    """Stop the engines that are still open. Later vLLM mistakes the end of its processes for a failure.
 
     Without an event loop or a thread, because the interpreter is ending.
     """

@@ -1,4 +1,4 @@
-"""What vLLM's own workers are told to do beyond what they know: loaded by them, by name, in their processes."""
+"""An extension of vLLM's workers, which load it by name in their processes."""
 
 from __future__ import annotations
 

@@ -30,17 +30,17 @@ class WeightSync(Protocol):
     """
 
     async def update_weights(self, weights: Weights) -> None:
-        """Go on with other weights. Requests under way are answered with the old ones first, new ones wait.
+        """Replace the weights. The engine first answers the requests under way with the old weights; new ones wait.
 
         Args:
-            weights: Those of the whole model. A folder has to be readable where the engine computes; tensors are
-                written to one first, on this machine.
+            weights: Weights of the whole model. A folder must be readable where the engine computes; tensors are
+                written to a folder on this machine first.
 
         Raises:
-            EngineError: If the weights do not fit the model: the engine has some of them then, is stopped, and answers
-                again after another `start`. Or if it sleeps: nothing has changed then.
-            FileNotFoundError: If there are no safetensors in the folder.
-            asyncio.CancelledError: If it is cancelled, after the update: half of the weights are of no use.
+            EngineError: If the weights do not fit the model: the engine then has some of them, stops, and answers again
+                after another `start`. Or if the engine sleeps: then nothing has changed.
+            FileNotFoundError: If the folder has no safetensors.
+            asyncio.CancelledError: If the call is cancelled; raised after the update, which is never left half done.
         """
 
     async def sleep(self, level: int = 1) -> None:
@@ -200,7 +200,7 @@ def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
 
 
 def _roomy(size: int) -> Path | None:
-    """Where to put so many bytes: in memory if that leaves half of what is free there; None for the usual place."""
+    """The folder for this number of bytes: in memory if half of the free memory is left; None for the default."""
     if not _MEMORY.is_dir():
         return None
     space = os.statvfs(_MEMORY)

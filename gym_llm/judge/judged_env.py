@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.errors import JudgeError
 from gym_llm.judge.auxiliary_engine import EngineArgument, check_engine, identity, shared_name, side_engine
@@ -42,7 +42,7 @@ class Judgement:
     swap_failed: bool = False
 
 
-class JudgedEnv(ConformingEnv):
+class JudgedEnv(NemoCompatible):
     """A verifier whose `verify` asks a judge, with `ask`; all episodes of an event loop share it.
 
     Every call is in the record: `info["judge_evaluations"]` lists request, response and verdict, as NeMo Gym does. A

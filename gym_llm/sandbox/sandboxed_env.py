@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.core.compat import ConformingEnv
+from gym_llm.core.compat import NemoCompatible
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Sandbox
 from gym_llm.sandbox.shared import check_sandbox, sandbox_for
@@ -13,7 +13,7 @@ from gym_llm.types import Row
 _MEBI = 1 << 20
 
 
-class SandboxedEnv(ConformingEnv):
+class SandboxedEnv(NemoCompatible):
     """A verifier that runs what a model wrote in a sandbox, which environments of an event loop share.
 
     Args:
@@ -21,7 +21,7 @@ class SandboxedEnv(ConformingEnv):
         sandbox: Its back end, e.g. `"bubblewrap"`; see `Sandbox`.
         memory_mib: What a program may take of memory, in MiB.
         num_processes: The most runs of one verification at a time; the sandbox has its own limit for all.
-        **kwargs: As for every `ConformingEnv`.
+        **kwargs: As for every `NemoCompatible`.
 
     Raises:
         ValueError: If an argument makes no sense.

@@ -32,27 +32,26 @@ _MODEL_ITEMS = ("reasoning", "function_call")
 
 
 class PromptTokens:
-    """Makes prompts as token ids, for engines that have a tokenizer.
+    """A builder of prompts as token ids, for engines that have a tokenizer.
 
-    The first prompt of a conversation is what the chat template shows, tokenised. A later one goes on from the ids that
-    the last model turn carries (`prompt_token_ids`, `generation_token_ids`; see `gym_llm.types.Item`): these ids as
-    they are, then the ids of only the text that the template puts after them: what closes the turn (also the
-    end-of-turn token, if the turn was cut before it), what was said since, and the start of the next turn.
+    The first prompt of a conversation is the output of the chat template, tokenised. A later prompt starts with the ids
+    that the last model turn carries (`prompt_token_ids`, `generation_token_ids`; see `gym_llm.types.Item`), unchanged.
+    Only the text that the template puts after them is tokenised: the end of the turn (with the end-of-turn token, if
+    the turn was cut off before it), the messages since then, and the start of the next turn.
 
-    That holds as long as the template shows what was said as it was said, which is checked for every prompt: its text
-    has to begin with the text of the ids. Templates do rewrite history (Qwen3 drops the thinking of finished turns,
-    others trim texts or write arguments in their own JSON style). There
+    This requires that the template repeats the conversation unchanged. The builder checks it for every prompt: the
+    prompt's text must begin with the text of the ids. Some templates rewrite history: Qwen3 drops the reasoning of
+    finished turns, others trim texts or format arguments in their own JSON style. In that case:
 
-    - `history="template"` shows what the template shows, tokenised anew: a new segment for a trainer
-      (`gym_llm.wrappers.TokenIdTracking`);
-    - `history="append"` goes on from the ids all the same, and the model sees what was really said. What closes the
-      turn and comes after it is what the template shows after another text in that turn's place, without the token with
-      which some templates end a turn instead of the one that was sampled (gpt-oss: `<|end|>` for `<|return|>`).
-      Nothing but the last model turn and what follows it is looked at: a caller that changes earlier items goes
-      unnoticed.
+    - `history="template"` uses the template's text, tokenised anew. A trainer gets a new segment
+      (`gym_llm.wrappers.TokenIdTracking`).
+    - `history="append"` keeps the ids, so the model sees its own tokens. The builder takes the end of the turn and the
+      text after it from a rendering with another text in that turn's place. It leaves out a token with which some
+      templates replace the sampled end of a turn (gpt-oss: `<|end|>` for `<|return|>`). Only the last model turn and
+      the items after it are read: changes of earlier items go unnoticed.
 
-    A turn that was cut in its thinking or in a call may be shown complete (`</think>`, the rest of a call's JSON). With
-    `"template"` that is part of what the template puts after it, with `"append"` it is left out.
+    A template may complete a turn that was cut off in its reasoning or in a call (`</think>`, the rest of a call's
+    JSON). `"template"` keeps this completion, `"append"` leaves it out.
 
     Args:
         tokenizer: A `transformers` tokenizer that has a chat template.
@@ -80,14 +79,14 @@ class PromptTokens:
         self._cached_characters = 0
 
     def build(self, request: Request, *, conversation: str = "") -> list[int]:
-        """The ids of a request's prompt, in a fresh list. From one thread at a time.
+        """Return the ids of a request's prompt in a new list. Not thread-safe.
 
-        `conversation`, the same name for all turns of one, makes later turns cheaper: the text of the prompt before is
-        remembered; the ids are the same without.
+        `conversation`, one name for all turns of a conversation, makes later turns cheaper: the builder keeps the text
+        of the last prompt. The ids do not depend on it.
 
         Raises:
             EngineError: If the request cannot be shown or has a `tool_choice` that forces calls, or if
-                `history="append"` cannot tell what comes after the last model turn.
+                `history="append"` cannot find the text after the last model turn.
             jinja2.TemplateError: If the template objects to the conversation.
         """
         chat = request_to_chat(request)

@@ -20,11 +20,11 @@ _NO_VARIABLES = frozenset(
 
 
 def chat_prompt(request: Request, tokenizer: Any) -> str:
-    """The prompt for a request, with the start of the model's turn at its end, by a tokenizer with a chat template.
+    """Render the prompt of a request with a tokenizer's chat template; it ends with the start of the model's turn.
 
     Raises:
-        EngineError: If the request has something that no chat can say, or an image or a file, or its
-            `chat_template_kwargs` are no variables of a template.
+        EngineError: If a chat cannot express an item of the request, or it has an image or a file, or its
+            `chat_template_kwargs` are invalid.
         jinja2.TemplateError: If the template objects to the conversation.
     """
     chat = request_to_chat(request)
@@ -39,15 +39,15 @@ _forms: WeakKeyDictionary[Any, tuple[Any, MessageForm]] = WeakKeyDictionary()
 
 
 def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
-    """What a chat template is given besides the messages.
+    """Return the variables of a chat template besides the messages.
 
-    These are the tools (unless `tool_choice` is "none"), what is in `chat_template_kwargs`, and `reasoning_effort`,
-    which also sets `enable_thinking` if `chat_template_kwargs` do not: a server of vLLM's shows the same request the
-    same way (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`), if it is started with
-    `--exclude-tools-when-tool-choice-none`. The chat is a request as `request_to_chat` gives it.
+    These are the tools (unless `tool_choice` is "none"), the values in `chat_template_kwargs`, and `reasoning_effort`,
+    which also sets `enable_thinking` if `chat_template_kwargs` do not. A vLLM server renders the same request the same
+    way (vllm/entrypoints/openai/chat_completion/protocol.py, `build_chat_params`) if it is started with
+    `--exclude-tools-when-tool-choice-none`. The chat is a request from `request_to_chat`.
 
     Raises:
-        EngineError: If `chat_template_kwargs` is no object, or names what is not the template's.
+        EngineError: If `chat_template_kwargs` is not an object, or has a name that templates reserve.
 
     >>> template_variables({"reasoning_effort": "none"})
     {'tools': None, 'enable_thinking': False, 'reasoning_effort': 'none'}

@@ -1,4 +1,4 @@
-"""How a chat template wants its messages: found out by showing it some, because no template says so."""
+"""Profiles of chat templates: the message format that a template needs, found by rendering test messages."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _ROLES = ("user", "system", "assistant", "tool")
 
 @dataclass(frozen=True, kw_only=True)
 class MessageForm:
-    """What a chat template needs that others do not; the values of most are the defaults.
+    """The message format that a chat template needs; most templates have the defaults.
 
     Attributes:
         parts: Roles whose content is a list of parts. Templates of models that see images, such as SmolVLM's, show
             nothing of a string.
-        one_system: Of several system messages at the beginning it shows one, or objects: they are made one.
+        one_system: The template shows one of several system messages at the beginning, or raises: they are joined.
         text_arguments: A call's arguments are a string, as in a request (DeepSeek-V3); for most they are an object.
-        nine_character_ids: Calls' ids are nine letters and digits (Mistral), and other ids become such ones: the same
-            id always the same, in the call and in its output.
-        newline_after_thinking: It writes a newline after thinking also where that ends in one (Nemotron 3), which a
-            model writes itself: one that is there is left out.
-        newline_before_answer: The same for one before the answer that follows thinking.
-        shows_calls: Whether a later prompt says what the model has called.
+        nine_character_ids: Call ids have nine letters and digits (Mistral). Other ids are mapped to such ids, the same
+            way in the call and in its output.
+        newline_after_thinking: The template adds a newline after reasoning even if that ends in one (Nemotron 3); the
+            newline of the reasoning is left out.
+        newline_before_answer: The same for the newline before the answer that follows the reasoning.
+        shows_calls: Later prompts show the model's calls.
     """
 
     parts: frozenset[str] = field(default_factory=frozenset)
@@ -48,14 +48,14 @@ class MessageForm:
     shows_calls: bool = True
 
     def of(self, messages: Messages, *, objects_only: bool = False) -> Messages:
-        """The messages as the template wants them; those given are not changed.
+        """Return the messages in the template's format; the given ones are not changed.
 
         Args:
-            messages: As `request_to_chat` makes them.
-            objects_only: Make arguments that are no JSON object an object's one argument.
+            messages: Messages from `request_to_chat`.
+            objects_only: Wrap arguments that are not a JSON object in an object.
 
         Raises:
-            EngineError: If there is an image, a video or a file.
+            EngineError: If a message has an image, a video or a file.
         """
         formed = [self._formed(message, objects_only) for message in self._merged(messages)]
         for message in formed:

@@ -158,6 +158,7 @@ NAMES: dict[str, str] = {
     "serve.env_server.WIRES": "FRONTENDS",
     "serve.frontend.MakeWire": "MakeFrontend",
     "serve.frontend.Wire": "Frontend",
+    "core.compat.ConformingEnv": "NemoCompatible",
 }
 """Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
 

@@ -36,12 +36,13 @@ def known_arguments(cls: type) -> frozenset[str]:
     >>> sorted(known_arguments(VerifierEnv))
     ['max_turns', 'prompt_config', 'render_mode', 'tasks']
     """
+    config = getattr(cls, "Config", None)
     return frozenset(
         parameter.name
         for _, parameters in _constructors(cls)
         for parameter in parameters
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    )
+    ).union(() if config is None else config.model_fields)
 
 
 def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
@@ -51,7 +52,7 @@ def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
         None where it takes anything: what another package's class does with the rest is its own affair.
     """
     for parent, parameters in _constructors(verifier):
-        if _passes_on(parameters) and not parent.__module__.startswith("gym_llm."):
+        if parent is not VerifierEnv and _passes_on(parameters) and not parent.__module__.startswith("gym_llm."):
             return None
     return known_arguments(verifier)
 

@@ -28,21 +28,21 @@ _LONGEST_HEADER = 1_000
 
 
 class Harmony(MessageParser):
-    """Makes items of what gpt-oss writes; `openai_harmony`'s own parser reads the headers of its messages.
+    """A parser of the output of gpt-oss. `openai_harmony` reads the headers of its messages.
 
-    - what is said in the channel `analysis` is a reasoning item;
-    - what is said to `functions.NAME`, in any channel, is a `function_call` of NAME; what is said to another recipient
-      (`python`, `browser.search`: gpt-oss's built-in tools) is one of that name;
-    - all else (`final`; `commentary` to nobody, in which the model announces its calls) is a message.
+    - The channel `analysis` becomes a reasoning item.
+    - A message to `functions.NAME`, in any channel, becomes a `function_call` of NAME. A message to another recipient
+      (`python`, `browser.search`: gpt-oss's built-in tools) becomes a call of that name.
+    - All other messages stay messages: `final`, and `commentary` without a recipient, which announces calls.
 
-    A turn is read from its `generation_token_ids`, if it is one message that has them, and from the text with its
-    special tokens otherwise. A turn that has reasoning or `function_call` items is structured already and stays as it
-    is, and so does text without `<|message|>`.
+    A turn is read from its `generation_token_ids` if it is one message that has them, else from the text with its
+    special tokens. A turn that has reasoning or `function_call` items already is not changed, nor is text without
+    `<|message|>`.
 
-    Nothing that stands in a message of the format is lost: one that broke off is an item like any other (of a call
-    the arguments then are no JSON, which the environment tells the model), and from the first place on that the
-    format does not allow, or that is more than `MAX_PIECES` items, the rest is a message as it was written. Arguments
-    are kept as written (`"{}"` if there are none). The time is linear in the length of the text.
+    No text is lost. A message that was cut off is an item like any other; the arguments of such a call are invalid
+    JSON, and the environment reports that to the model. From the first place that violates the format, or after
+    `MAX_PIECES` items, the rest becomes one message, unchanged. Arguments are kept as written (`"{}"` if missing). The
+    time is linear in the length of the text.
 
     Raises:
         DependencyNotInstalled: If `openai_harmony` is not installed, or cannot get its vocabulary.
@@ -54,7 +54,7 @@ class Harmony(MessageParser):
         load_encoding()
 
     def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
-        """What a message says in the format; see `MessageParser.read`."""
+        """Read a message in the format; see `MessageParser.read`."""
         from openai_harmony import HarmonyError
 
         if turn.has_calls or not turn.may_think:

@@ -1,4 +1,4 @@
-"""What a parser is, and the skeleton of those that take a turn's messages apart."""
+"""The interface of parsers, and a base class for parsers that split a turn's messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Parser(Protocol):
     """
 
     def parse(self, items: list[Item], request: Request) -> list[Item]:
-        """What the model's output items of one turn stand for; `request` is what they answer.
+        """Parse the model's output items of one turn; `request` is the request that they answer.
 
-        The same list comes back if there is nothing to do; neither it nor an item is changed. The turn's token fields
-        (`gym_llm.types.Item`) are on the last of the items that took the place of the one which had them.
+        Returns the same list if nothing is to be parsed. Neither the list nor an item is changed. The turn's token
+        fields (`gym_llm.types.Item`) move to the last of the items that replace the item which had them.
         """
 
 
@@ -47,15 +47,15 @@ Piece: TypeAlias = str | Thought | WrittenCall | Item
 
 
 class MessageParser(ABC):
-    """A `Parser` that says of each message which pieces it consists of, and leaves the rest to this class.
+    """A base class for parsers whose `read` splits each message into pieces.
 
-    The pieces take the message's place; content parts that are not text, and the turn's tokens, go with them. Calls
-    are numbered `call_1`, `call_2`, …, without the ids that the conversation has already. Where the request has
-    `parallel_tool_calls` false, the calls after a turn's first are left out, as a server of vLLM's leaves them out
+    The pieces replace the message; content parts that are not text, and the turn's tokens, move to them. Calls are
+    numbered `call_1`, `call_2`, …, without ids that the conversation has already. If the request's
+    `parallel_tool_calls` is false, the calls after a turn's first are left out, as on a vLLM server
     (vllm/entrypoints/serve/utils/tool_calls_utils.py, `maybe_filter_parallel_tool_calls`).
 
-    A message of more than `MAX_PIECES` pieces stays as it is; a parser that can say more of it makes fewer, the last of
-    which has the rest of the text.
+    A message of more than `MAX_PIECES` pieces is not changed. A parser may return fewer pieces, of which the last has
+    the rest of the text.
     """
 
     def concerns(self, text: str) -> bool:
@@ -64,7 +64,7 @@ class MessageParser(ABC):
 
     @abstractmethod
     def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
-        """The pieces of one message, in order (empty texts are dropped); None if it is to stay as it is.
+        """Return the pieces of one message in order (empty texts are dropped); None to leave it unchanged.
 
         Called for all messages of a turn in which some text `concerns` this parser; `text` is all parts joined.
         """

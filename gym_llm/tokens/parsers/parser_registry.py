@@ -25,7 +25,7 @@ def parser_names() -> list[str]:
 
 
 def make_parser(name: str, **options: Any) -> Parser:
-    """Make the parser of a name, which is imported only now.
+    """Import and make the parser of a name.
 
     Args:
         name: One of `parser_names()`. Another package's is an entry point of the group `gym_llm.parsers`: a class or
@@ -33,8 +33,8 @@ def make_parser(name: str, **options: Any) -> Parser:
         **options: Its arguments; JSON values, so that wrappers can be made again from them.
 
     Raises:
-        ValueError: If there is no parser of this name, or an option's value makes no sense.
-        TypeError: If it has no such option, or lacks one.
+        ValueError: If the name is unknown, or an option's value is invalid.
+        TypeError: If an option is unknown or missing.
         gymnasium.error.DependencyNotInstalled: If a package that it needs is not installed.
 
     >>> make_parser("reasonin", start="[THINK]", end="[/THINK]")

@@ -11,29 +11,32 @@ _MOST_BLOCKS = MAX_PIECES // 2 - 1  # one may have whitespace before it, which i
 
 
 class Reasoning(MessageParser):
-    r"""Moves thinking between tags out of the model's messages into reasoning items.
+    r"""A parser that moves reasoning between tags out of the model's messages into reasoning items.
 
-    A message's text is read from its beginning:
+    The parser reads a message's text from its beginning:
 
-    - `<think>…</think>`, any number of times with only whitespace around, is reasoning; one item for each block.
-    - Where `</think>` comes first, everything before it is reasoning: the chat template had opened the block.
-    - An unclosed `<think>` makes the rest reasoning (`status` is `"incomplete"`), and there is no message: the
-      episode's answer is "".
-    - From the first other text on, everything is the answer; tags in it (quoted, in code) are plain text. So it is
-      after more than a hundred blocks, which no model means.
+    - `<think>…</think>`, any number of times with only whitespace around, is reasoning: one item for each block.
+    - If `</think>` comes first, everything before it is reasoning: the chat template opened the block.
+    - An unclosed `<think>` makes the rest reasoning (`status` is `"incomplete"`). No message is left, so the episode's
+      answer is "".
+    - From the first other text on, everything is the answer; tags in it (quoted, in code) are plain text. The same
+      holds after a hundred blocks.
 
-    No character is lost or changed. A reasoning item's text is exactly what stood between the tags, line breaks
-    included (a chat template that writes its own around the tags has to strip these, as Qwen3's does); the message's
-    text is exactly what followed the end tag. Whitespace before a start tag stays where it was, as a message of its
-    own. So start tag + reasoning + end tag, and the messages, joined in order, are what the model wrote (a block that
-    the template opened has its start tag in the prompt, and an incomplete one has no end tag).
+    No character is lost or changed. A reasoning item's text is exactly the text between the tags, line breaks included;
+    a chat template that writes its own line breaks must strip these, as Qwen3's does. The message's text is exactly the
+    text after the end tag. Whitespace before a start tag becomes a message of its own. The model's output is therefore
+    the concatenation of start tag, reasoning, end tag and messages. A block that the template opened has its start tag
+    in the prompt, and an incomplete block has no end tag.
 
-    Nothing happens to a turn that has reasoning items already. A message without an answer is dropped, as the
-    Responses API does. Comes before `ToolCalls`, so that a call that was only thought of is not made.
+    A turn that has reasoning items already is not changed. A message without an answer is dropped, as in the Responses
+    API. Use this parser before `ToolCalls`, so that a call inside the reasoning is not executed.
 
     Args:
-        start: The tag that opens a block.
-        end: The tag that closes it; another one, and neither is empty, else it is a ValueError.
+        start: The tag that opens a block; not empty.
+        end: The tag that closes it; not empty, and not equal to `start`.
+
+    Raises:
+        ValueError: If a tag is empty, or both are equal.
     """
 
     def __init__(self, start: str = "<think>", end: str = "</think>") -> None:

@@ -11,18 +11,18 @@ _MOST_TAGS = 10_000
 
 
 def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) -> str:
-    """Leave out `<think>…</think>` and `<thinking>…</thinking>`, and all before a closing tag that was never opened.
+    """Remove `<think>…</think>` and `<thinking>…</thinking>`, and all text before a closing tag that was never opened.
 
-    A tag is closed by the next closing tag, of either kind. The time is linear in the length of the text.
+    The next closing tag, of either kind, closes a tag. The time is linear in the length of the text.
 
     Args:
-        text: What the model wrote.
-        unclosed: Whether a tag that is opened and never closed leaves no answer at all; else it stays in the text.
-        conform: Whether, as in NeMo Gym, each tag is closed by its own kind, of several closing tags that were never
-            opened only the first ends the thinking, and only a text without any closing tag is unclosed.
+        text: The model's text.
+        unclosed: Whether a tag that is never closed removes the rest; else it stays in the text.
+        conform: Whether to do as NeMo Gym: each tag is closed by its own kind; of several closing tags that were never
+            opened only the first ends the reasoning; only a text without any closing tag is unclosed.
 
     Returns:
-        What is left, stripped.
+        The rest of the text, stripped.
 
     >>> strip_thinking("<think>2 or 3?</think> 3"), strip_thinking("or 3?</think>3")
     ('3', '3')

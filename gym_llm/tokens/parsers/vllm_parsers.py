@@ -42,37 +42,36 @@ _VALUES = {"True", "False", "None", "true", "false", "null"}
 
 
 class VLLM(MessageParser):
-    """Has vLLM's parsers make items of what is written in a model's messages.
+    """A parser that runs vLLM's parsers on a model's messages.
 
-    They are vLLM's own (`--reasoning-parser` and `--tool-call-parser` of `vllm serve`), so an episode sees the
-    items that `vllm serve` would have sent: for engines in this process, and for servers that run without parsers.
-    The text has to have the model's special tokens in it. As there, calls are looked for only where the request
-    offered tools. A turn keeps what is structured already: with a reasoning item in it no reasoning is looked for,
-    with a `function_call` no calls.
+    These are the parsers of `vllm serve` (`--reasoning-parser`, `--tool-call-parser`), so an episode sees the items
+    that `vllm serve` would return. Use it for engines in this process, and for servers that run without parsers. The
+    text must contain the model's special tokens. As in vLLM, calls are parsed only if the request has tools. Structured
+    turns stay: a turn with a reasoning item is not searched for reasoning, one with a `function_call` not for calls.
 
-    No word is lost. Where a parser drops something (text after a call, the rest of a broken call), the message says
-    all that was written but the reasoning, and the calls that were found are made; where it finds no call, or fails,
-    the text stays as it is. Whitespace at the seams is the parsers' to keep or drop. What a parser takes for a call
-    although it broke off is a call with the arguments that it made out, as in vLLM.
+    No text is lost. If a parser drops text (after a call, or the rest of a broken call), the message keeps everything
+    but the reasoning, and the calls are made. If it finds no call, or fails, the text is not changed. The parsers
+    decide about whitespace between the pieces. A call that broke off has the arguments that the parser read, as in
+    vLLM.
 
-    Some of vLLM's parsers take quadratic time. So what is long and has many marks in it is read in a worker process,
-    for a second of CPU time at most; then it stays as it is. The worker is started when it is first needed, and
-    imports vLLM once more.
+    Some of vLLM's parsers take quadratic time. A worker process therefore reads long texts with many marks, for at most
+    a second of CPU time; after that the text is not changed. The worker starts when it is first needed, and imports
+    vLLM again.
 
-    The first one in a process imports vLLM, which takes seconds. Unless VLLM_LOGGING_LEVEL is set, vLLM's parsers no
-    longer log what they cannot parse: it stands in the record.
+    The first instance in a process imports vLLM, which takes seconds. Unless VLLM_LOGGING_LEVEL is set, vLLM's parsers
+    do not log the texts that they cannot parse: the record has them.
 
     Args:
-        model: The model whose tokenizer the parsers are given: a Hugging Face name or a folder; `"pocket"` for the
-            packaged one.
-        reasoning_parser: E.g. `"deepseek_r1"`, `"qwen3"`, `"glm45"`; None for none.
-        tool_call_parser: E.g. `"pythonic"`, `"mistral"`, `"qwen3_coder"`; None for none.
-        chat_template_kwargs: What the engine gives the chat template, if anything: some reasoning parsers look for
+        model: The model whose tokenizer the parsers use: a Hugging Face name or a folder; `"pocket"` for the packaged
+            one.
+        reasoning_parser: E.g. `"deepseek_r1"`, `"qwen3"`, `"glm45"`; None to leave reasoning in the text.
+        tool_call_parser: E.g. `"pythonic"`, `"mistral"`, `"qwen3_coder"`; None to leave calls in the text.
+        chat_template_kwargs: The engine's variables for the chat template: some reasoning parsers read
             `{"enable_thinking": False}` and the like.
 
     Raises:
         DependencyNotInstalled: If vLLM is not installed.
-        ValueError: If vLLM has no parser of a name, or it does not fit the model's tokenizer.
+        ValueError: If a parser's name is unknown, or the parser does not fit the model's tokenizer.
         OSError: If the tokenizer cannot be loaded.
     """
 
@@ -92,7 +91,7 @@ class VLLM(MessageParser):
         parser_class(model, reasoning_parser, tool_call_parser)
 
     def read(self, message: Item, text: str, turn: Turn) -> list[Piece] | None:
-        """What vLLM's parsers make of a message; see `MessageParser.read`."""
+        """Run vLLM's parsers on a message; see `MessageParser.read`."""
         reasoning = self.reasoning_parser if turn.may_think else None
         tools = [tool for tool in turn.tools if tool.get("type") == "function"]
         calls = None if turn.has_calls or not tools else self.tool_call_parser
@@ -147,7 +146,7 @@ def _is_cheap(text: str) -> bool:
 
 
 def read_text(reading: Reading) -> Written:
-    """What vLLM's parsers make of a text; no word of it is lost. Raises whatever they raise."""
+    """Run vLLM's parsers on a text; no text is lost. Raises the parsers' exceptions."""
     text, reasoning, calls = reading.text, reading.reasoning, reading.calls
     thought, answer, written_calls = _parse(reading)
     if calls and not written_calls:  # vLLM drops what only looked like a call
@@ -198,7 +197,7 @@ def _parse(reading: Reading) -> Written:
 
 @functools.lru_cache
 def parser_class(model: str, reasoning: str | None, calls: str | None) -> type[Parser]:
-    """What `vllm serve` makes of the two names; `VLLM` says what is raised."""
+    """Return the parser class that `vllm serve` uses for the two names; raises as `VLLM` does."""
     if importlib.util.find_spec("vllm") is None:
         raise DependencyNotInstalled(f"VLLMParser needs vLLM: {INSTALL_VLLM}.")
     from vllm.parser.parser_manager import ParserManager

@@ -70,10 +70,10 @@ async def in_order(workers: Sequence[AnyWorker], jobs: Sequence[Job]) -> list[Ro
 
 
 class Failures:
-    """What failed episodes mean for a training: a broken task does not end it, a broken set-up does.
+    """The rule for failed episodes: a broken task does not end a training, a broken set-up does.
 
     Args:
-        noun: What a batch consists of, for the messages.
+        noun: The noun for a batch in messages.
     """
 
     def __init__(self, noun: str) -> None:

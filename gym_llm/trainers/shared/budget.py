@@ -12,12 +12,12 @@ _REMEMBERED = 65_536
 
 
 class WithinBudget(Engine):
-    """Ends an episode, truncated, when it has as many tokens after its first prompt as there may be.
+    """An engine that truncates an episode when it has `budget` tokens after its first prompt.
 
     Args:
-        engine: Answers; it has to report token ids, and to append to what was said (`history="append"`).
-        budget: Tokens, sampled and read, after the first prompt.
-        tokenizer: Decodes a turn that is cut because what came before it was longer than was known.
+        engine: The engine that answers; it must report token ids and append to the history (`history="append"`).
+        budget: Maximum number of tokens, sampled and read, after the first prompt.
+        tokenizer: Decodes a turn that is cut because the text before it was longer than known.
     """
 
     def __init__(self, engine: Engine, budget: int, tokenizer: Any) -> None:

@@ -34,7 +34,7 @@ _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "obje
 
 
 class EnvironmentFactory(TrainedEnv):
-    """TRL's `environment_factory`: TRL samples the turns, and calls the environment's tools.
+    """An `environment_factory` for TRL: TRL samples the turns, and calls the environment's tools.
 
     ```python
     weather = EnvironmentFactory("gym_llm/Weather-v0")
@@ -43,20 +43,20 @@ class EnvironmentFactory(TrainedEnv):
     )
     ```
 
-    Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL tells an environment of
-    calls alone, so the verifier does not see what the model wrote before its answer, and every call counts as a turn.
-    The answer reaches it with `reward`, which has to be among `reward_funcs`. A failed episode's reward is None, which
-    TRL leaves out.
+    Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL passes only the calls
+    to an environment, so the verifier does not see the text before the answer, and every call counts as a turn. The
+    answer reaches it through `reward`, which must be among `reward_funcs`. A failed episode's reward is None, which TRL
+    leaves out.
 
     Args:
         env_id: A registered id whose environment has tools; `tasks` and `env_kwargs` are `TrainedEnv`'s.
 
     Attributes:
-        reward: The reward function that shows the verifiers the answers.
+        reward: The reward function that passes the answers to the verifiers.
 
     Raises:
-        ValueError: If the environment has no tools, one whose name TRL takes for something else, or answers as the
-            user, which TRL has no place for; by `dataset`, if a task brings tools of its own.
+        ValueError: If the environment has no tools, a tool with a name that TRL reserves, or turns of a user, which TRL
+            does not support. In `dataset`, if a task brings its own tools.
     """
 
     def __init__(

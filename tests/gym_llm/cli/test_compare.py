@@ -61,10 +61,10 @@ def test_pictures_and_markdown(runs: tuple[str, str], tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["RUN"], "Compare with what?"),
+        (["RUN"], "--fail-below"),
         (["RUN", "missing.jsonl"], "Cannot read missing.jsonl"),
-        (["RUN", "RUN", "--by", "0.1"], "--by is for --fail-if-worse-than"),
-        (["RUN", "RUN", "--json", "--markdown"], "Give one of --json and --markdown"),
+        (["RUN", "RUN", "--by", "0.1"], "--fail-if-worse-than"),
+        (["RUN", "RUN", "--json", "--markdown"], "--markdown"),
         (["RUN", "RUN", "--level", "95"], "--level is a confidence between 0 and 1"),
         (["RUN", "RUN", "--detect", "0"], "--detect is a difference above 0"),
         ([], "Missing argument"),

@@ -139,7 +139,7 @@ def test_the_second_signal_ends_at_once_whatever_is_going_on(server, number):
     process.send_signal(number)
     _, err = process.communicate(timeout=5)
     assert process.returncode == 128 + number
-    assert "Ended at once, in the midst of it. Resume with: gym-llm rollout sleepy:sleepy/Sleepy-v0" in err
+    assert "Resume with: gym-llm rollout sleepy:sleepy/Sleepy-v0" in err
     assert "Traceback" not in err
 
 

@@ -151,7 +151,7 @@ def test_the_command_counts_and_writes(first_run: Path, tmp_path: Path, capsys: 
     assert main(["filter", str(first_run), "--min", "1", "--max-tokens", "1"]) == 1
     capsys.readouterr()
     for wrong, sentence in (
-        ([], "Which tasks?"),
+        ([], "--min"),
         (["--min", "0.9", "--max", "0.1"], "the lowest first"),
         (["--output", output], "already exists"),
         (["--drop-error", "judge_fail"], "Did you mean judge_failed?"),

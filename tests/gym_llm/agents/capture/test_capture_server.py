@@ -371,7 +371,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
         try:
             assert process.stdout is not None
             first = process.stdout.readline()
-            assert "pocket is captured at http://127.0.0.1:" in first
+            assert "pocket is served at http://127.0.0.1:" in first
         finally:
             process.terminate()
         wait_for(lambda: process.poll() is not None)

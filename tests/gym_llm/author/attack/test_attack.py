@@ -34,8 +34,8 @@ def test_the_command_is_content_with_a_sound_verifier(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "Which verifiers?"),
-        (["--all", "gym_llm/Weather-v0"], "Which verifiers?"),
+        ([], "--all"),
+        (["--all", "gym_llm/Weather-v0"], "--all"),
         (["gym_llm/Weather-v0", "--env-kwargs", "{"], "--env-kwargs is not JSON"),
         (["gym_llm/Wether-v0"], "cannot be attacked"),
     ],

@@ -1,0 +1,75 @@
+"""EnvConfig: the arguments of an environment, checked when it is made."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from gym_llm.core.checks import check_pattern
+from gym_llm.utils.did_you_mean import did_you_mean
+
+Seconds = Annotated[float, Field(gt=0, lt=86_400, allow_inf_nan=False)]
+"""Seconds above 0, less than a day."""
+Count = Annotated[int, Field(ge=1)]
+"""A whole number, 1 or more."""
+Reward = Annotated[float, Field(allow_inf_nan=False)]
+"""A finite number."""
+Pattern = Annotated[str, AfterValidator(check_pattern)]
+"""A regular expression."""
+
+C = TypeVar("C", bound="EnvConfig")
+
+
+class EnvConfig(BaseModel):
+    """Arguments of an environment as the fields of a pydantic model, with their defaults.
+
+    Types are strict: `True` is not an int, `"3"` is not a number. Every value is a JSON value, so that a spec can be
+    written to a file.
+
+    >>> from gym_llm import VerifierEnv
+    >>> class Guess(VerifierEnv):
+    ...     class Config(VerifierEnv.Config):
+    ...         digits: Count = 2
+    ...     config: Config
+    >>> Guess(digits=3).config.digits
+    3
+    >>> Guess(digits=0)
+    Traceback (most recent call last):
+    ValueError: Guess: digits: Input should be greater than or equal to 1; got 0.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+def read_config(owner: str, schema: type[C], arguments: dict[str, Any]) -> C:
+    """Check the arguments of an environment.
+
+    Args:
+        owner: The name of the environment's class, for messages.
+        schema: Its `Config`.
+        arguments: The keyword arguments that it was given.
+
+    Raises:
+        TypeError: If an argument is unknown.
+        ValueError: If a value is invalid.
+    """
+    unknown = next((name for name in arguments if name not in schema.model_fields), None)
+    if unknown is not None:
+        known = ", ".join(schema.model_fields)
+        hint = did_you_mean(unknown, schema.model_fields)
+        raise TypeError(f"{owner} has no argument {unknown!r}.{hint}" + (f" It takes {known}." if known else ""))
+    try:
+        return schema.model_validate(arguments)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ").rstrip(".")
+    where = f"{owner}: {place}: " if place else f"{owner}: "
+    choices = problem.get("ctx", {}).get("expected")
+    hint = ""
+    if problem["type"] == "literal_error" and isinstance(problem["input"], str) and choices:
+        hint = did_you_mean(
+            problem["input"], [choice.strip(" '") for choice in choices.replace(" or ", ",").split(",")]
+        )
+    raise ValueError(f"{where}{message}; got {problem['input']!r:.80}.{hint}")
