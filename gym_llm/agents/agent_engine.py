@@ -193,7 +193,6 @@ class AgentEngine(Engine):
 
 
 def _goes_on(request: Request) -> bool:
-    """Whether a request is not an episode's first: it has something of the model's."""
     return any(
         item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
         for item in request["input"]

@@ -144,7 +144,6 @@ class AgentEpisode:
         return await self._mailbox.step(action)
 
     def _call_id(self, name: str, arguments: str) -> str:
-        """The id that the model has given this call, if it is one that it has just asked for."""
         calls = self._calls()
         for index, call in enumerate(calls):
             if call.get("name") == name and _same_json(call.get("arguments"), arguments):

@@ -114,7 +114,6 @@ class AgentRun:
         return EpisodeReport(trajectory, {"agent": {"model_calls": self._model.calls, "branches": branches}})
 
     def _missing(self) -> int:
-        """How many of the environment's tools the model has just asked for, and the agent has not called."""
         names = {tool.get("name") for tool in self.episode.tools}
         return sum(call.get("name") in names for call in self._model.unmade)
 
@@ -194,12 +193,10 @@ class AgentRun:
         raise error
 
     def _check_model(self) -> None:
-        """An answer that a fault of the engine's may have made is nobody's."""
         if (failure := self._model.failure) is not None:
             raise failure
 
     def _last_words(self) -> dict[str, Any]:
-        """The answer of an agent that gave none: what the model said to it last, else nothing."""
         last = self._model.last if self._model.calls > self._calls_before else None
         if last is None:
             return {"output": [message("")]}
@@ -228,7 +225,6 @@ class AgentRun:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Have asyncio not say that nobody has looked at an error: one after the end of the episode is nobody's."""
     if not task.cancelled():
         task.exception()
 

@@ -170,7 +170,6 @@ def _new_id() -> str:
 
 
 def _news(items: list[Item]) -> list[Item]:
-    """What the environment has said since the last action: the outputs and messages at the end."""
     start = len(items)
     while start and (items[start - 1].get("type") == "function_call_output" or _is_told(items[start - 1])):
         start -= 1
@@ -196,7 +195,6 @@ def item_text(item: Item) -> str:
 
 
 def _written(output: Any) -> str:
-    """An output that is no text: parts, whose texts are joined, or none at all."""
     if output is None:
         return '{"error": "The call was not answered."}'
     return item_text({"content": output})

@@ -145,7 +145,6 @@ class _Toolbox:
 
 
 def _read_answer(body: Any) -> Any:
-    """An answer: a text, `{"answer": text}`, or what `env.step` takes."""
     if isinstance(body, dict) and "output" not in body:
         if not isinstance(answer := body.get("answer"), str):
             raise CallerError('An answer is {"answer": "..."}, with a text, or {"output": [...]} with items.')

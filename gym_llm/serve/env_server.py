@@ -217,7 +217,6 @@ class EnvServer(HttpServer):
         )
 
     async def _room(self, http: web.Request) -> web.Response:
-        """How many sessions there is room for, for other processes to know."""
         if not http.get(_INNER):
             raise web.HTTPNotFound
         return web.Response(text=str(self.sessions.capacity - len(self.sessions)))

@@ -314,7 +314,6 @@ async def _pump(
 
 
 def _sendable(code: int | None) -> int:
-    """A code that may be sent: some only say what has happened, e.g. 1006 that nobody closed anything."""
     if code is not None and (code in range(1000, 1004) or code in range(1007, 1015) or code in range(3000, 5000)):
         return code
     return WSCloseCode.GOING_AWAY

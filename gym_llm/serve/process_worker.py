@@ -89,11 +89,6 @@ class ProcessWorker:
             await self._process.wait()
 
     async def _receive(self) -> Any:
-        """What it says next.
-
-        Raises:
-            WorkerFailed: If it ended instead.
-        """
         try:
             length = packed_length(await self._reader.readexactly(4))
             return pickle.loads(await self._reader.readexactly(length))

@@ -304,7 +304,6 @@ def _tell_end(session: EpisodeSession) -> None:
 
 
 async def _close(env: gym.Env[Any, Any]) -> None:
-    """Close an environment; what that raises is told to the log."""
     try:
         await drive(env.close)
     except Exception as error:

@@ -249,7 +249,6 @@ class CaptureSession:
         return f"~{self._lines - 1}" if self._lines > 1 else ""
 
     def _give_line_back(self, call: Call) -> None:
-        """Let a retry of a call that failed have its line."""
         if call.previous is not None and call.previous.line == call.line:
             call.previous.is_continued = False
         else:
@@ -262,7 +261,6 @@ def _items(request: Request) -> list[Item]:
 
 
 def _over(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> Any:
-    """A request with what is not None of two, the upper's first."""
     return {**lower, **{name: value for name, value in upper.items() if value is not None}}
 
 

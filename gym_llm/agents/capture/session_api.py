@@ -152,7 +152,6 @@ class SessionControl:
             self._waiting += Counter()  # without zeros
 
     async def _close_unused(self) -> None:
-        """Close the engines that no session has any more."""
         used = {id(session.engine) for session in self._server.sessions.values()}
         used_now = [name for name, one in self._engines.items() if self._waiting[name] or _is_among(one, used)]
         unused = self._engines.keys() - used_now

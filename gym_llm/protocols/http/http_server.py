@@ -95,7 +95,6 @@ class HttpServer:
     # -- for subclasses ----------------------------------------------------------------------------------------------
 
     def _add_routes(self, application: web.Application) -> None:
-        """Add the server's routes."""
         raise NotImplementedError
 
     async def _start(self, stack: AsyncExitStack) -> None:
@@ -105,19 +104,16 @@ class HttpServer:
         """End what would keep requests under way: the port is about to close."""
 
     def _authorize(self, http: web.Request) -> None:
-        """Raise AccessDenied for a request that may not be answered."""
         self._access.check_origin(http)
         self._access.check_token(http)
 
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:
-        """Return an error in the form that the server's clients read."""
         status, message = http_problem(http, error) or (500, reason(error))
         if status == 500:
             logger.error("A request failed.", exc_info=error)
         return json_response({"error": message}, status)
 
     def _figures(self) -> Iterable[Metric]:
-        """Return the server's own metrics, beside those of its requests."""
         return ()
 
     def _most_bytes(self) -> int:

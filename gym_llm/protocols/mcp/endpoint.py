@@ -229,7 +229,6 @@ class Endpoint:
         return result_of(message, result)
 
     def _notified(self, message: Message | None, caller: Caller) -> None:
-        """Cancel what a client says it no longer waits for; nothing else that it notifies of matters here."""
         if message is None or message.method != "notifications/cancelled" or caller.session_id is None:
             return
         name = message.params.get("requestId")
@@ -270,7 +269,6 @@ class Endpoint:
 
 
 def _told(failure: Exception) -> McpError:
-    """What a client is told of a failure; of one that is not the client's only the log is told."""
     if isinstance(failure, McpError):
         return failure
     logger.error("An MCP request failed.", exc_info=failure)
@@ -278,7 +276,6 @@ def _told(failure: Exception) -> McpError:
 
 
 def _accepted(http: web.Request) -> tuple[bool, bool]:
-    """Whether a client takes JSON, and whether it takes server-sent events."""
     accept = ",".join(http.headers.getall("Accept", ("*/*",)))
     kinds = {kind.partition(";")[0].strip().lower() for kind in accept.split(",")}
     return bool(kinds & {_JSON, "application/*", "*/*"}), bool(kinds & {_EVENTS, "text/*"})

@@ -83,7 +83,6 @@ def _message(role: str, parts: list[dict[str, Any]]) -> Item:
 
 
 def _content(parts: list[dict[str, Any]]) -> Any:
-    """Parts as a message's content: a text where that is all."""
     if not parts:
         return ""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "input_text" else parts

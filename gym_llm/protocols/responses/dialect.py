@@ -130,7 +130,6 @@ def _thoughts(item: Item, place: dict[str, Any]) -> Iterator[_Event]:
 
 
 def _text(kind: str, text: str, place: dict[str, Any], name: str, more: dict[str, Any]) -> Iterator[_Event]:
-    """The deltas of a text, and the text."""
     for piece in pieces(text):
         yield f"{kind}.delta", {**place, "delta": piece, **more}
     yield f"{kind}.done", {**place, name: text, **more}

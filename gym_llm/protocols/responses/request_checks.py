@@ -70,7 +70,6 @@ def _problem(request: dict[str, Any]) -> ValidationError | None:
 
 
 def _check_sizes(request: dict[str, Any]) -> None:
-    """Refuse lists that no client means."""
     for name, value in [("tools", request.get("tools")), *_parts(request.get("input"))]:
         if isinstance(value, list) and len(value) > FEW and len(value) > limit(ITEMS):
             raise Refusal(f"`{name}` has {len(value):,} entries; {limit(ITEMS):,} is the limit ({ITEMS}).", param=name)

@@ -111,7 +111,6 @@ class NemoFrontend:
         return self._answer(session_id, dumps(answer))
 
     async def _begin(self, http: web.Request, row: Row) -> EpisodeSession:
-        """Begin an episode with a row, in the session of the cookie, or in a new one."""
         session = self._session(http)
         if session is None:
             return await self._opened(row)
@@ -249,7 +248,6 @@ class NemoFrontend:
         return fields
 
     async def _scored_anew(self, row: Row, conversation: Conversation) -> dict[str, Any]:
-        """Score what a model has tampered with: it may have closed its session, or seeded it with another row."""
         session = self._served.open()
         try:
             return await score_anew(session, self._rows, row, conversation)

@@ -186,7 +186,6 @@ class OpenEnvFrontend:
         return json_response(answers.state(session))
 
     def _session_named(self, body: dict[str, Any]) -> tuple[EpisodeSession, bool]:
-        """The session that a body names, or a new one, and whether it is that."""
         if (named := body.pop("session_id", None)) is None:
             return self._env.open(), True
         return self._connections.find(named), False
@@ -222,7 +221,6 @@ class OpenEnvFrontend:
 
 
 async def _turn_away(socket: Socket, message: bytes) -> None:
-    """Tell a client why it is not played with, and close."""
     socket.send(message)
     socket.close(NORMAL)
     await socket.serve(lambda _: message, lambda _: None)
@@ -242,7 +240,6 @@ def _body(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readme(env: ServedEnv) -> str | None:
-    """The README beside the environment's class."""
     try:
         file = Path(inspect.getfile(type(env.verifier))).parent / "README.md"
         return file.read_text(encoding="utf-8")[:_MOST_README]

@@ -96,7 +96,6 @@ def at_capacity(full: AtCapacity, sessions: int, capacity: int) -> bytes:
 
 
 def _episode_id(session: EpisodeSession) -> str:
-    """The client's own name of its episode, else a random one."""
     given: str | None = session.notes.get("episode_id")
     if given is None:
         given = session.notes["episode_id"] = secrets.token_hex(16)

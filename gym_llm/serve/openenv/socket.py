@@ -301,7 +301,6 @@ class Socket:
         self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
 
     def _break_off(self, code: int, reason: str) -> None:
-        """Close, and read no more: what comes may be anything."""
         self.close(code, reason)
         self._end()
 

@@ -130,7 +130,6 @@ class SocketSession:
         return answers.encode({"type": "state", "data": answers.state(self._session)})
 
     def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | PendingReply:
-        """The answer of what came of a call, which may have to be waited for."""
         if isinstance(outcome, asyncio.Future):
             return PendingReply(outcome, lambda future: self._late(future, answer))
         return answer(outcome)
@@ -171,6 +170,5 @@ def _called(call: ToolCall, tools: list[dict[str, Any]], step: Step) -> bytes:
 
 
 def _check(message: dict[str, Any], fields: set[str] = _FIELDS) -> None:
-    """Refuse a message with fields that it does not have."""
     if unknown := message.keys() - fields:
         raise Invalid(str(min(unknown))[:100], "Extra inputs are not permitted", "extra_forbidden")
