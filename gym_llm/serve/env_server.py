@@ -22,6 +22,9 @@ from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.forwarding import Forwarding
 from gym_llm.serve.frontend import Frontend, Handler, MakeFrontend, NotJSON, Route, openapi
+from gym_llm.serve.mcp import McpFrontend
+from gym_llm.serve.nemo import NemoFrontend
+from gym_llm.serve.openenv import OpenEnvFrontend
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
@@ -29,12 +32,8 @@ from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import redacted_logger
 
-FRONTENDS: dict[str, str] = {
-    "openenv": "gym_llm.serve.openenv:OpenEnvFrontend",
-    "nemo": "gym_llm.serve.nemo:NemoFrontend",
-    "mcp": "gym_llm.serve.mcp:McpFrontend",
-}
-"""The wires by name, each a `MakeFrontend`; where two share an address the first that claims a request answers it."""
+FRONTENDS: dict[str, MakeFrontend] = {"openenv": OpenEnvFrontend, "nemo": NemoFrontend, "mcp": McpFrontend}
+"""The protocols by name. If two share a path, the first that claims a request answers it."""
 _STATUS: dict[type[BaseException], int] = {
     BadRequest: 400,
     NotJSON: 400,
@@ -256,15 +255,16 @@ def name_of(env_id: str | EnvSpec) -> str:
 
 
 def _maker(name: str) -> MakeFrontend:
-    place = name if ":" in name else FRONTENDS.get(name)
-    if place is None:
-        there_are = f"{did_you_mean(name, FRONTENDS)} There are {', '.join(FRONTENDS)}."
-        raise UsageError(f"There is no wire {name!r:.40}.{there_are}")
-    module, _, attribute = place.partition(":")
+    if name in FRONTENDS:
+        return FRONTENDS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        hint = did_you_mean(name, FRONTENDS)
+        raise UsageError(f"There is no protocol {name!r:.40}.{hint} Choose from {', '.join(FRONTENDS)}.")
     try:
         make: MakeFrontend = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"The wire {name!r:.80} cannot be imported: {error}.") from None
+        raise UsageError(f"The protocol {name!r:.80} cannot be imported: {error}.") from None
     return make
 
 

@@ -108,7 +108,7 @@ async def test_a_server_that_ends_hangs_up_and_ends_the_episodes():
 
 def test_what_cannot_be_served_is_said():
     for arguments, said in (
-        ({"wires": ["openenw"]}, "There is no wire 'openenw'."),
+        ({"wires": ["openenw"]}, "There is no protocol 'openenw'."),
         ({"wires": ["plain_wire:Nothing"]}, "cannot be imported"),
         ({"host": "0.0.0.0"}, "give a token"),
     ):
