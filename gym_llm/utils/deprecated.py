@@ -112,7 +112,7 @@ MODULES = {
     "seeding": "core.seeding",
     "serve.episode": "serve.episode_session",
     "serve.openenv.export": "serve.openenv.hub_folder",
-    "serve.server": "serve.model_server",
+    "serve.server": "engines.model_server",
     "serve.wires": "serve.frontend",
     "serve.workers": "serve.worker_processes",
     "spaces": "core.spaces",
@@ -153,6 +153,12 @@ MODULES = {
 """Old module -> new module, both below `gym_llm`."""
 
 NAMES: dict[str, str] = {
+    "agents.read_agent": "parse_agent_spec",
+    "protocols.http.access.Door": "AccessControl",
+    "protocols.http.access.Unwelcome": "AccessDenied",
+    "serve.env_server.WIRES": "FRONTENDS",
+    "serve.frontend.MakeWire": "MakeFrontend",
+    "serve.frontend.Wire": "Frontend",
     "core.compat.ConformingEnv": "NemoCompatible",
     "judge.UserSimulator": "SimulatedUser",
     "judge.engine_argument.side_engine": "auxiliary_engine",
