@@ -33,7 +33,7 @@ MODULES = {
     "concurrency.garbage": "concurrency.relaxed_gc",
     "config": "rollouts.config",
     "conforming": "core.compat",
-    "cut_short": "core.truncation",
+    "cut_short": "core.driver",
     "data.files.records": "records.record_files",
     "data.files.rollout_file": "records.rollout_file",
     "dialects": "protocols",
@@ -164,6 +164,7 @@ NAMES: dict[str, str] = {
     "judge.engine_argument.side_engine": "auxiliary_engine",
     "judge.side_engine": "auxiliary_engine",
     "judge.simulated_user.UserSimulator": "SimulatedUser",
+    "core.driver.with_score": "score_step",
 }
 """Old name in a new module -> the name that replaces it: `"judge.UserSimulator": "SimulatedUser"`."""
 
