@@ -662,7 +662,7 @@ def test_of_ten_thousand_episodes_with_everything_going_wrong_each_is_torn_down_
 class Talks(Leased):
     """Without an answer as the user, which TRL has no place for."""
 
-    respond = VerifierEnv.respond
+    user_turn = VerifierEnv.user_turn
 
 
 gym.register("test/Talks-v0", Talks)

@@ -270,7 +270,7 @@ def _traits(cls: Any) -> _Traits:
     return _Traits(
         cls.reverify_mode,
         cls.step is not VerifierEnv.step,
-        cls.respond is not VerifierEnv.respond,
+        cls.speaks_for_user(),
         frozenset(schema["name"] for schema in cls.tool_schemas()),
         _sets_attributes(cls.setup),
         _rewards_turns(cls),

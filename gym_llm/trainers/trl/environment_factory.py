@@ -17,7 +17,6 @@ import gymnasium as gym
 from gym_llm.concurrency import drive, wait
 from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tools import error_output
-from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.shared.batch_failures import BatchFailures
@@ -66,7 +65,7 @@ class EnvironmentFactory(TrainedEnv):
         schemas = self.verifier.tool_schemas()
         if not schemas:
             raise ValueError(f"{env_id} has no tools for TRL to call: use RewardFunc or RolloutFunc.")
-        if self.verifier.respond is not VerifierEnv.respond:
+        if self.verifier.speaks_for_user():
             raise ValueError(f"{env_id} answers as the user, which TRL's own loop cannot do: use RolloutFunc.")
         for schema in schemas:
             if schema["name"] in _RESERVED or schema["name"].startswith("_"):

@@ -50,7 +50,7 @@ class Plain(VerifierEnv):
         """Rest."""
         return "rested"
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         return "And?" if episode.answer == "more" else None
 
     def verify(self, task: Any, episode: Any) -> Verdict:
@@ -67,15 +67,15 @@ class Digger(Plain):
         episode.step_reward += 0.25 * depth
         return "dug"
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         episode.step_reward -= 0.125
-        return super().respond(task, episode)
+        return super().user_turn(task, episode)
 
 
 class Unkind(Plain):
     """What it gives for some answers is no number."""
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         episode.step_reward = NOT_FINITE.get(episode.answer, 0.0)
         return None
 
