@@ -10,8 +10,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.extras import install
+from gym_llm.utils.text import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., bool])
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.stats.episode_scores import EpisodeScore
 from gym_llm.stats.figures import evaluate_scores

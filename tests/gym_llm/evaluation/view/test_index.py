@@ -14,7 +14,6 @@ import pytest
 from testing import message_item
 
 from gym_llm.concurrency.processes import ProcessPool
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.view import index as index_module
 from gym_llm.evaluation.view import saved_index, scan
@@ -22,6 +21,7 @@ from gym_llm.evaluation.view.columns import MOST_FIELDS, joined
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.index import RunIndex, scan_pool
 from gym_llm.evaluation.view.saved_index import index_paths
+from gym_llm.utils.json_codec import dumps
 
 
 def episode(task: int = 0, repeat: int = 0, **fields: Any) -> dict[str, Any]:
