@@ -123,8 +123,7 @@ def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False
 
     Args:
         folder: The folder of the page. Verifiers with a README.md in the same project (the nearest folder with a
-            pyproject.toml,
-            or this one) are linked to it.
+            pyproject.toml, or this one) are linked to it.
         inside: Whether to list only the verifiers of that project.
         domain: The domain to list; None for all.
 
