@@ -25,7 +25,7 @@ from gym_llm.concurrency import is_cancellation
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, score_replayed
-from gym_llm.evaluation.reverify.stored_rewards import of_one_dataset, records_of, run_settings
+from gym_llm.evaluation.stored_runs import of_one_dataset, records_of, run_settings
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part

@@ -68,7 +68,8 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
             nothing is run.
         dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
-        reverify_mode: Whether `verify` can score a stored episode, whose tools are not run again (`gym-llm reverify`).
+        reverify_mode: Whether `verify` can score a stored episode without running its tools (`gym-llm reverify`).
+            Declare `"stateless"` if it reads only the episode's items and what `setup` makes.
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` is still to come; None also where the class has none.
         metrics: What of the info of `verify` is reported of a run beside the reward, by name.

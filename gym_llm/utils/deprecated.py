@@ -29,7 +29,6 @@ MODULES = {
     "chaos": "author.chaos",
     "chat": "protocols.chat",
     "chat.template": "tokens.template",
-    "class_source": "core.registry.class_source",
     "concurrency.garbage": "concurrency.relaxed_gc",
     "config": "rollouts.config",
     "conforming": "core.compat",

@@ -24,7 +24,7 @@ from gym_llm.evaluation.reverify.rescoring import (
     score_items,
     score_replayed,
 )
-from gym_llm.evaluation.reverify.stored_rewards import check_output, of_one_dataset, run_settings
+from gym_llm.evaluation.stored_runs import check_output, of_one_dataset, run_settings
 from gym_llm.records.failures import TRANSIENT, Failure
 from gym_llm.records.record import check_record
 from gym_llm.records.record_files import numbered_records

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gym_llm.evaluation.view.columns import OUTCOMES, UNREADABLE, Table
+from gym_llm.stats.intervals import clustered_error, number
 
 _BINS = 20
 _MOST_DATASETS = 100
@@ -50,8 +51,8 @@ def _figures(table: Table, shown: NDArray[Any]) -> dict[str, Any]:
         "episodes": episodes,
         "outcomes": {name: count for name, count in zip(OUTCOMES, outcomes, strict=True) if count},
         "failure_kinds": {table.strings[kind]: int(n) for kind, n in zip(kinds, counts, strict=True) if kind >= 0},
-        "mean": _number(mean),
-        "standard_error": _number(error),
+        "mean": number(mean),
+        "standard_error": number(error),
         "coverage": len(scored) / episodes if episodes else None,
         "histogram": _histogram(scored),
     }
@@ -67,7 +68,7 @@ def _standard_error(table: Table, shown: NDArray[Any], rewards: NDArray[Any], me
     if clusters == 1:
         return float(rewards.std(ddof=1)) / math.sqrt(n)
     sums = np.bincount(tasks, rewards - mean)
-    return math.sqrt(clusters / (clusters - 1) * float((sums**2).sum())) / n
+    return clustered_error(float((sums**2).sum()), clusters, n)
 
 
 def _tasks(table: Table, shown: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -106,10 +107,6 @@ def _grid(table: Table, shown: NDArray[Any], offset: int, limit: int) -> dict[st
         "tasks": indices[page].tolist(),
         "datasets": [table.strings[index] if index >= 0 else "" for index in datasets[page].tolist()],
         "repeats": repeats,
-        "rewards": [[_number(reward) for reward in line] for line in rewards.tolist()],
+        "rewards": [[number(reward) for reward in line] for line in rewards.tolist()],
         "cells": [[None if n < 0 else n for n in line] for line in cells.tolist()],
     }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
