@@ -1,11 +1,11 @@
-"""Our episodes for ART (OpenPipe's Agent Reinforcement Trainer): its `Trajectory` and `TrajectoryGroup`.
+"""Episodes for ART (OpenPipe's Agent Reinforcement Trainer): its `Trajectory` and `TrajectoryGroup`.
 
-ART has no place for a prompt's token ids: it takes messages and a chat server's `Choice`s, renders the messages with
-the tokenizer's chat template, tokenises that, and puts each choice's sampled ids into the place of its text. A template
-of the model's own would show another conversation than the one that was played (Qwen3's leaves thinking out, or puts
-some in). So ART is given one that shows every message as it is, `CHAT_TEMPLATE`, and messages that are the stretches of
-text between what was sampled, markup and all. Each trajectory is then tokenised by ART's own function, here already:
-one that would not become what the model read and sampled, to the last id, is refused.
+ART takes no token ids of a prompt. It takes messages and the `Choice`s of a chat server, renders the messages with the
+tokenizer's chat template, tokenises the text, and replaces each choice's text by its sampled ids. The model's own
+template would render another conversation than the one that was played: Qwen3's drops reasoning, or adds some. This
+module therefore gives ART a template that repeats every message unchanged, `CHAT_TEMPLATE`, and one message for each
+piece of text between the sampled ones, markup included. It tokenises each trajectory with ART's own function at once,
+and refuses one whose ids differ from those that the model read and sampled.
 """
 
 from __future__ import annotations

@@ -34,22 +34,22 @@ _MOST_ANSWER_BYTES = 1 << 20
 def scored_data(
     records: Sequence[Rollout], *, pad_token_id: int = 0, temperature: float | None = None, messages: bool = False
 ) -> dict[str, Any] | None:
-    """A group of episodes of one task as the body of `POST /scored_data` (`ScoredDataGroup` in Atropos).
+    """Return a group of episodes of one task as the body of `POST /scored_data` (`ScoredDataGroup` in Atropos).
 
-    A row is a segment: an episode of several has several rows, each with the episode's score. Where there are masked
-    episodes or several segments, rows are added from which nothing is learned (masks of -100, `set_advantage_to_zero`).
-    For the trainer takes mean and deviation of all of a group's scores: with those of the added rows, both are those of
-    the episodes that are scored, each counted once, so that masked ones change nothing. And the server makes batches
-    only of groups whose sizes divide each other: there are as many rows as episodes, or twice, four times … as many.
+    Each segment is a row with its episode's score. For masked episodes and further segments the function adds rows that
+    do not train (masks of -100, `set_advantage_to_zero`). The trainer computes the mean and the deviation of all scores
+    of a group. The scores of the added rows are chosen so that both equal those of the scored episodes, each counted
+    once; masked episodes change nothing. The server makes batches only of groups whose sizes divide each other, so the
+    number of rows is the number of episodes times a power of two.
 
     Args:
         records: The group, with token ids; masked ones are left out.
-        pad_token_id: The ids of the rows that are added.
-        temperature: What was sampled at, where it is not 1: trainers divide their logits by it.
-        messages: Add the conversations, for whoever looks at the groups.
+        pad_token_id: The ids of the added rows.
+        temperature: The sampling temperature, if it is not 1: trainers divide their logits by it.
+        messages: Add the conversations, for reading.
 
     Returns:
-        The body; None if there is nothing to learn from in the group, because nothing that was sampled is scored.
+        The body; None if no sampled token of the group has a score.
 
     Raises:
         ValueError: If there are no records.
@@ -82,7 +82,7 @@ def scored_data(
 
 
 class AtroposServer:
-    """Where Atropos collects groups for its trainer: `run-api`. Used from one event loop.
+    """A client of Atropos' `run-api`, which collects groups for its trainer. Use it from one event loop.
 
     ```python
     async with AtroposServer("http://localhost:8000", "arithmetic", group_size=8) as server:
@@ -91,18 +91,18 @@ class AtroposServer:
     ```
 
     Args:
-        url: The server's.
-        name: The environment's, in the trainer's logs.
+        url: The server's URL.
+        name: The environment's name in the trainer's logs.
         group_size: Episodes per group.
-        max_token_length: The longest sequence that there can be, which decides the environment's share of a batch.
+        max_token_length: Maximum length of a sequence, which determines the environment's share of a batch.
         weight: A factor of that share.
-        most_queued: `send` waits while the server has so many groups that no batch has taken yet.
-        timeout: Seconds to wait for a trainer: until it starts, and until it takes something.
+        most_queued: `send` waits while the server has this number of groups that no batch has taken.
+        timeout: Seconds to wait for a trainer: until it starts, and until it takes a batch.
 
     Raises:
-        ConnectionError: On entering, or in `send`: if the server does not answer, or not as Atropos does.
-        TimeoutError: Likewise, if there is no trainer in time.
-        ValueError: On entering, if the trainer's batches are not made of whole groups.
+        ConnectionError: On entering, or in `send`: if the server does not answer as Atropos does.
+        TimeoutError: On entering, or in `send`: if no trainer starts, or takes a batch, in time.
+        ValueError: On entering, if the trainer's batches do not consist of whole groups.
     """
 
     def __init__(
@@ -160,11 +160,11 @@ class AtroposServer:
             await self._session.close()
 
     async def send(self, group: dict[str, Any] | None) -> bool:
-        """Hand over what `scored_data` made of a group.
+        """Send the body that `scored_data` made of a group.
 
         Returns:
-            Whether it was taken. Not taken is None, and (with a warning in the log) a group with a sequence that is
-            longer than the trainer's, or with so many rows that no batch would ever hold it.
+            Whether the server took it. None is not sent. A group with a sequence longer than the trainer's limit, or
+            with more rows than a batch, is not sent either, and a warning is logged.
         """
         if group is None:
             return False

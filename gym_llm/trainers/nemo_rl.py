@@ -36,20 +36,20 @@ _MARK = "gymllmturn"
 
 
 def nemo_gym_results(records: Sequence[Rollout], *, padding: int) -> list[dict[str, Any]]:
-    """A batch's records as results of NeMo Gym's `/run`, as `nemo_rl.environments.nemo_gym.NemoGym` reads them.
+    """Return a batch's records as results of NeMo Gym's `/run`, for `nemo_rl.environments.nemo_gym.NemoGym`.
 
-    NeMo RL makes a message log of the output items with token ids: every prompt has to go on from what came before, so
-    it takes one segment per episode (`history="append"`), and an episode of several comes masked, with its first one.
-    It takes one reward per episode; its parts are `reward_components`, where they add up to it.
+    NeMo RL builds a message log from the output items with token ids. Every prompt must continue the one before, so an
+    episode needs one segment (`history="append"`). An episode with several segments is masked, and has its first
+    segment. NeMo RL takes one reward per episode; `reward_components` has its parts if they add up to it.
 
-    `instance_config.mask_sample` is what its GRPO looks at: the sample is out of the loss, and in the baseline. So a
-    masked episode has the mean reward of its group's others: the group's mean is theirs, and only the scale (the
-    standard deviation, the n of the leave-one-out baseline) counts it.
+    GRPO in NeMo RL reads `instance_config.mask_sample`: the sample is not in the loss, but it is in the baseline. A
+    masked episode therefore gets the mean reward of the others of its group. The group's mean does not change; only the
+    scale (the standard deviation, the n of the leave-one-out baseline) counts the masked episode.
 
     Args:
-        records: With token ids.
-        padding: A token that stands for the prompt and the answer of an episode in which nothing was sampled; NeMo RL
-            refuses results without.
+        records: Records with token ids.
+        padding: The token for the prompt and the answer of an episode without sampled tokens; NeMo RL refuses empty
+            results.
     """
     rewards = [None if _failure(record) else record["reward"] for record in records]
     filled = with_masked_rewards(rewards, [task_of(record) for record in records])
@@ -60,11 +60,11 @@ def nemo_gym_results(records: Sequence[Rollout], *, padding: int) -> list[dict[s
 
 
 def nemo_gym_result(record: Rollout, *, padding: int, masked_reward: float = 0.0) -> dict[str, Any]:
-    """One record as a result of NeMo Gym's `/run`; see `nemo_gym_results`.
+    """Return a record as a result of NeMo Gym's `/run`; see `nemo_gym_results`.
 
     Args:
-        record: With token ids.
-        padding: As there.
+        record: A record with token ids.
+        padding: See `nemo_gym_results`.
         masked_reward: The reward of a masked episode.
 
     Returns:
@@ -119,14 +119,14 @@ def _one_segment(items: list[Item], padding: int) -> list[Item]:
 
 
 class TextReturn(NamedTuple):
-    """What a step of `TextEnvironment` returns: the fields of NeMo RL's `EnvironmentReturn`, in its order.
+    """The result of a step of `TextEnvironment`: the fields of NeMo RL's `EnvironmentReturn`, in its order.
 
     Attributes:
-        observations: Per episode a message of the role `environment`: the text that comes after the model's turn, up to
-            the beginning of its next one; empty at the end.
-        metadata: Per episode the next turn's; None at the end.
-        next_stop_strings: None each.
-        rewards: Of this turn, (episodes,) float32.
+        observations: Per episode a message of the role `environment`: the text after the model's turn, up to the start
+            of its next turn; empty at the end.
+        metadata: Per episode the metadata of the next turn; None at the end.
+        next_stop_strings: None for each episode.
+        rewards: Rewards of this turn, (episodes,) float32.
         terminateds: Whether the episode is over, (episodes,) bool.
         answers: None.
     """
@@ -148,19 +148,19 @@ class TextEnvironment:
     dataset = nemo_rl_data(TrainedEnv("gym_llm/Weather-v0"), tokenizer, "weather", 2048)
     ```
 
-    NeMo RL samples, and keeps the ids of what was sampled; the text of an observation it tokenises, as it is, which is
-    why there is a chat template's text around it here. Our parsers find calls and thinking in what the model wrote; a
-    tool's output is a user's message, as Hermes has it. An episode is one segment.
+    NeMo RL samples, and keeps the sampled ids. It tokenises the text of an observation unchanged, so the observation
+    contains the markup of the chat template. Our parsers find calls and reasoning in the model's text; a tool's output
+    is a user's message in the format of Hermes. An episode is one segment.
 
-    What fails is raised, and ends the training: this interface has no masked episodes. `nemo_gym_results` have.
+    A failure is raised and ends the training: this interface has no masked episodes. `nemo_gym_results` has them.
 
     Args:
         env_id: A registered id.
-        tokenizer: The model's; its chat template shows users' messages.
+        tokenizer: The model's tokenizer; its chat template renders users' messages.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        most_open: Episodes at once: NeMo RL does not say when it drops one (it got too long), so that beyond this
-            number the one is closed in which nothing has happened for longest.
+        most_open: Maximum number of open episodes. NeMo RL does not report episodes that it drops because they are too
+            long; beyond this number the environment closes the episode that was idle for the longest time.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class TextEnvironment:
         )
 
     def global_post_process_and_metrics(self, batch: Any) -> tuple[Any, dict[str, float]]:
-        """The batch as it is, and the mean reward."""
+        """Return the batch unchanged, and the mean reward."""
         return batch, {"reward": float(batch["total_reward"].mean())} if "total_reward" in batch else {}
 
     def shutdown(self) -> None:

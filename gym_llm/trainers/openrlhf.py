@@ -31,9 +31,9 @@ _CHECKED_AT_ONCE = 64
 
 
 class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
-    """OpenRLHF's agent executor: plays the episode of the task that a row's label names, on OpenRLHF's own vLLM.
+    """An agent executor for OpenRLHF: it plays the episode of the task in a row's label on OpenRLHF's own vLLM.
 
-    OpenRLHF makes it from the class `AgentExecutor` of the file that `--train.agent_func_path` names:
+    OpenRLHF makes it from the class `AgentExecutor` in the file `--train.agent_func_path`:
 
     ```python
     class AgentExecutor(EpisodeExecutor):
@@ -41,26 +41,26 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
             super().__init__("gym_llm/Weather-v0")
     ```
 
-    Its dataset is `TrainedEnv("gym_llm/Weather-v0").dataset(2048).to_json("train.jsonl")`, read with
-    `--data.input_key prompt --data.label_key task_index --data.apply_chat_template`. Prompts are made here, from ids.
+    Its dataset is `TrainedEnv("gym_llm/Weather-v0").dataset(2048).to_json("train.jsonl")`, read with `--data.input_key
+    prompt --data.label_key task_index --data.apply_chat_template`. The executor builds prompts from ids.
 
-    The sampling is OpenRLHF's, `--rollout.max_new_tokens` limits each turn, and `--data.max_len` the episode, which
-    ends, truncated, when its prompt fills it; `stop` and the like come from the environment. OpenRLHF takes one
-    sequence per sample and one reward: the engine appends to what was said (`history="append"`), an episode that comes
-    back in several segments nevertheless is masked, and rewards by turn are summed.
+    OpenRLHF chooses the sampling; `stop` and similar fields come from the environment. `--rollout.max_new_tokens`
+    limits each turn, and `--data.max_len` the episode, which is truncated when its prompt reaches the limit. OpenRLHF
+    takes one sequence and one reward per sample. The engine therefore appends to the history (`history="append"`), an
+    episode in several segments is masked, and the rewards of turns are summed.
 
-    OpenRLHF has no mask for a sample. A masked episode (and one that sampled nothing) is a row without actions, which
-    has no part in the loss, with the mean reward of the others of its group: the group's mean is then that of the
-    others, and only a scale (`group_norm`'s deviation, the n of `rloo`) counts it. Of such rows OpenRLHF's metric `kl`
-    is NaN: leave `--algo.kl.target` out, whose coefficient would be NaN for good from the first such row on.
-    `--algo.advantage.is_correction_level seq` in the mode `clip` divides by their actions, too: use another.
+    OpenRLHF has no mask for a sample. A masked episode (and one without sampled tokens) is a row without actions: it is
+    not in the loss, and has the mean reward of the others of its group. The group's mean does not change; only a scale
+    (the deviation of `group_norm`, the n of `rloo`) counts the row. OpenRLHF's metric `kl` is NaN for such rows: do not
+    use `--algo.kl.target`, whose coefficient would stay NaN. `--algo.advantage.is_correction_level seq` in the mode
+    `clip` divides by the number of their actions: do not use it either.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
-        stop_token_ids: What ends a turn beside the tokenizer's own end token, where the model's generation config has
+        env_wrappers: Wrappers of each environment, innermost first; None for `DEFAULT_WRAPPERS`.
+        stop_token_ids: Tokens that end a turn besides the tokenizer's end token, if the model's generation config has
             several.
     """
 
@@ -94,8 +94,8 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
         """Play the episode of a row; see OpenRLHF's `AgentExecutorBase.execute`.
 
         Raises:
-            ValueError: If the label is no task.
-            RuntimeError: If of the first episodes all failed, or of many in a row.
+            ValueError: If the label is not a task.
+            RuntimeError: If all of the first episodes failed, or all of many in a row.
         """
         if type(label) is not int:
             raise ValueError(

@@ -22,15 +22,15 @@ def sample_fields(
     temperature: float = 1.0,
     advantages: Sequence[float] | None = None,
 ) -> list[dict[str, Any]]:
-    """The fields of `TrainingSample`s: one sample per segment of an episode, as prime-rl has one per branch.
+    """Return the fields of `TrainingSample`s: one sample per segment of an episode, as prime-rl has one per branch.
 
-    Masked episodes have no samples, which is prime-rl's way, too, and no part in a baseline. Samples whose advantage is
-    0.0 are there: they count as tokens of the loss's mean, unless they are left out.
+    Masked episodes have no samples and are not in a baseline, as in prime-rl. Samples with an advantage of 0.0 are
+    kept: their tokens count in the mean of the loss.
 
     Args:
         records: Whole groups, one after the other, with token ids.
         group_size: Episodes per group.
-        temperature: What was sampled at.
+        temperature: The sampling temperature.
         advantages: One for each record, at each of its sampled ids (e.g. of `rloo_advantages`); None for prime-rl's
             own: the reward less the mean of the group.
 
@@ -38,7 +38,7 @@ def sample_fields(
         `token_ids`, `mask`, `logprobs`, `temperatures` and `advantages`, as long as each other, and `env_name`.
 
     Raises:
-        ValueError: If the records are no whole groups, each of one task, or the advantages not as many.
+        ValueError: If the records are not whole groups of one task each, or the number of advantages differs.
     """
     if advantages is None:
         rewards = [record["reward"] for record in records]

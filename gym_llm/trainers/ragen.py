@@ -25,13 +25,13 @@ _WRAPPERS = (ToolCallParser, ReasoningParser, TextAction)
 
 @dataclass
 class RagenConfig:
-    """What `custom_envs.TAG.env_config` says of an environment in RAGEN's configuration.
+    """The value of `custom_envs.TAG.env_config` in RAGEN's configuration.
 
     Attributes:
         env_id: A registered id, e.g. `"gym_llm/Weather-v0"`.
         tasks: A file of tasks; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        limit: Only the first tasks, this many; where they are generated without end, 64 if it is None.
+        limit: Number of tasks to play; None for all, or for 64 if the environment generates them.
     """
 
     env_id: str
@@ -41,7 +41,7 @@ class RagenConfig:
 
 
 class RagenEnv(gym.Env[str, str]):
-    """One of our environments as RAGEN plays it: a state is a text, an action is what the model wrote.
+    """An environment for RAGEN: a state is a text, an action is the model's text.
 
     ```python
     from ragen.env import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS
@@ -49,17 +49,17 @@ class RagenEnv(gym.Env[str, str]):
     REGISTERED_ENVS["gym_llm"], REGISTERED_ENV_CONFIGS["gym_llm"] = RagenEnv, RagenConfig  # env_type: gym_llm
     ```
 
-    A seed chooses the task: the members of a group, which RAGEN gives the same one, play the same task. Tools are
-    described in the first state, in the words of Hermes, and our parsers find calls and thinking in an action. RAGEN
-    takes what stands in the model's `<answer>` for the action, and cuts it at its `action_sep`: give it one that no
-    answer has. The ids are RAGEN's own doing: it tokenises texts.
+    A seed chooses the task; RAGEN gives the members of a group the same seed, so they play the same task. The first
+    state describes the tools in the format of Hermes, and our parsers find calls and reasoning in an action. RAGEN uses
+    the text in the model's `<answer>` as the action, and splits it at its `action_sep`: choose a separator that no
+    answer has. RAGEN tokenises texts, so the ids are its own.
 
-    What fails is raised, and ends the training: RAGEN has no masked episodes. An environment can be pickled in an
-    episode, which RAGEN does when it steps many in processes: the copy plays the actions again, tools and all, before
-    its next one.
+    A failure is raised and ends the training: RAGEN has no masked episodes. An environment can be pickled during an
+    episode; RAGEN does this to step many environments in processes. The copy plays the actions again, tools included,
+    before its next one.
 
     Args:
-        config: What is played.
+        config: The environment and its tasks.
     """
 
     def __init__(self, config: RagenConfig) -> None:
@@ -86,8 +86,9 @@ class RagenEnv(gym.Env[str, str]):
         """Take a turn.
 
         Returns:
-            The next state ("" at the end), the reward, whether the episode is over, and a flat info of numbers with
-            `success` (a reward of 1 or more at the end) and RAGEN's `action_is_valid` and `action_is_effective`.
+            The next state ("" at the end), the reward, whether the episode is over, and a flat info of numbers. The
+            info has `success` (a reward of 1 or more at the end) and RAGEN's `action_is_valid` and
+            `action_is_effective`.
         """
         if self._begin is None:
             raise gym.error.ResetNeeded("Call reset before step.")

@@ -17,7 +17,7 @@ from skyrl.train.generators.utils import apply_overlong_filtering, get_rollout_m
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import register
 
-from gym_llm.core.truncation import with_score
+from gym_llm.core.driver import Driver
 from gym_llm.errors import EngineError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
@@ -40,7 +40,7 @@ _MUST_BE = {"batched": False, "use_conversation_multi_turn": True, "vision_langu
 
 
 class EpisodeGenerator(GeneratorInterface):
-    """Plays an episode for each prompt with SkyRL's inference engines; hands over ids as they were read and sampled.
+    """A generator that plays an episode for each prompt with SkyRL's inference engines, and returns the exact ids.
 
     ```python
     class Experiment(BasePPOExp):
@@ -49,34 +49,34 @@ class EpisodeGenerator(GeneratorInterface):
             return EpisodeGenerator(env, cfg.generator, inference_engine_client, tokenizer)
     ```
 
-    Without `generator.step_wise_trajectories` an episode is one row, and the engine appends to what was said
-    (`history="append"`); one that comes back in several segments nevertheless is masked. With it, SkyRL takes a row per
-    segment, the last one with the reward: its advantage goes to all rows. Turns' rewards are SkyRL's rewards of tokens
-    in the first case; in the second SkyRL knows an episode's reward alone.
+    Without `generator.step_wise_trajectories` an episode is one row. The engine appends to the history
+    (`history="append"`), and an episode in several segments is masked. With it, SkyRL takes a row per segment; the last
+    row has the reward, and its advantage goes to all rows. Rewards of turns become SkyRL's token rewards in the first
+    case; in the second SkyRL gets the episode's reward alone.
 
-    A masked episode has no token in the loss. SkyRL's baselines count it nevertheless, so it is given the mean reward
-    of the group's others (of the batch's, if none of its group is left): the group's mean is then that of the others,
-    and only the scale (GRPO's standard deviation, the n of RLOO) counts it.
+    A masked episode has no token in the loss, but SkyRL's baselines count it. It therefore gets the mean reward of the
+    others of its group (of the batch, if its whole group is masked). The group's mean does not change; only the scale
+    (GRPO's standard deviation, the n of RLOO) counts the masked episode.
 
-    The trainer's temperature and other sampling parameters stand over a task's; the smaller limit of tokens counts. A
-    prompt and its answer have at most `generator.max_input_length` and `max_generate_length` tokens together: an
-    episode whose prompts grow beyond ends, truncated. `generator.max_turns` is not looked at: the environment has its
-    own. Used from one event loop.
+    The trainer's sampling parameters override a task's; of two token limits the smaller one counts. A prompt and its
+    answer have at most `generator.max_input_length` plus `max_generate_length` tokens: an episode whose prompts exceed
+    this is truncated. `generator.max_turns` is ignored: the environment has its own limit. Use the generator from one
+    event loop.
 
     Args:
-        env: What is played.
+        env: The environment and its tasks.
         generator_cfg: SkyRL's `cfg.generator`.
-        inference_engine_client: Samples.
-        tokenizer: The model's.
-        policy_model_name: As `skyrl`'s own generator takes it.
-        history: See `PromptTokens`; None for `"template"` where there is a row per segment, else `"append"`.
-        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
-        token_rewards: False hands over one number per row, which `trainer.algorithm.zero_variance_filter` needs.
+        inference_engine_client: The client that samples.
+        tokenizer: The model's tokenizer.
+        policy_model_name: See SkyRL's own generator.
+        history: See `PromptTokens`; None for `"template"` with a row per segment, else `"append"`.
+        env_wrappers: Wrappers of each environment, innermost first; None for `DEFAULT_WRAPPERS`.
+        token_rewards: False returns one number per row, which `trainer.algorithm.zero_variance_filter` needs.
 
     Raises:
-        ValueError: If an option of `generator_cfg` cannot be followed; by `generate`, if the prompts come from another
+        ValueError: If an option of `generator_cfg` is not supported; in `generate`, if the prompts come from another
             dataset.
-        RuntimeError: By `generate`, if every episode failed in the first batch or in several in a row.
+        RuntimeError: In `generate`, if every episode failed in the first batch or in several in a row.
     """
 
     def __init__(
@@ -281,16 +281,16 @@ def _means(episodes: list[dict[str, float]]) -> dict[str, float]:
 
 
 class TextEnv(BaseTextEnv):
-    """One of our environments for SkyRL's own generator, text in and text out; see `register_text_env`.
+    """An environment for SkyRL's own generator, text in and text out; see `register_text_env`.
 
-    The ids are SkyRL's own doing. Tools are described in the first message, in the words of Hermes; our parsers find
-    calls and thinking in what the model wrote, and tools' outputs are messages of a user. `generator.max_turns` cuts an
-    episode short, which is scored as far as it has come.
+    SkyRL makes the ids. The first message describes the tools in the format of Hermes; our parsers find calls and
+    reasoning in the model's text, and tools' outputs are messages of a user. `generator.max_turns` truncates an
+    episode, which is then scored.
 
-    What fails is raised, and ends the training: SkyRL's generator has no masked episodes. `EpisodeGenerator` does.
+    A failure is raised and ends the training: SkyRL's generator has no masked episodes. `EpisodeGenerator` has them.
 
     Args:
-        env_config: SkyRL's; not looked at.
+        env_config: SkyRL's configuration; ignored.
         extras: The row's other columns, and `max_turns`.
     """
 
@@ -301,7 +301,7 @@ class TextEnv(BaseTextEnv):
         super().__init__()
         self.extras = extras or {}
         self.max_turns = self.extras.get("max_turns")
-        self._env = self.trained.factory.make((ToolCallParser, ReasoningParser, TextAction))
+        self._driver = Driver(self.trained.factory.make((ToolCallParser, ReasoningParser, TextAction)))
         self._info: dict[str, Any] = {}
         self._said = 0
 
@@ -310,16 +310,16 @@ class TextEnv(BaseTextEnv):
         task = self.extras.get(TASK_INDEX)
         task = task_indices([prompt])[0] if task is None else int(task)
         seed = Job(task, next(self.numbers)).env_seed(0)
-        request, self._info = self._env.reset(seed=seed, options={TASK_INDEX: task})
+        request, self._info = self._driver.reset(seed=seed, options={TASK_INDEX: task})
         self.turns, self._said = 0, len(request["input"])
         return first_messages(request), {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Take a turn with what the model wrote."""
         self.turns += 1
-        outcome = self._env.step(action)
+        outcome = self._driver.step(action)
         if not (outcome[2] or outcome[3]) and self.max_turns is not None and self.turns >= self.max_turns:
-            outcome = with_score(self._env, (*outcome[:3], True, outcome[4]))
+            outcome = self._driver.score((*outcome[:3], True, outcome[4]))
         request, reward, terminated, truncated, self._info = outcome
         done = terminated or truncated
         observations = [] if done else next_messages(request["input"][self._said :])

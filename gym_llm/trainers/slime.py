@@ -1,7 +1,7 @@
-"""slime: its custom generate function, which plays an episode of any environment for each sample, and its rewards.
+"""A custom generate function for slime, which plays an episode for each sample, and its rewards.
 
-slime is on no package index. What it hands over and takes is as at commit 624b824 of github.com/THUDM/slime: `Sample`
-in `slime/utils/types.py`, `generate_and_rm` in `slime/rollout/sglang_rollout.py`.
+slime is not on a package index. The interface is that of commit 624b824 of github.com/THUDM/slime: `Sample` in
+`slime/utils/types.py`, `generate_and_rm` in `slime/rollout/sglang_rollout.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _GROUP_ESTIMATORS = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
 
 
 class EpisodeGenerate:
-    """slime's custom generate function: plays the episode of the task that a sample's label names, on slime's SGLang.
+    """A custom generate function for slime: it plays the episode of the task in a sample's label on slime's SGLang.
 
     ```python
     generate = EpisodeGenerate("gym_llm/Weather-v0")  # in my_episodes.py
@@ -51,26 +51,26 @@ class EpisodeGenerate:
     With `--custom-generate-function-path my_episodes.generate`, `--custom-reward-post-process-path
     gym_llm.trainers.slime.post_process_rewards`, and as `--prompt-data` the file of
     `TrainedEnv("gym_llm/Weather-v0").dataset(2048).to_json("train.jsonl")`, with `--input-key prompt --label-key
-    task_index --apply-chat-template`. Prompts are made here, from ids.
+    task_index --apply-chat-template`. The function builds prompts from ids.
 
-    The sampling is slime's; `stop` and the like come from the environment. With `history="append"` an episode is one
-    sample, and ends, truncated, when it has `--rollout-max-response-len` tokens. With `"template"` it is a list of
-    samples, one per segment and with the same `rollout_id`, of which slime's loss takes one mean;
-    `--rollout-max-response-len` is each turn's limit then, and `--rollout-max-context-len` that of prompt and answer.
+    slime chooses the sampling; `stop` and similar fields come from the environment. With `history="append"` an episode
+    is one sample, and is truncated at `--rollout-max-response-len` tokens. With `"template"` an episode is a list of
+    samples, one per segment, with the same `rollout_id`; slime's loss takes one mean of them. Then
+    `--rollout-max-response-len` limits each turn, and `--rollout-max-context-len` prompt and answer together.
 
-    A masked episode (and one that sampled nothing) is a sample with `remove_sample`, the status FAILED and the reason
-    as `metadata["masked"]`; slime trains on none of its tokens, and `post_process_rewards` leaves it out of its group.
-    Its reward is NaN, so that whoever averages rewards without looking notices: the mean of an evaluation with a masked
-    episode is NaN, and slime's own dynamic filters drop its group. An episode that slime aborts is given back as it
-    was, with the status ABORTED.
+    A masked episode (and one without sampled tokens) is a sample with `remove_sample`, the status FAILED and the reason
+    in `metadata["masked"]`. slime trains on none of its tokens, and `post_process_rewards` leaves it out of its group.
+    Its reward is NaN, so that a mean over rewards shows it: the mean of an evaluation with a masked episode is NaN, and
+    slime's own dynamic filters drop its group. An episode that slime aborts is returned unchanged, with the status
+    ABORTED.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
+        env_wrappers: Wrappers of each environment, innermost first; None for `DEFAULT_WRAPPERS`.
         history: See `PromptTokens`.
-        stop_token_ids: What ends a turn beside the tokenizer's own end token.
+        stop_token_ids: Tokens that end a turn besides the tokenizer's end token.
     """
 
     def __init__(
@@ -219,18 +219,18 @@ def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions:
 
 
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Slime's `--custom-reward-post-process-path`: what its own does, of episodes and without masked ones.
+    """Post-process rewards per episode, without masked ones: slime's `--custom-reward-post-process-path`.
 
-    slime's own counts each segment as a member of its group, takes the whole batch for one group where there are
-    several, and has no way to leave a sample out.
+    slime's own function counts each segment as a member of its group, treats a batch with several groups as one group,
+    and cannot leave a sample out.
 
     Args:
-        args: slime's: `advantage_estimator`, `rewards_normalization`, `grpo_std_normalization`, `reward_key`.
+        args: slime's arguments: `advantage_estimator`, `rewards_normalization`, `grpo_std_normalization`, `reward_key`.
         samples: A batch, in any order.
 
     Returns:
-        Raw rewards, for slime's log, in which a masked sample has the mean of its group's others (0.0 without any);
-        and the rewards that it makes advantages of, 0.0 for a masked one.
+        Raw rewards for slime's log, in which a masked sample has the mean of the others of its group (0.0 without
+        others); and the rewards for the advantages, 0.0 for a masked sample.
     """
     groups: dict[Any, dict[Any, float | None]] = defaultdict(dict)
     for sample in samples:

@@ -51,14 +51,14 @@ _SETTINGS = RolloutSettings(retries=0)  # the loop has noted the turns of the fi
 
 
 class TinkerEnv(Env):
-    """One episode, as the cookbook's `do_single_rollout` plays it. `TinkerGroup` makes them.
+    """An episode for the cookbook's `do_single_rollout`; `TinkerGroup` makes it.
 
     Observations are the prompts' token ids. The reward comes with the last step; its metrics are the numbers of the
-    episode's info, `turns` and the stop reason. A masked episode raises `EpisodeMasked`, which is for the trainer's
-    `rollout_error_tolerance` to deal with.
+    episode's info, `turns` and the stop reason. A masked episode raises `EpisodeMasked`, which the trainer's
+    `rollout_error_tolerance` handles.
 
     Attributes:
-        record: The episode's record, when it is over; without log probabilities, which the loop keeps to itself.
+        record: The episode's record after its end, without log probabilities, which the loop does not report.
     """
 
     def __init__(self, player: EpisodePlayer, tokenizer: Any, job: Job, history: History, longest_prompt: int | None):
@@ -141,14 +141,14 @@ class TinkerGroup(EnvGroupBuilder):
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
-        task_index: Which task.
-        group_size: How many episodes of it.
-        model_name: Whose tokenizer, as `tinker_cookbook.tokenizer_utils.get_tokenizer` knows it.
+        task_index: The task's index.
+        group_size: Number of its episodes.
+        model_name: The model of the tokenizer, a name for `tinker_cookbook.tokenizer_utils.get_tokenizer`.
         tasks: A file of tasks; None for the environment's own.
         env_kwargs: Further arguments of the environment.
         history: See `gym_llm.tokens.prompt_tokens.PromptTokens`. With `"template"`, an episode whose template rewrites
-            what was said becomes several of Tinker's `Datum`s.
-        longest_prompt: Ends an episode, truncated, whose next prompt has more tokens; None for no limit.
+            history becomes several `Datum`s.
+        longest_prompt: An episode whose next prompt has more tokens is truncated; None for no limit.
     """
 
     def __init__(

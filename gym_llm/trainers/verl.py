@@ -93,9 +93,9 @@ def write_dataset(
 
 @register(AGENT_NAME)
 class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
-    """verl's agent loop: plays the episode of a row of `write_dataset` on verl's own servers.
+    """An agent loop for verl: it plays the episode of a row of `write_dataset` on verl's own servers.
 
-    verl finds it in a file that `actor_rollout_ref.rollout.agent.agent_loop_config_path` names:
+    verl finds it in the file `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
 
     ```yaml
     - name: gym_llm
@@ -103,28 +103,32 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
       history: append
     ```
 
-    The sampling is verl's: its temperature, `top_p` and `top_k`, in validation those of `val_kwargs`; `stop` and the
-    like come from the environment. `response_length` is the length of a whole episode, which ends, truncated, when no
-    more may be sampled. With `history="template"`, where a chat template may rewrite what was said before, an episode
-    has an output for each of its segments, and `prompt_length` and `response_length` together limit each request: verl
-    takes a GRPO advantage from an episode's last output for all of them.
+    verl chooses the sampling: temperature, `top_p` and `top_k`, in validation those of `val_kwargs`; `stop` and similar
+    fields come from the environment. `response_length` limits a whole episode, which is then truncated. With
+    `history="template"`, where a chat template may rewrite history, an episode has an output for each of its segments,
+    and `prompt_length` plus `response_length` limit each request. verl takes the GRPO advantage of an episode's last
+    output for all of them.
 
-    Outputs have the ids as they were read and sampled, `response_mask` (1 for sampled ids), log probabilities where
-    `rollout.calculate_log_probs` asks for them, the reward as `reward_score` (by turn, at each one's last id, where the
-    environment gives rewards by turn and the episode has one output), the episode's reward components and counts as
-    `reward_extra_info` (metrics of the validation, and what `algorithm.filter_groups.metric` may name), the weights'
-    versions and, of mixtures of experts, the routed experts.
+    Outputs have:
 
-    A masked episode has no output at all, which is how verl leaves a sample out of its group; so has one that sampled
-    nothing. Workers that make a `DataProto` (`trainer.use_v1=False` and the older asynchronous trainers) take exactly
-    one output per sample and have no mask for one: there, a masked episode and several segments are errors.
+    - the exact ids that were read and sampled, and `response_mask` (1 for sampled ids);
+    - log probabilities, if `rollout.calculate_log_probs` is set;
+    - the reward as `reward_score`: per turn, at its last id, if the environment rewards turns and the episode has one
+      output;
+    - the episode's reward components and counts as `reward_extra_info`, for metrics of the validation and
+      `algorithm.filter_groups.metric`;
+    - the versions of the weights and, for mixtures of experts, the routed experts.
+
+    A masked episode has no output: this is how verl leaves a sample out of its group. An episode without sampled tokens
+    has no output either. Workers that make a `DataProto` (`trainer.use_v1=False` and the older asynchronous trainers)
+    take exactly one output per sample and have no mask: for them, masked episodes and several segments are errors.
 
     Args:
-        *args: verl's.
+        *args: verl's arguments.
         history: See `PromptTokens`.
-        stop_token_ids: What ends a turn beside the tokenizer's own end token, where the model's generation config has
+        stop_token_ids: Tokens that end a turn besides the tokenizer's end token, if the model's generation config has
             several.
-        **kwargs: verl's.
+        **kwargs: verl's keyword arguments.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ MODULES = {
     "concurrency.garbage": "concurrency.relaxed_gc",
     "config": "rollouts.config",
     "conforming": "core.compat",
-    "cut_short": "core.truncation",
+    "cut_short": "core.driver",
     "data.files.records": "records.record_files",
     "data.files.rollout_file": "records.rollout_file",
     "dialects": "protocols",
@@ -69,7 +69,8 @@ MODULES = {
     "judge.parsers": "judge.verdicts",
     "judge.prompts": "judge.judge_prompts",
     "judge.replay": "judge.recorded_answers",
-    "judge.side_engine": "judge.auxiliary_engine",
+    "judge.user_simulator": "judge.simulated_user",
+    "judge.side_engine": "judge.engine_argument",
     "limits": "utils.limits",
     "loopback": "utils.loopback",
     "mcp": "protocols.mcp",
@@ -111,7 +112,7 @@ MODULES = {
     "seeding": "core.seeding",
     "serve.episode": "serve.episode_session",
     "serve.openenv.export": "serve.openenv.hub_folder",
-    "serve.server": "serve.model_server",
+    "serve.server": "engines.model_server",
     "serve.wires": "serve.frontend",
     "serve.workers": "serve.worker_processes",
     "spaces": "core.spaces",
@@ -152,9 +153,20 @@ MODULES = {
 """Old module -> new module, both below `gym_llm`."""
 
 NAMES: dict[str, str] = {
+    "agents.read_agent": "parse_agent_spec",
+    "protocols.http.access.Door": "AccessControl",
+    "protocols.http.access.Unwelcome": "AccessDenied",
+    "serve.env_server.WIRES": "FRONTENDS",
+    "serve.frontend.MakeWire": "MakeFrontend",
+    "serve.frontend.Wire": "Frontend",
     "core.compat.ConformingEnv": "NemoCompatible",
+    "judge.UserSimulator": "SimulatedUser",
+    "judge.engine_argument.side_engine": "auxiliary_engine",
+    "judge.side_engine": "auxiliary_engine",
+    "judge.simulated_user.UserSimulator": "SimulatedUser",
+    "core.driver.with_score": "score_step",
 }
-"""Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
+"""Old name in a new module -> the name that replaces it: `"judge.UserSimulator": "SimulatedUser"`."""
 
 
 class _OldModule(ModuleType):

@@ -1,4 +1,4 @@
-"""Advantages of groups of episodes, with masked episodes left out: they change nobody's baseline."""
+"""Advantages of groups of episodes. Masked episodes are left out of every baseline."""
 
 from __future__ import annotations
 
@@ -124,26 +124,26 @@ def turn_advantages(
     scale: Literal["group", "none"] = "group",
     epsilon: float = EPSILON,
 ) -> list[NDArray[np.float64]]:
-    """GiGPO's advantages, one per turn: that of the episode, and that of the turn among those of the same state.
+    """Return GiGPO's advantages, one per turn: the episode's advantage plus the turn's among turns of the same state.
 
     From Feng et al. 2025, "Group-in-Group Policy Optimization" (arXiv 2505.10978), equations 3 to 8. Turns of a group's
-    episodes that were asked for in the same state are compared by what came after: the discounted sum of the rewards
-    from that turn on. Where each state occurs once, what is left is GRPO's, the same for all turns of an episode.
+    episodes that share a state are compared by their return: the discounted sum of the rewards from that turn on. If
+    every state occurs once, only GRPO's advantage is left, the same for all turns of an episode.
 
     Args:
         rewards: Each turn's reward, for each episode, a group's one after the other; None for a masked episode. Of
             records: `[rewards_of_turns(record) for record in group]`.
-        states: What each turn was asked in, hashable, for instance the request's last items as JSON; as many per
-            episode as it has rewards (a masked one's are not looked at).
+        states: The state of each turn, hashable, for instance the request's last items as JSON; as many per episode as
+            it has rewards (those of a masked episode are ignored).
         group_size: Episodes per group.
-        discount: Of a reward one turn later, in [0, 1].
-        weight: Of the turns' part.
+        discount: Factor of a reward one turn later, in [0, 1].
+        weight: Factor of the turns' advantages.
         scale: Divide by the sample deviation of the `"group"` of episodes or turns, or by `"none"`.
         epsilon: Added to the deviation.
 
     Returns:
-        For each episode an array, float64, shape `(turns,)`; a masked episode's has none. A turn whose state no other
-        shares has no part of its own.
+        For each episode an array, float64, shape `(turns,)`; empty for a masked episode. A turn with a unique state
+        gets the episode's advantage alone.
 
     Raises:
         ValueError: As `group_advantages`; also for other numbers of states than of rewards.
@@ -178,9 +178,9 @@ def turn_advantages(
 
 
 def rewards_of_turns(record: Rollout) -> list[float] | None:
-    """What each of the model's turns came to in a recorded episode; None for a masked one.
+    """Return the reward of each turn of a recorded episode; None for a masked one.
 
-    Where no turn before the last was rewarded, the last has the episode's reward.
+    If no turn before the last was rewarded, the last has the episode's reward.
 
     >>> rewards_of_turns({"reward": 1.0, "info": {"turn": 3}})
     [0.0, 0.0, 1.0]

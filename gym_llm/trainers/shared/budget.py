@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm.engines import Engine
-from gym_llm.engines.token_response import overflow_response, token_response
+from gym_llm.engines.engine_response import overflow_response, text_response
 from gym_llm.types import Item, Request, ResponseDict
 
 _REMEMBERED = 65_536
 
 
 class WithinBudget(Engine):
-    """Ends an episode, truncated, when it has as many tokens after its first prompt as there may be.
+    """An engine that truncates an episode when it has `budget` tokens after its first prompt.
 
     Args:
-        engine: Answers; it has to report token ids, and to append to what was said (`history="append"`).
-        budget: Tokens, sampled and read, after the first prompt.
-        tokenizer: Decodes a turn that is cut because what came before it was longer than was known.
+        engine: The engine that answers; it must report token ids and append to the history (`history="append"`).
+        budget: Maximum number of tokens, sampled and read, after the first prompt.
+        tokenizer: Decodes a turn that is cut because the text before it was longer than known.
     """
 
     def __init__(self, engine: Engine, budget: int, tokenizer: Any) -> None:
@@ -61,12 +61,10 @@ class WithinBudget(Engine):
             return overflow_response(self.model, len(prompt))
         if len(sampled) <= budget:
             return response
-        return token_response(
-            self.model,
+        return text_response(
             self._tokenizer.decode(sampled[:budget], skip_special_tokens=False, clean_up_tokenization_spaces=False),
-            prompt=prompt,
-            sampled=sampled[:budget],
-            log_probs=turns[0]["generation_log_probs"][:budget],
+            tokens=(prompt, sampled[:budget], turns[0]["generation_log_probs"][:budget]),
+            model=self.model,
             incomplete="max_output_tokens",
         )
 

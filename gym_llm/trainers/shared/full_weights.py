@@ -1,7 +1,7 @@
-"""The whole weights of a model whose processes each hold a part: gathered one after the other, as they are needed.
+"""Gathering the whole weights of a sharded model, one tensor after the other.
 
-FSDP 1 and 2 and DeepSpeed's ZeRO-3 are told apart by the model itself. Gathering is the work of all processes at once:
-each has to go through all of the weights, also one that does nothing with them, and none may stop before the end.
+The model shows whether it uses FSDP 1, FSDP 2 or DeepSpeed's ZeRO-3. All processes gather together: each must iterate
+over all weights, even if it does not use them, and none may stop before the end.
 """
 
 from __future__ import annotations

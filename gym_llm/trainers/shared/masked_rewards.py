@@ -8,10 +8,10 @@ from statistics import fmean
 
 
 def with_masked_rewards(rewards: Sequence[float | None], groups: Sequence[Hashable]) -> list[float]:
-    """The rewards, with the mean of its group's others for each that is None.
+    """Return the rewards; each None is replaced by the mean of the others of its group.
 
-    So the group's mean is that of the others, and the masked member is in its standard deviation and its size alone.
-    Where none of a group is left it is the mean of all; 0.0 where there is none at all. A record's group is its
+    The group's mean does not change; the masked member only counts in its standard deviation and its size. If a whole
+    group is masked, the mean of all rewards is used, or 0.0 if all are masked. A record's group is its
     `gym_llm.trainers.shared.trainer_tasks.task_of`.
 
     >>> with_masked_rewards([1.0, None, 0.5, None], ["a", "a", "a", "b"])

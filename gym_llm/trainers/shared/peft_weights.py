@@ -11,21 +11,20 @@ if TYPE_CHECKING:
 
 
 def merged_weights(model: Any) -> dict[str, torch.Tensor]:
-    """The base model's weights with the active adapters merged into them; the model stays as it is, to the last bit.
+    """Return the base model's weights with the active adapters merged; the model itself does not change.
 
-    One layer after the other is merged and put back, so this takes the memory of the copies and of two layers.
+    Layers are merged and restored one after the other, so this takes the memory of the copies and of two layers.
 
     Args:
         model: A `peft.PeftModel`.
 
     Returns:
-        As `model.merge_and_unload().state_dict()`, but without adapters that are switched off. Tensors that no adapter
+        The same as `model.merge_and_unload().state_dict()`, but without inactive adapters. Tensors that no adapter
         changes are the model's own.
 
     Raises:
-        ValueError: If the adapters change no weights (prompt tuning), are merged already or cannot be merged, if the
-            weights under them are quantized, or if embedding and output layer share their weights in the model without
-            adapters, but not with them.
+        ValueError: If the adapters change no weights (prompt tuning), are merged already, or cannot be merged. If their
+            weights are quantized. If embedding and output layer share weights only without the adapters.
     """
     import torch
 

@@ -41,7 +41,7 @@ def first_messages(request: Request) -> list[dict[str, str]]:
 
 
 def next_messages(items: list[Item]) -> list[dict[str, str]]:
-    r"""What came after a model's turn, of the items that a step has added: tools' outputs and users' messages.
+    r"""Return the messages after a model's turn from the items that a step added: tools' outputs and users' messages.
 
     >>> next_messages([{"type": "function_call_output", "call_id": "1", "output": "Rain."}])
     [{'role': 'user', 'content': '<tool_response>\nRain.\n</tool_response>'}]

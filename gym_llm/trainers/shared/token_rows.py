@@ -17,16 +17,16 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One segment of an episode, its lists those of the record: read them, never change them.
+    """A segment of an episode. Its lists are those of the record: do not change them.
 
     Attributes:
-        input_ids: All token ids, those that were read and those that were sampled.
+        input_ids: All token ids, read and sampled.
         loss_mask: 1 for a sampled id, 0 for any other; as long as `input_ids`.
         logprobs: The natural log of a sampled id's probability, as the engine reported it; 0.0 for any other.
-        rewards: What each turn earned, at its last sampled id, else 0.0. Their sum over an episode's rows is its
-            reward: what is no turn's with sampled ids is at the very last one; all of it, where turns earn nothing.
-        reward: The whole episode's; None if it is masked, and nothing is to be learned from this row.
-        start: Where the completion begins: the index of the first sampled id.
+        rewards: The reward of each turn at its last sampled id, else 0.0. Their sum over an episode's rows is its
+            reward; a rest that belongs to no such turn is at the very last sampled id.
+        reward: The reward of the whole episode; None if it is masked, and the row must not be trained on.
+        start: The start of the completion: the index of the first sampled id.
     """
 
     input_ids: list[int]
@@ -48,7 +48,7 @@ class TokenRow:
 
     @property
     def turns(self) -> list[tuple[int, int]]:
-        """Where each stretch of sampled ids begins and ends: the model's turns, unless nothing was read between two."""
+        """Return the (start, end) of each run of sampled ids: the model's turns, unless two are adjacent."""
         spans, index = [], 0
         for sampled, run in itertools.groupby(self.loss_mask):
             end = index + len(list(run))

@@ -6,24 +6,24 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeAlias
 
 from gym_llm.engines import Capabilities, Engine
+from gym_llm.engines.engine_response import overflow_response, text_response
 from gym_llm.engines.prompt_ids import build_prompt, prompt_tokens
 from gym_llm.engines.sampling import sampling_arguments
-from gym_llm.engines.token_response import overflow_response, token_response
 from gym_llm.errors import EngineError
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
 
 
 class Sampled(NamedTuple):
-    """What a trainer's model said in one turn.
+    """The tokens that a trainer's model sampled in one turn.
 
     Attributes:
-        token_ids: The sampled ids, with the one that ended the turn, if one did.
-        log_probs: The natural log of each one's probability; None where the trainer asks its model for none, in which
-            case the record has 0.0, and the adapter hands none over.
-        aborted: Whether the trainer cut it off (to change its weights, say); the turn counts as incomplete.
-        stopped: Whether the trainer says that it is complete: what ended it was no limit. Need not be said of turns
-            that end with a stop token, or at a text of the request's `stop`.
+        token_ids: The sampled ids, with the one that ended the turn, if there is one.
+        log_probs: The natural log of each id's probability; None if the trainer does not compute them. The record then
+            has 0.0, and the adapter returns none.
+        aborted: Whether the trainer cut the turn off, to change its weights for example; the turn is incomplete.
+        stopped: Whether the trainer reports that the turn is complete, not cut off by a limit. Optional for turns that
+            end with a stop token, or at a text of the request's `stop`.
     """
 
     token_ids: list[int]
@@ -71,7 +71,7 @@ class TrainerEngine(Engine):
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
-        """What ends a turn."""
+        """The tokens that end a turn."""
         return self._prompts.stop_token_ids
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
@@ -95,12 +95,10 @@ class TrainerEngine(Engine):
         text = self._prompts.decode(token_ids[:-1] if ended else token_ids)
         if not ended and (place := _stop_place(text, arguments.get("stop"))) is not None:
             text, stopped = text[:place], True
-        return token_response(
-            self.model,
+        return text_response(
             text,
-            prompt=prompt,
-            sampled=token_ids,
-            log_probs=log_probs,
+            tokens=(prompt, token_ids, log_probs),
+            model=self.model,
             incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
         )
 

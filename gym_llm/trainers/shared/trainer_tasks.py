@@ -81,7 +81,7 @@ class TrainedEnv:
 
 
 def task_indices(prompts: Sequence[Any]) -> list[int]:
-    """Which tasks these prompts of a `dataset` are; a ValueError if they come from another dataset."""
+    """Return the task index of each prompt of a `dataset`; raises ValueError for prompts of another dataset."""
     try:
         return [int(prompt[0][TASK_INDEX]) for prompt in prompts]
     except (LookupError, TypeError):
@@ -92,7 +92,7 @@ def task_indices(prompts: Sequence[Any]) -> list[int]:
 
 
 def task_of(record: Rollout) -> tuple[str, str, int]:
-    """Which task a record is of: its dataset (empty if it has none), environment and task index."""
+    """Return the key of a record's task: its dataset (may be empty), environment and task index."""
     return record.get("dataset", ""), record["env_id"], record["rollout_id"]["task_index"]
 
 

@@ -1,14 +1,14 @@
-"""Environments inside TRL's GRPOTrainer (https://huggingface.co/docs/trl/grpo_trainer), in the three ways it has.
+"""Environments inside TRL's GRPOTrainer (https://huggingface.co/docs/trl/grpo_trainer), in its three ways.
 
-- `RolloutFunc`, its `rollout_func`: we play the episodes, on the weights being trained, and hand over the token ids.
-  Everything an environment can do works: tools, users who answer, any number of turns.
-- `EnvironmentFactory`, its `environment_factory`: TRL generates and calls our tools.
-- `RewardFunc`, one of its `reward_funcs`: TRL generates, we only score.
+- `RolloutFunc`, a `rollout_func`: gym_llm plays the episodes on the weights being trained, and returns the token ids.
+  Every feature of an environment works: tools, simulated users, any number of turns.
+- `EnvironmentFactory`, an `environment_factory`: TRL generates and calls the environment's tools.
+- `RewardFunc`, one of the `reward_funcs`: TRL generates, gym_llm only scores.
 
-`scored_only` goes around other reward functions beside the last two. Each has a `dataset` of its environment's tasks,
-made for `train_dataset`.
+`scored_only` wraps other reward functions beside the last two. Each has a `dataset` of its environment's tasks for
+`train_dataset`.
 
-`RolloutWorker` is for TRL's AsyncGRPOTrainer: we play the episodes while it trains.
+`RolloutWorker` is for TRL's AsyncGRPOTrainer: it plays the episodes while TRL trains.
 """
 
 from __future__ import annotations

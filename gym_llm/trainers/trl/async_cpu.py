@@ -15,14 +15,14 @@ ATTENTION = "gym_llm_tree"
 
 
 def cpu_trainer(model: str, **arguments: Any) -> AsyncGRPOTrainer:
-    """An `AsyncGRPOTrainer` that trains on the CPU.
+    """Make an `AsyncGRPOTrainer` that trains on the CPU.
 
-    TRL 1.16 means it for CUDA in two places: its constructor asks for the GPU's name, for a figure in the log, and the
-    model gets an attention that is FlashAttention 3. Here there is no name, and the attention is `tree_attention`.
+    TRL 1.16 needs CUDA in two places: its constructor reads the GPU's name for the log, and the model gets
+    FlashAttention 3. This trainer logs no name, and its attention is `tree_attention`.
 
     Args:
         model: A model's name or folder.
-        **arguments: The trainer's; its `args` have `use_cpu=True, bf16=False`.
+        **arguments: Arguments of the trainer; its `args` have `use_cpu=True, bf16=False`.
     """
     import torch
     from transformers import AttentionInterface
@@ -55,10 +55,10 @@ def tree_attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention over samples that share their prefixes, as TRL packs them into a row; in plain PyTorch.
+    """Compute attention over samples that share prefixes, as TRL packs them into a row; in plain PyTorch.
 
-    The row's N tokens are S stretches, each of which continues a path of earlier ones: a token sees those of its path
-    up to itself. All stretches are padded to the longest, which is for small models.
+    The row's N tokens are S segments, each of which continues a path of earlier ones: a token sees the tokens of its
+    path up to itself. All segments are padded to the longest, which suits small models.
 
     Args:
         module: The layer.
@@ -66,14 +66,14 @@ def tree_attention(
         key: Shape (1, key heads, N, size).
         value: Like `key`.
         attention_mask: None.
-        tree_kv_index: The places in the row of all tokens of all paths, one path after the other.
-        tree_cu_seqlens_q: Where the stretches begin in the row, and where the last one ends; shape (S + 1,).
-        tree_cu_seqlens_k: Where the paths begin in `tree_kv_index`; a path ends with its stretch. Shape (S + 1,).
-        tree_max_seqlen_q: Length of the longest stretch.
+        tree_kv_index: The positions in the row of all tokens of all paths, one path after the other.
+        tree_cu_seqlens_q: The starts of the segments in the row, and the end of the last; shape (S + 1,).
+        tree_cu_seqlens_k: The starts of the paths in `tree_kv_index`; a path ends with its segment. Shape (S + 1,).
+        tree_max_seqlen_q: Length of the longest segment.
         tree_max_seqlen_k: Length of the longest path.
-        scaling: Of the scores.
-        sliding_window: Only so many tokens are seen.
-        softcap: Not known here.
+        scaling: Factor of the scores.
+        sliding_window: Maximum number of visible tokens.
+        softcap: Not supported.
 
     Returns:
         Shape (1, N, heads, size), and no weights.

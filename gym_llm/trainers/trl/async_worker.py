@@ -59,7 +59,7 @@ class _Group:
 
 
 class RolloutWorker:
-    """TRL's `RolloutWorkerProtocol`: plays groups of episodes without end, and puts their tokens into TRL's buffer.
+    """A `RolloutWorkerProtocol` of TRL: it plays groups of episodes endlessly, and puts their tokens into TRL's buffer.
 
     ```python
     args = AsyncGRPOConfig("runs/weather", num_generations=8)
@@ -74,48 +74,48 @@ class RolloutWorker:
     ```
 
     Each segment of an episode (see `TokenIdTracking`) is a sample: `input_ids`, `completion_mask` (1 for sampled
-    tokens) and `old_log_probs` are the record's, exactly, and all samples of an episode have its advantage. Groups are
-    played in a thread, a free slot taking the next episode, whichever group it belongs to. A group's samples are put
-    into the buffer together, when its last episode has finished, with the version of the weights that were the newest
-    when its first one began.
+    tokens) and `old_log_probs` are exactly the record's, and all samples of an episode have its advantage. A thread
+    plays the groups; a free slot takes the next episode of any group. The samples of a group enter the buffer together
+    when its last episode has finished. They have the version of the weights that was the newest when its first episode
+    began.
 
-    A masked episode gives no sample and has no part in its group's baseline. See `Failures` for when failures end the
-    training; `check_health` says so, which TRL asks when it waits for samples.
+    A masked episode gives no sample and is not in its group's baseline. See `Failures` for when failures end the
+    training; TRL calls `check_health` while it waits for samples.
 
-    What TRL's arguments say counts: `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty`,
-    `chat_template_kwargs`, `max_completion_length` (of a turn, as with TRL's own worker), `max_inflight_tasks`
-    (episodes at once) and `request_timeout`. A new group is begun only while fewer samples are under way or in the
-    buffer than TRL takes in `max_staleness` versions of the weights: more would be stale before TRL takes them.
+    The worker follows these arguments of TRL: `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`,
+    `repetition_penalty`, `chat_template_kwargs`, `max_completion_length` (of a turn, as in TRL's own worker),
+    `max_inflight_tasks` (episodes at once) and `request_timeout`. It starts a new group only while fewer samples are
+    under way or in the buffer than TRL takes in `max_staleness` versions of the weights; more would become stale.
 
-    A training that is resumed from a checkpoint begins with the first task again: TRL tells only its own worker where
-    it was.
+    A training that is resumed from a checkpoint starts with the first task again: TRL reports the position only to its
+    own worker.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
-        args: The trainer's.
-        engine: None for the vLLM server at `args.vllm_server_base_url`, asked for completions of token ids; the URL of
-            another such server. TRL updates the server's weights itself: start it as TRL's documentation says, without
-            `--enable-lora`, and at another temperature than 1 with `--logprobs-mode processed_logprobs`. Or a
-            `WeightSync` in this process, which is given the weights: `"transformers:MODEL"` for small models,
-            `"vllm:MODEL"`. Or an engine that is not started; if it is no `WeightSync`, its weights stay as they are.
-        engine_options: The arguments of the engine that is named.
+        args: The trainer's arguments.
+        engine: None for the vLLM server at `args.vllm_server_base_url`, or the URL of another such server; both return
+            completions of token ids. TRL updates the server's weights itself: start it as TRL's documentation says,
+            without `--enable-lora`, and with `--logprobs-mode processed_logprobs` if the temperature is not 1. Or a
+            `WeightSync` in this process, which gets the weights: `"transformers:MODEL"` for small models,
+            `"vllm:MODEL"`. Or an engine that is not started; without `WeightSync` it keeps its weights.
+        engine_options: The arguments of the engine if it is a spec.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
-            be a `TokenIdTracking`.
-        limit: Play only the first tasks, this many; where tasks are generated without end, 64 if it is None.
-        advantages: Makes a group's advantages of its rewards. TRL's own worker divides by the deviation of the group as
-            a population's; `group_advantages` by the sample's, as `GRPOTrainer` does.
-        drop_equal: Put no group into the buffer whose advantages are all 0.
+        env_wrappers: Wrappers of each environment, innermost first; None for `DEFAULT_WRAPPERS`. One of them must be a
+            `TokenIdTracking`.
+        limit: Number of tasks to play; None for all, or for 64 if the environment generates them.
+        advantages: Computes a group's advantages from its rewards. TRL's own worker divides by the population standard
+            deviation of the group; `group_advantages` by the sample standard deviation, as `GRPOTrainer` does.
+        drop_equal: Leave groups whose advantages are all 0 out of the buffer.
 
     Attributes:
-        train_dataset: The tasks that are played, in their order, again and again; TRL counts epochs by it.
-        weight_transfer: For the trainer's argument of this name; None where that is TRL's own.
-        rollout_buffer: What TRL takes samples from.
-        metrics_queue: What TRL takes numbers from.
+        train_dataset: The tasks in the order of their play, repeated endlessly; TRL counts epochs by it.
+        weight_transfer: The trainer's argument of this name; None to use TRL's own.
+        rollout_buffer: The queue of samples for TRL.
+        metrics_queue: The queue of figures for TRL's log.
 
     Raises:
-        ValueError: If an argument makes no sense, or one of the trainer's cannot be followed.
+        ValueError: If an argument is invalid, or one of the trainer's arguments is not supported.
     """
 
     def __init__(
@@ -186,11 +186,11 @@ class RolloutWorker:
         self._version = model_version
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raise if no more samples will come.
+        """Raise if the worker will deliver no more samples.
 
         Raises:
-            RuntimeError: If nothing is being played, if every episode failed, or if the event loop has been blocked for
-                so many seconds.
+            RuntimeError: If no episode is being played, if every episode failed, or if the event loop has been blocked
+                for too long.
         """
         if self._task is None:
             raise RuntimeError(

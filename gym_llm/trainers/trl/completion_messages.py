@@ -1,4 +1,4 @@
-"""What TRL's messages say as items, where TRL samples by itself."""
+"""Items from the messages that TRL samples."""
 
 from __future__ import annotations
 

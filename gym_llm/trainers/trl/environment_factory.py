@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium as gym
 
 from gym_llm.concurrency import drive, wait
+from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tools import error_output
-from gym_llm.core.truncation import Step, with_score
-from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.shared.batches import Failures
@@ -34,7 +33,7 @@ _TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "obje
 
 
 class EnvironmentFactory(TrainedEnv):
-    """TRL's `environment_factory`: TRL samples the turns, and calls the environment's tools.
+    """An `environment_factory` for TRL: TRL samples the turns, and calls the environment's tools.
 
     ```python
     weather = EnvironmentFactory("gym_llm/Weather-v0")
@@ -43,20 +42,20 @@ class EnvironmentFactory(TrainedEnv):
     )
     ```
 
-    Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL tells an environment of
-    calls alone, so the verifier does not see what the model wrote before its answer, and every call counts as a turn.
-    The answer reaches it with `reward`, which has to be among `reward_funcs`. A failed episode's reward is None, which
-    TRL leaves out.
+    Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL passes only the calls
+    to an environment, so the verifier does not see the text before the answer, and every call counts as a turn. The
+    answer reaches it through `reward`, which must be among `reward_funcs`. A failed episode's reward is None, which TRL
+    leaves out.
 
     Args:
         env_id: A registered id whose environment has tools; `tasks` and `env_kwargs` are `TrainedEnv`'s.
 
     Attributes:
-        reward: The reward function that shows the verifiers the answers.
+        reward: The reward function that passes the answers to the verifiers.
 
     Raises:
-        ValueError: If the environment has no tools, one whose name TRL takes for something else, or answers as the
-            user, which TRL has no place for; by `dataset`, if a task brings tools of its own.
+        ValueError: If the environment has no tools, a tool with a name that TRL reserves, or turns of a user, which TRL
+            does not support. In `dataset`, if a task brings its own tools.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class EnvironmentFactory(TrainedEnv):
         schemas = self.verifier.tool_schemas()
         if not schemas:
             raise ValueError(f"{env_id} has no tools for TRL to call: use RewardFunc or RolloutFunc.")
-        if self.verifier.respond is not VerifierEnv.respond:
+        if self.verifier.speaks_for_user():
             raise ValueError(f"{env_id} answers as the user, which TRL's own loop cannot do: use RolloutFunc.")
         for schema in schemas:
             if schema["name"] in _RESERVED or schema["name"].startswith("_"):
@@ -98,7 +97,7 @@ class _Environment:
     """One environment as TRL drives it. TRL takes every public method but `reset` for a tool."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
-        self._env = env
+        self._driver = Driver(env)
         weakref.finalize(self, env.close)  # TRL closes nothing
         self._reward: float | None = None
         self._so_far = 0.0
@@ -112,7 +111,7 @@ class _Environment:
         self._so_far = 0.0
         self._numbers = itertools.count(1)
         try:
-            self._env.reset(options={"task_index": columns[TASK_INDEX]})
+            self._driver.reset(options={"task_index": columns[TASK_INDEX]})
         except Exception as failure:  # one episode's, as in RolloutFunc; the reward function tells
             self._fail(failure)
 
@@ -132,7 +131,7 @@ class _Environment:
         return output
 
     def _step(self, action: Any) -> Step:
-        outcome = with_score(self._env, self._env.step(action))
+        outcome = self._driver.step(action)
         self._so_far += float(outcome[1])
         return outcome
 
@@ -147,8 +146,7 @@ class _Environment:
 
     def _fail(self, failure: Exception) -> None:
         self._error = reason(failure)
-        verifier: VerifierEnv = self._env.unwrapped  # type: ignore[assignment]
-        verifier.end_episode(failure)
+        self._driver.end(failure)
 
     async def _finish(self, messages: Sequence[dict[str, Any]]) -> float:
         last = messages[-1] if messages else {}

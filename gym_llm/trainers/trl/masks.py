@@ -12,10 +12,10 @@ REWARD = "env_reward"
 
 
 def scored_only(reward_func: Callable[..., Any], by: Any = None) -> Callable[..., Any]:
-    """One of TRL's `reward_funcs` that has no reward either where the environment has none.
+    """Wrap a reward function so that it returns None where the environment does.
 
     TRL leaves a completion out of its group's mean only if *all* reward functions return None for it. With a second
-    one, say for length, a masked episode would be a zero of the verifier's after all.
+    reward function, for length for example, a masked episode would count as a zero of the verifier.
 
     ```python
     math = RewardFunc("gym_llm/MathVerify-v0")
@@ -26,8 +26,8 @@ def scored_only(reward_func: Callable[..., Any], by: Any = None) -> Callable[...
 
     Args:
         reward_func: The other reward function, plain or async.
-        by: The `RewardFunc`, or the `reward` of an `EnvironmentFactory`; it has to come before this one in TRL's list.
-            None for that of a `RolloutFunc`.
+        by: The `RewardFunc`, or the `reward` of an `EnvironmentFactory`; it must come before this one in TRL's list.
+            None for the `reward` of a `RolloutFunc`.
 
     Raises:
         ValueError: When it is called, if `by` has not scored this batch before.
@@ -63,7 +63,7 @@ def mask_others(trainer: Any, own: Callable[..., Any]) -> None:
     """Put `scored_only` around a trainer's other reward functions, once.
 
     Raises:
-        ValueError: If one is a reward model, which cannot be told of masked episodes.
+        ValueError: If one is a reward model, which cannot leave masked episodes out.
     """
     for number, reward_func in enumerate(trainer.reward_funcs):
         if reward_func is own or hasattr(reward_func, "masks"):

@@ -1,14 +1,16 @@
-"""Who plays TRL's episodes: the model that is trained, in its own process, or an engine that is given its weights.
+"""Policies that play TRL's episodes: the trained model in its own process, or an engine that gets its weights.
 
-Of engines there is one, whatever the number of trainer processes: the main process starts it, gives it the weights and
-lets the others ask it. Before a batch is played all processes go through the same steps together:
+One engine serves all trainer processes. The main process starts it, gives it the weights and serves it to the others.
+Before each batch all processes take the same steps together:
 
-1. Each says whether its part of the weights may have changed. If none has, there is nothing to give.
-2. All gather the weights, tensor by tensor, where each has only a part. The main process writes them down, the others
-   forget them. Then the main process starts the engine, if it does not run, and gives them to it.
-3. The main process tells the others where to ask, or why there is no engine. Nobody plays before.
+1. Each reports whether its part of the weights may have changed. If no part has, the engine keeps its weights.
+2. All gather sharded weights, tensor by tensor. The main process keeps them, the others drop them. Then the main
+    process
+   starts the engine, if it does not run, and gives it the weights.
+3. The main process sends the others the engine's address, or the reason why no engine runs. They start to play only
+    now.
 
-So whoever plays meets the weights of this step; and nobody is still playing when the next ones are given, because TRL
+Every episode is therefore played with the weights of this step. No episode is under way at the next update, because TRL
 gathers the rewards of all processes in between.
 """
 
@@ -50,7 +52,7 @@ class OwnModel:
         self._model: Any = None
 
     def current(self, trainer: GRPOTrainer) -> Engine:
-        """A started engine that samples the model as it is now.
+        """Return a started engine that samples the model with its current weights.
 
         Raises:
             ValueError: If this process has only a part of the model.
@@ -84,13 +86,13 @@ class OwnModel:
 
 
 class OneEngine:
-    """One engine for all of a trainer's processes, with the weights that are trained.
+    """An engine for all processes of a trainer, with the weights that are trained.
 
     Args:
-        player: On whose event loop it lives; if that plays over Ray the engine is a Ray actor.
-        spec: The engine's.
-        options: The engine's.
-        ray_address: A cluster's; None for a Ray of this machine's own.
+        player: The player whose event loop runs the engine; if it plays over Ray, the engine is a Ray actor.
+        spec: The engine's spec.
+        options: The engine's arguments.
+        ray_address: A cluster's address; None to start Ray on this machine.
     """
 
     def __init__(
@@ -277,7 +279,7 @@ def _state(model: Any, step: int) -> Any:
 
 
 def of_all(accelerator: Any, said: Any) -> list[Any]:
-    """What each process says; all of them have to ask."""
+    """Return the value of each process; all processes must call it."""
     if accelerator.num_processes == 1:
         return [said]
     from accelerate.utils import gather_object

@@ -19,29 +19,29 @@ _NOT_THE_ROWS = {TASK_INDEX, "trainer_state", "log_extra", "log_metric", "enviro
 
 
 class RewardFunc(TrainedEnv):
-    """One of TRL's `reward_funcs`: what an environment's verifier thinks of completions that TRL generated.
+    """A reward function for TRL: an environment's verifier scores completions that TRL generated.
 
     ```python
     arithmetic = RewardFunc("gym_llm/Arithmetic-v0")
     trainer = GRPOTrainer(model, train_dataset=arithmetic.dataset(2048), reward_funcs=arithmetic)
     ```
 
-    A completion is played as an episode: each of its assistant messages is a turn, thinking and calls in its text are
-    found by `DEFAULT_WRAPPERS`, and an episode that wants more turns than there are is truncated and scored.
+    A completion is played as an episode. Each of its assistant messages is a turn, and `DEFAULT_WRAPPERS` find
+    reasoning and calls in its text. An episode that needs more turns than the completion has is truncated and scored.
 
-    Rows of another dataset work too, if their columns are what the verifier needs: `prompt` and, say,
+    Rows of another dataset work, too, if they have the columns that the verifier needs: `prompt` and, for example,
     `expected_answer`.
 
-    With other reward functions beside it, put `scored_only` around those.
+    Wrap other reward functions beside this one with `scored_only`.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/MathVerify-v0"`.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        concurrency: Verifications at once, at most.
+        concurrency: Maximum number of verifications at once.
 
     Attributes:
-        rewards: What the last call returned.
+        rewards: The result of the last call.
     """
 
     rewards: list[float | None] | None = None

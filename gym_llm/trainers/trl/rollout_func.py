@@ -32,7 +32,7 @@ INFO = "env_info"
 
 
 class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
-    """TRL's `rollout_func`: plays an episode for each prompt and returns its token ids, as they were read and sampled.
+    """A `rollout_func` for TRL: it plays an episode for each prompt and returns the exact token ids.
 
     ```python
     arithmetic = RolloutFunc("gym_llm/Arithmetic-v0")
@@ -41,49 +41,49 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     )
     ```
 
-    TRL repeats a prompt `num_generations` times; each time is an episode of its own, and there is exactly one row per
-    prompt, in order. A row is the episode's one segment (`TokenIdTracking`, `history="append"`): `prompt_ids` up to the
-    first sampled token, then `completion_ids` with everything after, `env_mask` (1 for sampled tokens, 0 for tool
-    results and what users and templates say) and `logprobs` (0.0 where the mask is 0).
+    TRL repeats a prompt `num_generations` times. Each repeat is an episode, and the result has exactly one row per
+    prompt, in order. A row is the episode's one segment (`TokenIdTracking`, `history="append"`). It has `prompt_ids` up
+    to the first sampled token, `completion_ids` with all ids after it, `env_mask` (1 for sampled tokens, 0 for tool
+    results and texts of users and templates) and `logprobs` (0.0 where the mask is 0).
 
-    The trainer's `temperature`, `top_p` and `max_completion_length` count. The last is the length of a whole episode,
-    which ends, truncated, when no more may be sampled; None leaves the length of each turn to the engine. `logprobs` is
-    None at another temperature than 1: engines report the model's own, and TRL compares them (for
-    `off_policy_mask_threshold` alone) with those at its temperature.
+    The trainer's `temperature`, `top_p` and `max_completion_length` apply. The last limits a whole episode, which is
+    then truncated; None leaves the length of each turn to the engine. `logprobs` is None if the temperature is not 1:
+    engines report the model's own log probabilities, and TRL compares them (for `off_policy_mask_threshold` alone) with
+    those at its temperature.
 
-    An episode that is masked (or samples nothing) is a row without trained tokens whose reward is None, also from the
-    trainer's other reward functions: TRL leaves it out of its group's mean. See `Failures` for when the training ends.
+    A masked episode (and one without sampled tokens) is a row without trained tokens. Its reward is None, also from the
+    trainer's other reward functions, so TRL leaves it out of its group's mean. See `Failures` for when the training
+    ends.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        env_wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`. There has to
-            be a `TokenIdTracking`.
-        engine: None samples the trainer's own model, in this process. Any other is a `WeightSync` with an option
-            `history`; it is given the weights whenever they have changed: PEFT's adapters merged into them, and
-            gathered where FSDP or DeepSpeed's ZeRO-3 has sharded them. Of several trainer processes the main one has
-            the engine, and each plays its part of the batch with it. `"vllm:MODEL"` starts vLLM, in a script that does
-            everything under `if __name__ == "__main__":`.
+        env_wrappers: Wrappers of each environment, innermost first; None for `DEFAULT_WRAPPERS`. One of them must be a
+            `TokenIdTracking`.
+        engine: None samples the trainer's own model in this process. Any other engine is a `WeightSync` with an option
+            `history`. It gets the weights whenever they have changed: PEFT's adapters are merged, and shards of FSDP or
+            DeepSpeed's ZeRO-3 are gathered. With several trainer processes the main one has the engine, and each plays
+            its part of the batch with it. `"vllm:MODEL"` starts vLLM; the script must run everything under
+            `if __name__ == "__main__":`.
         engine_options: Its arguments; `threads=1` is best for tiny models on a CPU.
-        concurrency: Episodes at once, at most; of several trainer processes, in each.
-        workers: Play in so many processes of Ray, with the engine in another, which all share; of several trainer
-            processes each has so many. 0 plays in this process. They start with the first batch and live until `close`.
-        ray_address: A cluster's; None for a Ray of this machine's own.
-        agent: Who plays, with the model behind it: an async function, or a program; see `RolloutSettings`. All that it
-            has the model say is sampled as the trainer asks, and `max_completion_length` holds for each of its
-            conversations. Agents that change their history, or have several, need `segments="last"`.
-        agent_timeout: Seconds that it may take for an episode.
-        segments: TRL takes one sequence for an episode. `"one"`: an episode in several segments (something changed what
-            was said before) is masked. `"last"`: its last segment is trained on, with the whole reward, and the others
-            are not. `episodes/untrained_tokens`, in the log, is how many sampled tokens an episode had that are in no
-            row, on average.
+        concurrency: Maximum number of episodes at once in each trainer process.
+        workers: Number of Ray processes that play, for each trainer process; the engine runs in another one, which all
+            share. 0 plays in this process. The workers start with the first batch and live until `close`.
+        ray_address: A cluster's address; None to start Ray on this machine.
+        agent: An agent that plays with the model behind it: an async function, or a program; see `RolloutSettings`. The
+            trainer's sampling applies to all its calls, and `max_completion_length` limits each of its conversations.
+            Agents that change their history, or have several, need `segments="last"`.
+        agent_timeout: Seconds that the agent may take for an episode.
+        segments: TRL takes one sequence for an episode. `"one"` masks an episode in several segments, whose history was
+            changed. `"last"` trains on its last segment alone, with the whole reward. `episodes/untrained_tokens` in
+            the log is the mean number of sampled tokens per episode that are in no row.
 
     Attributes:
-        reward: The reward function that hands the episodes' rewards to TRL; logs their turns, tool errors and so on.
+        reward: The reward function that returns the episodes' rewards to TRL; it logs turns, tool errors and so on.
 
     Raises:
-        ValueError: If an argument makes no sense; when it is called, if the trainer's arguments cannot be followed.
+        ValueError: If an argument is invalid; when it is called, if an argument of the trainer is not supported.
         EngineUnavailable: If vLLM is not installed.
         RuntimeError: When it is called, if every episode failed in the first batch or in several in a row.
     """

@@ -1,4 +1,4 @@
-"""What TRL's arguments ask of sampling, as the fields of a request, and what an episode's record tells its log."""
+"""Sampling fields of a request from TRL's arguments, and figures of an episode for its log."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _ONLY_VLLM = {"top_k": (None, 0, -1), "min_p": (None, 0), "repetition_penalty": 
 
 
 def sampling_of(config: Any, *, name: str, with_vllm: bool) -> dict[str, Any]:
-    """The sampling that a trainer's arguments ask for.
+    """Return the sampling fields for a trainer's arguments.
 
     Args:
-        config: Has the attributes of TRL's configurations: `temperature`, `top_p`, `top_k`, ….
-        name: The configuration's, for the message.
-        with_vllm: Whether the engine takes all of them.
+        config: A configuration of TRL with `temperature`, `top_p`, `top_k`, ….
+        name: The configuration's name in the message.
+        with_vllm: Whether the engine supports all of them.
 
     Raises:
-        ValueError: If there is one that the engine does not take.
+        ValueError: If the engine does not support one of them.
     """
     sampling: dict[str, Any] = {"temperature": config.temperature, "top_p": config.top_p}
     for argument, neutral_values in _ONLY_VLLM.items():
@@ -37,7 +37,7 @@ def sampling_of(config: Any, *, name: str, with_vllm: bool) -> dict[str, Any]:
 
 
 def episode_numbers(record: Rollout) -> dict[str, float]:
-    """What is logged of an episode, as means under `episodes/…`."""
+    """Return the figures of an episode that are logged as means under `episodes/…`."""
     info = record["info"]
     return {
         "turns": info.get("turn", 0),
