@@ -103,6 +103,7 @@ MODULES = {
     "sandbox.env": "sandbox.sandboxed_env",
     "sandbox.image_archive": "sandbox.machines.image_archive",
     "sandbox.in_order": "sandbox.run_tests",
+    "sandbox.interpreter": "sandbox.backends",
     "sandbox.limits": "sandbox.run_limits",
     "sandbox.machine": "sandbox.machines.machine",
     "sandbox.rootfs": "sandbox.machines.rootfs",
@@ -154,6 +155,9 @@ MODULES = {
 
 NAMES: dict[str, str] = {
     "core.compat.ConformingEnv": "NemoCompatible",
+    "sandbox.Box": "Mounts",
+    "sandbox.backends.Box": "Mounts",
+    "sandbox.languages.box_for": "mounts_for",
     "judge.UserSimulator": "SimulatedUser",
     "judge.engine_argument.side_engine": "auxiliary_engine",
     "judge.side_engine": "auxiliary_engine",
