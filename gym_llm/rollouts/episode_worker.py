@@ -15,8 +15,8 @@ from gym_llm.rollouts.agent_option import agents_of
 from gym_llm.rollouts.episode import Waiting, play_episode
 from gym_llm.rollouts.loop_monitor import LoopMonitor
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.pool import Shard
+from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.types import Rollout
 

@@ -10,12 +10,12 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from gym_llm.utils.did_you_mean import did_you_mean
-from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.core.registry.env_class import known_arguments
 from gym_llm.core.registry.env_files import env_spec, find_env
-from gym_llm.utils.secrets import learn
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.types import Row
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.secrets import learn
 
 Wrap: TypeAlias = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 """A wrapper class, or any function that wraps an environment."""
@@ -30,7 +30,8 @@ class EnvFactory:
     checks of the first steps, which fail the episode after one that failed.
 
     Args:
-        env_id: A registered id of a `VerifierEnv`, its spec, or a file that has one (`gym_llm.core.registry.env_files.find_env`).
+        env_id: A registered id of a `VerifierEnv`, its spec, or a file that has one
+            (`gym_llm.core.registry.env_files.find_env`).
         tasks: See `VerifierEnv`.
         env_kwargs: Its further arguments, and `max_episode_steps`, which is `gym.make`'s own.
 

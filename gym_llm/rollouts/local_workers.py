@@ -8,10 +8,10 @@ from typing import Any
 
 from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.pool import Shard
 from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.pool import Shard
+from gym_llm.rollouts.settings import RolloutSettings
 
 
 @asynccontextmanager

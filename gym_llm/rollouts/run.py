@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.concurrency import wait
-from gym_llm.records.rollout_file import RolloutFile
+from gym_llm.core.registry.ids import parse_id
 from gym_llm.engines import Engine
 from gym_llm.errors import UsageError
-from gym_llm.core.registry.ids import parse_id
+from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.rollouts import failure_limit
 from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.identity import changed_settings
-from gym_llm.rollouts.workload import OpenPart, Part, tells_apart
 from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.rollouts.workload import OpenPart, Part, tells_apart
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
-from gym_llm.utils.secrets import learn_environment, mask, redact
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import learn_environment, mask, redact
 from gym_llm.version import __version__
 
 

@@ -12,12 +12,12 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.agents.agent_specs import agent_name
+from gym_llm.core.registry.env_files import not_found
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
 from gym_llm.engines.specs import model_spec, seeded_options
-from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.core.registry.env_files import not_found
 from gym_llm.errors import UsageError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Plan, open_plan
@@ -25,8 +25,8 @@ from gym_llm.rollouts.play import play
 from gym_llm.rollouts.recorded_task import changed_fields
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
-from gym_llm.utils.secrets import learn, mask
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import learn, mask
 from gym_llm.wrappers import parser_wrappers
 
 

@@ -13,8 +13,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.errors import RayUnavailable
-from gym_llm.utils.extras import install
 from gym_llm.rollouts.ray.ray_health import Watch, is_connected
+from gym_llm.utils.extras import install
 
 if TYPE_CHECKING:
     from gym_llm.rollouts.ray.local_cluster import OwnRay

@@ -24,8 +24,8 @@ from gym_llm.engines import Capabilities, Engine, make_engine
 from gym_llm.errors import EngineError
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.ray.codec import pickle_each
-from gym_llm.utils.secrets import redact_streams
 from gym_llm.types import FailureKind, Request, ResponseDict
+from gym_llm.utils.secrets import redact_streams
 
 Answer: TypeAlias = ResponseDict | tuple[str, FailureKind]
 """Of a request: a response, or why there is none, and of what kind that is."""

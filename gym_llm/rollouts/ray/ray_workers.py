@@ -9,10 +9,10 @@ from typing import Any
 
 from gym_llm.engines import Engine, capabilities
 from gym_llm.engines.specs import model_spec
+from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.ray.shard_actor import ShardRecipe
 from gym_llm.rollouts.ray.shard_client import RemoteShard, RemoteWorker, close_shards, end_shards, start_shards
 from gym_llm.rollouts.ray.shared_engine import shared_engine
-from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.settings import RolloutSettings
 
 

@@ -23,22 +23,22 @@ from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.concurrency import drive
 from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.core.registry.env_files import env_spec
 from gym_llm.data.files.reading import absolute_source
 from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
-from gym_llm.core.registry.env_files import env_spec
 from gym_llm.errors import StepTimeout
 from gym_llm.records.failures import reason
-from gym_llm.rollouts.ray.loop_watchdog import Watchdog
-from gym_llm.rollouts.ray.codec import Sender, pickle_each
 from gym_llm.records.record import lost_record
+from gym_llm.rollouts.episode_worker import Worker
 from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.pool import Outcome, Shard
-from gym_llm.rollouts.episode_worker import Worker
-from gym_llm.utils.secrets import redact_streams
+from gym_llm.rollouts.ray.codec import Sender, pickle_each
+from gym_llm.rollouts.ray.loop_watchdog import Watchdog
+from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import redact_streams
 
 _PackedOutcome: TypeAlias = tuple[Any, ...]
 """The fields of an `Outcome` with the observations packed."""

@@ -11,14 +11,14 @@ from typing import Any
 
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import RayUnavailable, ShardDied
+from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.pool import Outcome
+from gym_llm.rollouts.ray.codec import Receiver, first_line
 from gym_llm.rollouts.ray.connection import connect, nodes, watch
 from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
-from gym_llm.rollouts.ray.codec import Receiver, first_line
-from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings, RuntimeEnv
-from gym_llm.rollouts.pool import Outcome
-from gym_llm.utils.secrets import without_secrets
 from gym_llm.types import Rollout
+from gym_llm.utils.secrets import without_secrets
 
 _ATTEMPTS = 5
 _CLOSING_SECONDS = 35.0  # a little more than a `teardown` may take

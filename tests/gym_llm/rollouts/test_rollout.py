@@ -16,9 +16,9 @@ from testing import function_call, message_item, response, row
 import gym_llm
 from gym_llm import Episode, Verdict, VerifierEnv, tool
 from gym_llm.data import dumps
-from gym_llm.records.record_files import parse_record
 from gym_llm.engines import Engine
 from gym_llm.errors import EngineError
+from gym_llm.records.record_files import parse_record
 
 
 class FakeEngine(Engine):

@@ -14,11 +14,11 @@ from testing import function_call, message, message_item, response, row
 from gym_llm import VerifierEnv, tool
 from gym_llm.engines import Engine
 from gym_llm.errors import StepTimeout
+from gym_llm.rollouts.episode_worker import Worker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.pool import Reset, Shard
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.settings import RolloutSettings
 
 FOR_EVER = 1e9
 

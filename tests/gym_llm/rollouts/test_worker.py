@@ -9,14 +9,14 @@ from testing import function_call, message_item, response
 from vector_envs import rows
 
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
-from gym_llm.rollouts.ray.shard_client import pack
+from gym_llm.rollouts.episode_worker import Worker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.pool import Reset, Shard
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
+from gym_llm.rollouts.ray.shard_client import pack
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.pool import Reset, Shard
-from gym_llm.rollouts.episode_worker import Worker
 
 LIMIT = 20.0
 

@@ -18,10 +18,10 @@ from testing import function_call, message, message_item
 from vector_envs import rows
 
 from gym_llm.errors import DataError, EngineUnavailable, RayUnavailable
-from gym_llm.rollouts.ray import local_cluster as own
-from gym_llm.rollouts.ray import connection as ray_session
-from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.ray import connection as ray_session
+from gym_llm.rollouts.ray import local_cluster as own
+from gym_llm.rollouts.ray.connection import connect
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 
 pytestmark = pytest.mark.usefixtures("ray")

@@ -172,7 +172,7 @@ def test_ray_listens_to_this_machine_only_and_to_who_knows_its_token_and_ends_wi
 
 ORPHAN = """
 import os, sys, time, psutil
-from gym_llm.rollouts.ray import session
+from gym_llm.rollouts.ray import connection as session
 while os.getppid() == int(sys.argv[2]):
     time.sleep(0.01)
 session.connect()

@@ -16,9 +16,9 @@ from gym_llm import make_engine, rollout
 from gym_llm.engines import Capabilities, Engine, WeightSync
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.rollouts.ray import engine_actor
+from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.ray.engine_actor import EngineActor
 from gym_llm.rollouts.ray.engine_client import ActorEngine
-from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.ray.shared_engine import shared_engine
 
 REQUEST = {"input": [{"role": "user", "content": "What is 2 + 2? Put the answer in \\boxed{}."}], "temperature": 0}
