@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gym_llm.protocols.http.access import listening
+from gym_llm.protocols.http.http_server import listening
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
 from gym_llm.types import Item
 

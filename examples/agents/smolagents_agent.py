@@ -7,7 +7,7 @@ from typing import Any
 
 from smolagents import LogLevel, OpenAIServerModel, Tool, ToolCallingAgent
 
-from gym_llm.agents.sync import SyncEpisode
+from gym_llm.agents.run_agent import SyncEpisode
 
 
 class EnvironmentTool(Tool):  # type: ignore[misc]

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from gym_llm.agents.agent_episode import Agent, AgentEpisode
 from gym_llm.agents.agent_program import Program
-from gym_llm.agents.agent_specs import agent_name, read_agent
+from gym_llm.agents.agent_specs import agent_name, parse_agent_spec
 from gym_llm.agents.mailbox import EpisodeOver
+from gym_llm.utils.deprecated import renamed
 
 if TYPE_CHECKING:
     from gym_llm.agents.agent_engine import AgentEngine
 
-__all__ = ["Agent", "AgentEngine", "AgentEpisode", "EpisodeOver", "Program", "agent_name", "read_agent"]
+__all__ = ["Agent", "AgentEngine", "AgentEpisode", "EpisodeOver", "Program", "agent_name", "parse_agent_spec"]
 
 
 def __getattr__(name: str) -> Any:
     if name != "AgentEngine":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return renamed(__name__, name)
     from gym_llm.agents.agent_engine import AgentEngine  # its servers are slow to import, and settings need them not
 
     return AgentEngine

@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Addresses, Agent
-from gym_llm.agents.agent_run import LiveAgent
-from gym_llm.agents.agent_specs import NamedFunction, agent_name, read_agent
+from gym_llm.agents.agent_run import AgentRun
+from gym_llm.agents.agent_specs import FunctionSpec, agent_name, parse_agent_spec
 from gym_llm.agents.capture import CaptureSession
 from gym_llm.agents.capture.capture_server import CaptureServer
 from gym_llm.agents.model import EpisodeModel
@@ -81,13 +81,13 @@ class AgentEngine(Engine):
             raise ValueError("engine_options are for an engine that is a spec; this one is made already.")
         self.engine = make_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         self.capabilities = self.engine.capabilities
-        self.agent = read_agent(agent)
+        self.agent = parse_agent_spec(agent)
         self.name = agent_name(self.agent)
         self.agent_timeout = agent_timeout
         self._sampling = dict(sampling or {})
         self._parsers = parsers
         self._started = started
-        self._live: dict[str, LiveAgent] = {}
+        self._live: dict[str, AgentRun] = {}
         self._stack = AsyncExitStack()
         self._models: CaptureServer
         self._tools: ToolServer
@@ -103,7 +103,7 @@ class AgentEngine(Engine):
         Raises:
             EngineUnavailable: If the engine cannot be started, or the agent is not there.
         """
-        if isinstance(self.agent, NamedFunction):
+        if isinstance(self.agent, FunctionSpec):
             self.agent.check()
         add_secrets({_KEY})
         async with AsyncExitStack() as stack:
@@ -172,28 +172,27 @@ class AgentEngine(Engine):
             raise EngineError(f"The weights of {self.engine.model}'s engine cannot be replaced.")
         return self.engine
 
-    async def _end(self, live: LiveAgent, at_once: bool) -> None:
+    async def _end(self, live: AgentRun, at_once: bool) -> None:
         try:
             await live.end(at_once=at_once)
         finally:
             self._tools.close(live.key)
             self._models.close(live.session.id)
 
-    def _begin(self, request: Request, episode_id: str) -> LiveAgent:
+    def _begin(self, request: Request, episode_id: str) -> AgentRun:
         key = f"gl-{_KEY}-{secrets.token_hex(12)}"
         model = EpisodeModel(self._parsing)
         defaults = {name: request[name] for name in _SAMPLING if name in request}  # type: ignore[literal-required]
         session = CaptureSession(model, id=key, episode_id=episode_id, sampling=self._sampling, defaults=defaults)
         url, tools_url = self._models.url, self._tools.url_of(key)
         addresses = Addresses(f"{url}/v1", url, tools_url, f"{tools_url}/mcp", key, self.model)
-        live = LiveAgent(self.agent, request, model, session, addresses, self.agent_timeout)
+        live = AgentRun(self.agent, request, model, session, addresses, self.agent_timeout)
         self._models.open(session)
         self._tools.open(key, live.episode)
         return live
 
 
 def _goes_on(request: Request) -> bool:
-    """Whether a request is not an episode's first: it has something of the model's."""
     return any(
         item.get("role") == "assistant" or item.get("type") in ("function_call", "reasoning")
         for item in request["input"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gym_llm.agents.mailbox import Exchange, item_text, told
+from gym_llm.agents.mailbox import AgentMailbox, item_text, user_text
 from gym_llm.protocols.responses.actions import read_action
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import Item, Request, ResponseDict
@@ -56,13 +56,13 @@ class AgentEpisode:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: AgentMailbox,
         ask: Callable[[Request], Awaitable[ResponseDict]],
         calls: Callable[[], list[Item]],
         addresses: Addresses,
         folder: Callable[[], Path],
     ) -> None:
-        self._exchange = exchange
+        self._mailbox = exchange
         self._ask = ask
         self._calls = calls
         self._folder = folder
@@ -75,7 +75,7 @@ class AgentEpisode:
     @property
     def request(self) -> Request:
         """The environment's latest request: the whole conversation as it sees it, and the tools. Never changed."""
-        return self._exchange.request
+        return self._mailbox.request
 
     @property
     def prompt(self) -> str:
@@ -95,7 +95,7 @@ class AgentEpisode:
     @property
     def is_over(self) -> bool:
         """Whether the episode has ended."""
-        return self._exchange.is_over
+        return self._mailbox.is_over
 
     async def respond(self, request: Request) -> ResponseDict:
         """Ask the model, in this process; what it says has its thinking and its calls in items of their own.
@@ -119,7 +119,7 @@ class AgentEpisode:
             EpisodeOver: If the episode has ended, or ends with this call.
         """
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        return await self._exchange.call(str(name), text, self._call_id(name, text))
+        return await self._mailbox.call(str(name), text, self._call_id(name, text))
 
     async def submit(self, answer: str | Sequence[Item] | dict[str, Any]) -> str | None:
         """Answer the user.
@@ -135,16 +135,15 @@ class AgentEpisode:
             EpisodeOver: If the episode had ended already.
         """
         request = await self.step(answer)
-        return None if request is None else told(request)
+        return None if request is None else user_text(request)
 
     async def step(self, answer: str | Sequence[Item] | dict[str, Any]) -> Request | None:
         """As `submit`, but for the environment's whole next request, in which calls have their outputs, too."""
         action = action_of(answer)
         self.has_submitted = True
-        return await self._exchange.step(action)
+        return await self._mailbox.step(action)
 
     def _call_id(self, name: str, arguments: str) -> str:
-        """The id that the model has given this call, if it is one that it has just asked for."""
         calls = self._calls()
         for index, call in enumerate(calls):
             if call.get("name") == name and _same_json(call.get("arguments"), arguments):
@@ -156,7 +155,7 @@ AGENT_SECONDS = 600.0
 """What an agent may take for an episode, unless somebody says otherwise."""
 
 Agent: TypeAlias = "Callable[[Any], Any]"
-"""`async def agent(episode: AgentEpisode)`, or a plain function, which runs in a thread (`gym_llm.agents.sync`)."""
+"""`async def agent(episode: AgentEpisode)`, or a plain function, which runs in a thread."""
 
 
 def action_of(answer: Any) -> dict[str, Any]:

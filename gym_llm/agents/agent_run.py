@@ -1,4 +1,4 @@
-"""LiveAgent: an agent that is playing an episode."""
+"""AgentRun: an agent that plays an episode, and the rewards of its steps at the tokens that led to them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.agents.agent_episode import Addresses, Agent, AgentEpisode, action_of, message
-from gym_llm.agents.agent_rewards import add_rewards
-from gym_llm.agents.capture import CaptureSession, Sample
-from gym_llm.agents.mailbox import Exchange
+from gym_llm.agents.capture import CallGraph, CaptureSession, Sample
+from gym_llm.agents.mailbox import AgentMailbox
 from gym_llm.agents.model import EpisodeModel
 from gym_llm.agents.run_agent import run_agent
 from gym_llm.engines.engine import EpisodeReport
@@ -30,7 +29,7 @@ _CANCEL_SECONDS = 10.0
 logger = redacted_logger(__name__)
 
 
-class LiveAgent:
+class AgentRun:
     """Runs an agent beside its environment, one action at a time.
 
     An agent that has ended is started again when the environment asks on: a function that answers one question, or a
@@ -68,8 +67,8 @@ class LiveAgent:
         self._task: asyncio.Task[Any] | None = None
         self._calls_before = 0
         self._acted_after: list[Sample | None] = []
-        self._exchange = Exchange(request, self._missing)
-        self.episode = AgentEpisode(self._exchange, session.call, lambda: model.unmade, addresses, self._make_folder)
+        self._mailbox = AgentMailbox(request, self._missing)
+        self.episode = AgentEpisode(self._mailbox, session.call, lambda: model.unmade, addresses, self._make_folder)
 
     async def begin(self) -> ResponseDict:
         """Start the agent, and wait for what it does first; raises as `AgentEngine.respond`."""
@@ -79,7 +78,7 @@ class LiveAgent:
     async def go_on(self, request: Request) -> ResponseDict:
         """Tell the agent what came of its last action, and wait for the next; raises as `AgentEngine.respond`."""
         assert self._task is not None
-        self._exchange.give(request)
+        self._mailbox.give(request)
         if self._task.done():
             self._result()  # which raises, should it have failed after its action
             self._start()
@@ -87,7 +86,7 @@ class LiveAgent:
 
     async def end(self, *, at_once: bool) -> None:
         """End the agent, after a few seconds in which it may do so itself."""
-        self._exchange.end()
+        self._mailbox.end()
         # What it is told from now on has led to nothing that was rewarded.
         self.session.close()
         late = [call for call in self.session.calls if call.status == "asked"]
@@ -115,7 +114,6 @@ class LiveAgent:
         return EpisodeReport(trajectory, {"agent": {"model_calls": self._model.calls, "branches": branches}})
 
     def _missing(self) -> int:
-        """How many of the environment's tools the model has just asked for, and the agent has not called."""
         names = {tool.get("name") for tool in self.episode.tools}
         return sum(call.get("name") in names for call in self._model.unmade)
 
@@ -158,10 +156,10 @@ class LiveAgent:
         """What the agent does next; None if it has ended, has answered before, and says nothing to this request."""
         task = self._task
         assert task is not None
-        acts = asyncio.ensure_future(self._exchange.next_action())
+        acts = asyncio.ensure_future(self._mailbox.next_action())
         try:
             await asyncio.wait({task, acts}, return_when=asyncio.FIRST_COMPLETED)
-            if not acts.done() and self._exchange.has_action:
+            if not acts.done() and self._mailbox.has_action:
                 await asyncio.wait({acts})
             if acts.done():
                 action: dict[str, Any] = acts.result()
@@ -195,12 +193,10 @@ class LiveAgent:
         raise error
 
     def _check_model(self) -> None:
-        """An answer that a fault of the engine's may have made is nobody's."""
         if (failure := self._model.failure) is not None:
             raise failure
 
     def _last_words(self) -> dict[str, Any]:
-        """The answer of an agent that gave none: what the model said to it last, else nothing."""
         last = self._model.last if self._model.calls > self._calls_before else None
         if last is None:
             return {"output": [message("")]}
@@ -229,10 +225,37 @@ class LiveAgent:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Have asyncio not say that nobody has looked at an error: one after the end of the episode is nobody's."""
     if not task.cancelled():
         task.exception()
 
 
 class Overflow:
     """The agent has failed because the conversation was longer than the model's context: the episode is cut short."""
+
+
+def add_rewards(
+    trajectory: Sequence[dict[str, Any]], graph: CallGraph, steps: Sequence[tuple[Sample | None, float]]
+) -> None:
+    """Add a fourth list, `rewards`, to a trajectory's branches, as `gym_llm.wrappers.TokenIdTracking` describes it.
+
+    A step's reward stands at the last id that was sampled before it, in the branch where that id counts.
+
+    Args:
+        trajectory: The graph's.
+        graph: The episode's calls.
+        steps: Of each step of the environment the latest sample before it, and the reward. One without a sample of its
+            own has no place.
+    """
+    branches = [leaf for leaf in graph.samples if not leaf.children]
+    home: dict[int, int] = {}
+    for index, leaf in enumerate(branches):
+        sample: Sample | None = leaf
+        while sample is not None and id(sample) not in home:
+            home[id(sample)] = index
+            sample = sample.parent
+    for branch in trajectory:
+        branch["rewards"] = [0.0] * len(branch["input_ids"])
+    for sample, reward in steps:
+        if sample is not None and id(sample) in home:  # one whose answer was not handed over counts nowhere
+            place = sample.start + len(sample.log_probs) - 1
+            trajectory[home[id(sample)]]["rewards"][place] = float(reward)

@@ -25,7 +25,7 @@ _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Z
 _IN_FILE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
-def read_agent(agent: str | Agent) -> Agent:
+def parse_agent_spec(agent: str | Agent) -> Agent:
     """The agent that this is.
 
     Args:
@@ -36,7 +36,7 @@ def read_agent(agent: str | Agent) -> Agent:
         TypeError: If it is neither.
         ValueError: If a text names nothing.
 
-    >>> read_agent("python my_agent.py").command, read_agent("my_package.agents:plays").name
+    >>> parse_agent_spec("python my_agent.py").command, parse_agent_spec("my_package.agents:plays").name
     (('python', 'my_agent.py'), 'plays')
     """
     if not isinstance(agent, str):
@@ -51,9 +51,9 @@ def read_agent(agent: str | Agent) -> Agent:
         file = Path(match["file"]).expanduser().absolute()
         if not file.is_file():
             raise ValueError(f"There is no file {match['file']}, in which the agent {match['name']} would be.")
-        return NamedFunction(str(file), match["name"], os.getcwd())
+        return FunctionSpec(str(file), match["name"], os.getcwd())
     if match := _FUNCTION.fullmatch(text):
-        return NamedFunction(match["module"], match["name"], os.getcwd())
+        return FunctionSpec(match["module"], match["name"], os.getcwd())
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -67,7 +67,7 @@ def agent_name(agent: Agent) -> str:
     """What an agent is called in a run's files: its command without secrets, or where its function is."""
     if isinstance(agent, Program):
         return str(mask(shlex.join(agent.command)))
-    if isinstance(agent, NamedFunction):
+    if isinstance(agent, FunctionSpec):
         return f"{os.path.relpath(agent.module, agent.folder)}:{agent.name}" if agent.is_file else str(agent)
     while isinstance(agent, functools.partial):
         agent = agent.func
@@ -76,7 +76,7 @@ def agent_name(agent: Agent) -> str:
 
 
 @dataclass(frozen=True)
-class NamedFunction:
+class FunctionSpec:
     """A function that is looked up where it is called, so that its name can be sent to any process.
 
     Attributes:
@@ -108,7 +108,7 @@ class NamedFunction:
 
 
 @functools.cache
-def _look_up(named: NamedFunction) -> Agent:
+def _look_up(named: FunctionSpec) -> Agent:
     try:
         if named.is_file:
             spec = importlib.util.spec_from_file_location(f"gym_llm_agent_{Path(named.module).stem}", named.module)

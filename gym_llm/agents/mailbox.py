@@ -40,7 +40,7 @@ class _Step:
     request: asyncio.Future[Request | None]
 
 
-class Exchange:
+class AgentMailbox:
     """One episode's. Used from one event loop.
 
     Args:
@@ -170,7 +170,6 @@ def _new_id() -> str:
 
 
 def _news(items: list[Item]) -> list[Item]:
-    """What the environment has said since the last action: the outputs and messages at the end."""
     start = len(items)
     while start and (items[start - 1].get("type") == "function_call_output" or _is_told(items[start - 1])):
         start -= 1
@@ -181,7 +180,7 @@ def _is_told(item: Item) -> bool:
     return item.get("type", "message") == "message" and item.get("role") != "assistant"
 
 
-def told(request: Request) -> str:
+def user_text(request: Request) -> str:
     """What the user has said since the last action, as a text."""
     return "\n".join(text for item in _news(request["input"]) if _is_told(item) for text in [item_text(item)] if text)
 
@@ -196,7 +195,6 @@ def item_text(item: Item) -> str:
 
 
 def _written(output: Any) -> str:
-    """An output that is no text: parts, whose texts are joined, or none at all."""
     if output is None:
         return '{"error": "The call was not answered."}'
     return item_text({"content": output})

@@ -12,10 +12,7 @@ Each episode has an address of its own, with its key in the path (or, without it
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 from gymnasium.error import InvalidAction
@@ -24,16 +21,11 @@ from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.mailbox import EpisodeOver
 from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
-from gym_llm.protocols.http.access import Door, Unwelcome, given_key, listening, url_of
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.access import AccessDenied, given_key
+from gym_llm.protocols.http.http_server import JSON, HttpServer, json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
-from gym_llm.records.failures import reason
 from gym_llm.types import Item
-from gym_llm.utils.limits import REQUEST_BYTES, limit
-from gym_llm.utils.secrets import redacted_logger
 
-_JSON = "application/json"
-logger = redacted_logger(__name__)
 SUBMIT = {
     "type": "function",
     "name": "submit",
@@ -48,39 +40,28 @@ SUBMIT = {
 }
 
 
-class ToolServer:
-    """Serves the tools of episodes, each to who knows its key. An async context manager, of one event loop.
+class ToolServer(HttpServer):
+    """Serves the tools of episodes to clients that know an episode's key. Lives on one event loop.
 
     Attributes:
-        url: Where, `http://127.0.0.1:41231`, while it runs.
+        url: The address, `http://127.0.0.1:41231`, while it runs.
     """
 
     def __init__(self) -> None:
-        self.url = ""
+        super().__init__()
         self._episodes: dict[str, AgentEpisode] = {}
-        self._door = Door("127.0.0.1", None)
         self._mcp = Endpoint(self._toolbox_of)
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        """Open a port."""
-        application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=[self._guard])  # type: ignore[list-item]
+    def _add_routes(self, application: web.Application) -> None:
         for start in ("/s/{key}", ""):
             application.router.add_get(f"{start}/tools", self._tools)
             application.router.add_post(f"{start}/tools/{{name}}", self._call)
             application.router.add_post(f"{start}/submit", self._submit)
             application.router.add_get(f"{start}/request", self._request)
             application.router.add_route("*", f"{start}/mcp", self._mcp.handle)
-        async with AsyncExitStack() as stack:
-            port = await stack.enter_async_context(listening(application, "127.0.0.1", 0))
-            stack.push_async_callback(self._mcp.close)
-            self.url = url_of("127.0.0.1", port)
-            self._stack = stack.pop_all()
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close the port."""
-        await self._stack.aclose()
+    async def _stop(self) -> None:
+        await self._mcp.close()
 
     def url_of(self, key: str) -> str:
         """An episode's address."""
@@ -97,54 +78,39 @@ class ToolServer:
     # -- endpoints ---------------------------------------------------------------------------------------------------
 
     async def _tools(self, http: web.Request) -> web.Response:
-        return as_json({"tools": self._episode(http).tools})
+        return json_response({"tools": self._episode(http).tools})
 
     async def _request(self, http: web.Request) -> web.Response:
-        return as_json(self._episode(http).request)
+        return json_response(self._episode(http).request)
 
     async def _call(self, http: web.Request) -> web.Response:
         episode = self._episode(http)
         text = (await http.read()).decode(errors="replace").strip() or "{}"
-        return as_json({"output": await episode.call_tool(http.match_info["name"], text)})
+        return json_response({"output": await episode.call_tool(http.match_info["name"], text)})
 
     async def _submit(self, http: web.Request) -> web.Response:
         episode = self._episode(http)
         message = await episode.submit(_read_answer(await _json(http)))
-        return as_json({"over": True} if message is None else {"over": False, "message": message})
+        return json_response({"over": True} if message is None else {"over": False, "message": message})
 
     async def _toolbox_of(self, caller: Caller) -> _Toolbox:
         try:
             return _Toolbox(self._episode(caller.http))
-        except Unwelcome as unwelcome:
+        except AccessDenied as unwelcome:
             raise McpError(str(unwelcome), status=unwelcome.status) from None
 
     def _episode(self, http: web.Request) -> AgentEpisode:
         episode = self._episodes.get(http.match_info.get("key") or given_key(http))
         if episode is None:
-            raise Unwelcome("No episode under way has this key.", 401)
+            raise AccessDenied("No episode under way has this key.", 401)
         return episode
 
-    @web.middleware
-    async def _guard(
-        self, http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        """Let only this machine in, and say every error in a sentence."""
-        try:
-            self._door.check_origin(http)
-            return await handler(http)
-        except Unwelcome as unwelcome:
-            return as_json({"error": str(unwelcome)}, unwelcome.status)
-        except EpisodeOver as over:
-            return as_json({"error": str(over)}, 410)
-        except (CallerError, InvalidAction) as error:
-            return as_json({"error": str(error)}, 400)
-        except web.HTTPException as error:
-            return as_json({"error": f"{http.method} is nothing here: {error.reason}."}, error.status)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except Exception as error:
-            logger.exception("A request of an agent's failed.")
-            return as_json({"error": reason(error)}, 500)
+    def _error_response(self, http: web.Request, error: Exception) -> web.Response:
+        if isinstance(error, EpisodeOver):
+            return json_response({"error": str(error)}, 410)
+        if isinstance(error, InvalidAction):
+            return json_response({"error": str(error)}, 400)
+        return super()._error_response(http, error)
 
 
 class _Toolbox:
@@ -179,7 +145,6 @@ class _Toolbox:
 
 
 def _read_answer(body: Any) -> Any:
-    """An answer: a text, `{"answer": text}`, or what `env.step` takes."""
     if isinstance(body, dict) and "output" not in body:
         if not isinstance(answer := body.get("answer"), str):
             raise CallerError('An answer is {"answer": "..."}, with a text, or {"output": [...]} with items.')
@@ -188,8 +153,8 @@ def _read_answer(body: Any) -> Any:
 
 
 async def _json(http: web.Request) -> Any:
-    if http.content_type != _JSON:
-        raise CallerError(f"The body is JSON, and the header says so: Content-Type: {_JSON}.")
+    if http.content_type != JSON:
+        raise CallerError(f"The body is JSON, and the header says so: Content-Type: {JSON}.")
     try:
         return loads(await http.read())
     except ValueError:

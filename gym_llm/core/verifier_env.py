@@ -26,8 +26,8 @@ from gym_llm.core.tools import Tool, tools_of
 from gym_llm.core.tools.calls import run_calls
 from gym_llm.errors import DataError
 from gym_llm.protocols.responses.actions import read_action
+from gym_llm.protocols.responses.items import user_items
 from gym_llm.protocols.responses.transcript import transcript
-from gym_llm.protocols.responses.user_items import user_items
 from gym_llm.records.failures import note_failure
 from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, Verdict
 

@@ -7,7 +7,6 @@ Requests and answers are JSON, whole and with their token ids. A model endpoint 
 from __future__ import annotations
 
 import secrets
-from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any, Self
 
@@ -19,8 +18,7 @@ from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.http_failures import failure_clause, kind_of
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.errors import EngineError, EngineUnavailable, UsageError
-from gym_llm.protocols.http.access import Door, Unwelcome, listening, url_of
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.http_server import HttpServer, json_response
 from gym_llm.records.failures import reason
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.secrets import add_secrets
@@ -28,70 +26,55 @@ from gym_llm.utils.secrets import add_secrets
 _BYTES = 1 << 30
 
 
-class EngineServer:
-    """Lets other processes ask a started engine, which stays the caller's. Lives on the engine's event loop.
+class EngineServer(HttpServer):
+    """Lets other processes ask a started engine, which the caller still owns. Lives on the engine's event loop.
 
-    Nobody is answered without the token, which is made anew here: hand it to the processes that may ask.
+    Only requests with the token are answered. It is made here: send it to the processes that may ask.
 
     Args:
-        engine: Who answers.
+        engine: Answers the requests.
         host: The address to listen on.
 
     Attributes:
-        url: Where, `http://127.0.0.1:41231`, once it runs.
-        token: What a `ServedEngine` has to know.
+        url: The address, `http://127.0.0.1:41231`, while it runs.
+        token: The key of a `ServedEngine`.
     """
 
     def __init__(self, engine: Engine, *, host: str = "127.0.0.1") -> None:
-        self.url = ""
         self.token = secrets.token_hex(32)
-        self._door = Door(host, self.token)
+        super().__init__(host=host, token=self.token)
         self._engine = engine
-        self._host = host
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         """Open a port.
 
         Raises:
-            EngineUnavailable: If it cannot listen there.
+            EngineUnavailable: If the port cannot be opened.
         """
         raise_open_files_limit()
-        application = web.Application(client_max_size=_BYTES)
+        try:
+            return await super().__aenter__()
+        except UsageError as error:
+            raise EngineUnavailable(f"Other processes cannot be answered: {error}") from None
+
+    def _add_routes(self, application: web.Application) -> None:
         application.add_routes([web.get("/engine", self._describe), web.post("/respond", self._respond)])
-        async with AsyncExitStack() as stack:
-            try:
-                port = await stack.enter_async_context(listening(application, self._host, 0))
-            except UsageError as error:
-                raise EngineUnavailable(f"Other processes cannot be answered: {error}") from None
-            self.url = url_of(self._host, port)
-            self._stack = stack.pop_all()
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close the port; requests under way have a few seconds to end."""
-        await self._stack.aclose()
+    def _most_bytes(self) -> int:
+        return _BYTES
 
-    async def _describe(self, http: web.Request) -> web.Response:
-        self._check(http)
-        return as_json({"model": self._engine.model, "capabilities": asdict(self._engine.capabilities)})
+    async def _describe(self, _: web.Request) -> web.Response:
+        return json_response({"model": self._engine.model, "capabilities": asdict(self._engine.capabilities)})
 
     async def _respond(self, http: web.Request) -> web.Response:
-        self._check(http)
         asked = loads(await http.read())
         try:
             response = await self._engine.respond(asked["request"], episode_id=asked["episode_id"])
         except EngineError as error:
-            return as_json({"error": str(error), "kind": error.failure_kind})
-        except Exception as error:  # an engine's bug fails the episode that met it
-            return as_json({"error": reason(error), "kind": EngineError.failure_kind})
-        return as_json({"response": response})
-
-    def _check(self, http: web.Request) -> None:
-        try:
-            self._door.check_token(http)
-        except Unwelcome as unwelcome:
-            raise web.HTTPUnauthorized(text=str(unwelcome)) from None
+            return json_response({"error": str(error), "kind": error.failure_kind})
+        except Exception as error:  # a bug of the engine fails the episode that met it
+            return json_response({"error": reason(error), "kind": EngineError.failure_kind})
+        return json_response({"response": response})
 
 
 class ServedEngine(Engine):

@@ -1,9 +1,8 @@
 """The APIs that programs ask models by, as pure functions over our requests and responses, streams included."""
 
 from gym_llm.protocols.chat.dialect import CHAT
-from gym_llm.protocols.dialect import Dialect
+from gym_llm.protocols.dialect import Dialect, Refusal
 from gym_llm.protocols.messages.dialect import MESSAGES
-from gym_llm.protocols.refusal import Refusal
 from gym_llm.protocols.responses.dialect import RESPONSES
 
 __all__ = ["DIALECTS", "Dialect", "Refusal", "dialect_of"]

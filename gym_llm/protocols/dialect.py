@@ -1,4 +1,4 @@
-"""What a model API is: how its requests are read, and how answers are told to its clients."""
+"""Dialect: a model API, as functions that read its requests and write its answers; Refusal: an error of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,37 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gym_llm.protocols.refusal import Refusal
+from gym_llm.errors import CallerError
 from gym_llm.types import Request, ResponseDict
+
+
+class Refusal(CallerError):
+    """A request that is not answered.
+
+    Args:
+        message: Why, for the client.
+        status: HTTP's.
+        param: The field that is wrong.
+        code: OpenAI's name of the error.
+        kind: OpenAI's `type` of the error.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        status: int = 400,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        kind: str = "invalid_request_error",
+    ) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code, self.kind = status, param, code, kind
+
+    def body(self) -> dict[str, Any]:
+        """The answer, as OpenAI's clients read it."""
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
+
 
 Body: TypeAlias = dict[str, Any]
 """The JSON object that a client posts."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, cast
 import gymnasium as gym
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
-from gym_llm.agents.agent_specs import agent_name, read_agent
+from gym_llm.agents.agent_specs import agent_name, parse_agent_spec
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.engines.sampling import PASSED_ON, check_sampling
 from gym_llm.errors import EngineError
@@ -115,7 +115,9 @@ class RolloutSettings:
             _check_sampling(self.sampling)
         check_seconds("agent_timeout", self.agent_timeout)
         if isinstance(self.agent, str) or (self.agent is not None and not callable(self.agent)):
-            object.__setattr__(self, "agent", read_agent(self.agent))  # here: a command's paths are this process's
+            object.__setattr__(
+                self, "agent", parse_agent_spec(self.agent)
+            )  # here: a command's paths are this process's
 
     @classmethod
     def of(cls, settings: Self | None = None, /, **values: Any) -> Self:

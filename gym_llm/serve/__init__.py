@@ -1,7 +1,7 @@
 """Environments and engines as servers."""
 
+from gym_llm.engines.model_server import ModelServer
 from gym_llm.serve.env_server import EnvServer
-from gym_llm.serve.model_server import ModelServer
 from gym_llm.serve.worker_processes import EnvWorkers
 
 __all__ = ["EnvServer", "EnvWorkers", "ModelServer"]

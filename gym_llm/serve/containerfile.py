@@ -73,7 +73,6 @@ def containerfile(
 
 
 def _file(env_id: str) -> Path | None:
-    """The file of an environment; None for an id."""
     if isinstance(find_env(env_id), str):
         return None
     head = env_id.partition(":")[0]

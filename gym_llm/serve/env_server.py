@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from importlib import import_module
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
@@ -16,27 +15,25 @@ from gymnasium.envs.registration import EnvSpec
 from gym_llm.concurrency.relaxed_gc import rare_collection
 from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
-from gym_llm.protocols.http.access import Door, Unwelcome, listening, url_of
-from gym_llm.protocols.http.metrics import Metric, Metrics, added, as_answer
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.http_server import HttpServer, http_problem, json_response
+from gym_llm.protocols.http.metrics import Metric, metrics_response, sum_metrics
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.forwarding import Forwarding
-from gym_llm.serve.frontend import Handler, MakeWire, NotJSON, Route, Wire
-from gym_llm.serve.openapi import openapi
+from gym_llm.serve.frontend import Frontend, Handler, MakeFrontend, NotJSON, Route, openapi
+from gym_llm.serve.mcp import McpFrontend
+from gym_llm.serve.nemo import NemoFrontend
+from gym_llm.serve.openenv import OpenEnvFrontend
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.did_you_mean import did_you_mean
-from gym_llm.utils.limits import REQUEST_BYTES, limit
 from gym_llm.utils.secrets import redacted_logger
 
-WIRES: dict[str, str] = {
-    "openenv": "gym_llm.serve.openenv:OpenEnvWire",
-    "nemo": "gym_llm.serve.nemo:NemoWire",
-    "mcp": "gym_llm.serve.mcp:McpWire",
-}
-"""The wires by name, each a `MakeWire`; where two share an address the first that claims a request answers it."""
+FRONTENDS: dict[str, MakeFrontend] = {"openenv": OpenEnvFrontend, "nemo": NemoFrontend, "mcp": McpFrontend}
+"""The protocols by name. If two share a path, the first that claims a request answers it."""
 _STATUS: dict[type[BaseException], int] = {
     BadRequest: 400,
     NotJSON: 400,
@@ -47,7 +44,7 @@ _STATUS: dict[type[BaseException], int] = {
 logger = redacted_logger(__name__)
 
 
-class EnvServer:
+class EnvServer(HttpServer):
     """Serves environments over HTTP and WebSocket.
 
     An async context manager: the port is opened, and closed. The first environment is at the root, and each at its own
@@ -55,7 +52,7 @@ class EnvServer:
 
     Args:
         env_ids: Registered ids, files that have an environment, or specs; one or several.
-        wires: Which of `WIRES` are spoken, or others as `module:attribute`; None for all of `WIRES`.
+        wires: Which of `FRONTENDS` are spoken, or others as `module:attribute`; None for all of `FRONTENDS`.
         tasks: As for `gym_llm.rollout`, of a single environment.
         env_kwargs: Further arguments of a single environment; of several, by what `env_ids` calls them.
         host: The address to listen on; one that is not this machine's own needs a token.
@@ -102,9 +99,10 @@ class EnvServer:
         kwargs_of = {name_of(env_id): env_kwargs for env_id in env_ids} if len(env_ids) == 1 else env_kwargs or {}
         if tasks is not None and len(env_ids) != 1:
             raise UsageError("tasks are one environment's: serve one, or leave them out.")
-        self._door = Door(host, token)
-        wires = list(WIRES if wires is None else wires)
-        self._makers = {name: _maker(name) for name in sorted(wires, key=[*WIRES, *wires].index)}
+        inner = None if forwarding is None else forwarding.listener
+        super().__init__(host=host, port=port, token=token, inner=inner)
+        wires = list(FRONTENDS if wires is None else wires)
+        self._makers = {name: _maker(name) for name in sorted(wires, key=[*FRONTENDS, *wires].index)}
         factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=kwargs_of.get(name_of(env_id))) for env_id in env_ids]
         self.sessions = Sessions(
             {factory.env_id: factory for factory in factories},
@@ -120,10 +118,6 @@ class EnvServer:
             raise UsageError(
                 f"A server has one environment or more, of different names; got {', '.join(map(name_of, env_ids))}."
             )
-        self._metrics = Metrics(self._figures)
-        self.host = host
-        self.port = port
-        self._stack = AsyncExitStack()
 
     @property
     def env_ids(self) -> list[str]:
@@ -135,31 +129,14 @@ class EnvServer:
         """The wires that it speaks."""
         return list(self._makers)
 
-    @property
-    def url(self) -> str:
-        """See the class."""
-        return url_of(self.host, self.port)
+    async def _start(self, stack: AsyncExitStack) -> None:
+        stack.enter_context(rare_collection())
+        stack.push_async_callback(self.sessions.aclose)
 
-    async def __aenter__(self) -> Self:
-        """Open the port."""
-        async with AsyncExitStack() as stack:
-            stack.enter_context(rare_collection())
-            stack.push_async_callback(self.sessions.aclose)
-            inner = self._forwarding.listener if self._forwarding is not None else None
-            port = listening(self.application(), self.host, self.port, shared=inner is not None, also=inner)
-            self.port = await stack.enter_async_context(port)
-            self._stack = stack.pop_all()
-        return self
+    async def _stop(self) -> None:
+        self.sessions.dismiss()  # closes WebSockets, whose requests would be waited for
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close the port and end all sessions."""
-        await self._stack.aclose()
-
-    def application(self) -> web.Application:
-        """All its routes, as an aiohttp application."""
-        middlewares: Any = [self._metrics.count, self._guard]
-        application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=middlewares)
-        application.on_shutdown.append(self._dismiss)
+    def _add_routes(self, application: web.Application) -> None:
         application.router.add_get("/health", self._health)
         application.router.add_get("/metrics", self._tell)
         if self._forwarding is not None:
@@ -168,16 +145,15 @@ class EnvServer:
         for index, env in enumerate(self.envs):
             wires = [make(env.over(name)) for name, make in self._makers.items()]
             for prefix in ["", f"/{env.name}"] if index == 0 else [f"/{env.name}"]:
-                documents[prefix] = self._add_routes(application, prefix, wires)
+                documents[prefix] = self._add_env(application, prefix, wires)
         for prefix, routes in documents.items():
             everything = {prefix: routes} if prefix else documents
             document = openapi(everything, title=", ".join(env.env_id for env in self.envs))
             application.router.add_get(f"{prefix}/openapi.json", _constant(document))
-        return application
 
-    def _add_routes(self, application: web.Application, prefix: str, wires: Sequence[Wire]) -> list[Route]:
+    def _add_env(self, application: web.Application, prefix: str, wires: Sequence[Frontend]) -> list[Route]:
         """Add the wires' routes below a prefix; those that share an address get one handler."""
-        by_address: dict[tuple[str, str], list[tuple[Wire, Route]]] = defaultdict(list)
+        by_address: dict[tuple[str, str], list[tuple[Frontend, Route]]] = defaultdict(list)
         for wire in wires:
             for route in wire.routes():
                 by_address[route.method, route.path].append((wire, route))
@@ -185,12 +161,12 @@ class EnvServer:
             application.router.add_route(method, f"{prefix}{path}", self._shared(claimants))
         return [claimants[0][1] for claimants in by_address.values()]
 
-    def _shared(self, claimants: list[tuple[Wire, Route]]) -> Handler:
+    def _shared(self, claimants: list[tuple[Frontend, Route]]) -> Handler:
         first_wire, first = claimants[0]
         if len(claimants) == 1:
 
             async def alone(http: web.Request) -> web.StreamResponse:
-                http[_WIRE] = first_wire
+                http[_FRONTEND] = first_wire
                 return await self._answer(http, first_wire, first)
 
             return alone
@@ -198,7 +174,7 @@ class EnvServer:
         others = [each for each in claimants if not each[1].is_socket] or sockets
 
         async def whoever_claims(http: web.Request) -> web.StreamResponse:
-            http[_WIRE] = first_wire
+            http[_FRONTEND] = first_wire
             if sockets and http.headers.get("Upgrade", "").lower() == "websocket":
                 wire, route = sockets[0]
             else:
@@ -209,12 +185,12 @@ class EnvServer:
                 claimed = (each for each in others if each[1].claims is not None and each[1].claims(body))
                 left = (each for each in others if each[1].claims is None)
                 wire, route = next(claimed, None) or next(left, others[0])
-            http[_WIRE] = wire
+            http[_FRONTEND] = wire
             return await self._answer(http, wire, route)
 
         return whoever_claims
 
-    async def _answer(self, http: web.Request, wire: Wire, route: Route) -> web.StreamResponse:
+    async def _answer(self, http: web.Request, wire: Frontend, route: Route) -> web.StreamResponse:
         """Answer a request here, or have the process answer that has its session."""
         others = self._forwarding
         if others is not None and not http.get(_INNER):
@@ -235,10 +211,11 @@ class EnvServer:
         if others is None or http.get(_INNER):
             return await self._metrics.answer(http)
         texts = await others.ask_all("/metrics")
-        return as_answer(added([*texts.values(), *(() if others.number is None else [self._metrics.text()])]))
+        return metrics_response(
+            sum_metrics([*texts.values(), *(() if others.number is None else [self._metrics.text()])])
+        )
 
     async def _room(self, http: web.Request) -> web.Response:
-        """How many sessions there is room for, for other processes to know."""
         if not http.get(_INNER):
             raise web.HTTPNotFound
         return web.Response(text=str(self.sessions.capacity - len(self.sessions)))
@@ -248,44 +225,28 @@ class EnvServer:
         yield from self.sessions.metrics()
 
     async def _health(self, _: web.Request) -> web.Response:
-        return as_json({"status": "healthy"})
+        return json_response({"status": "healthy"})
 
-    async def _dismiss(self, _: web.Application) -> None:
-        """Have WebSockets closed: requests under way are waited for."""
-        self.sessions.dismiss()
+    def _authorize(self, http: web.Request) -> None:
+        if self._forwarding is not None and self._forwarding.is_inner(http):
+            http[_INNER] = True
+        else:
+            super()._authorize(http)
 
-    @web.middleware
-    async def _guard(self, http: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let only those in who may, and give every error a form that the wire's clients read."""
-        try:
-            if self._forwarding is not None and self._forwarding.is_inner(http):
-                http[_INNER] = True
-            else:
-                self._door.check_origin(http)
-                self._door.check_token(http)
-            return await handler(http)
-        except Unwelcome as unwelcome:
-            return _refusal(http, unwelcome, unwelcome.status)
-        except tuple(_STATUS) as error:
-            return _refusal(http, error, next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS))
-        except web.HTTPRequestEntityTooLarge:
-            return _refusal(
-                http, BadRequest(f"A request has at most {limit(REQUEST_BYTES):,} bytes ({REQUEST_BYTES})."), 413
-            )
-        except web.HTTPException as error:
-            if error.status < 400:
-                raise
-            sentence = (
-                f"{http.method} {http.path} is nothing here ({error.reason}); GET /openapi.json says what there is."
-            )
-            return _refusal(http, BadRequest(sentence), error.status)
-        except web.RequestPayloadError:
-            return _refusal(http, BadRequest("The body is not what its headers say: its encoding, or its length."), 400)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except Exception as error:
-            logger.exception("A request failed.")
-            return _refusal(http, error, 500)
+    def _error_response(self, http: web.Request, error: Exception) -> web.Response:
+        status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 0)
+        if not status and isinstance(error, AccessDenied | web.HTTPException | web.RequestPayloadError):
+            status, message = http_problem(http, error) or (500, "")
+            if not isinstance(error, AccessDenied):
+                is_unknown = isinstance(error, web.HTTPNotFound | web.HTTPMethodNotAllowed)
+                error = BadRequest(f"{message} GET /openapi.json lists the routes." if is_unknown else message)
+        if not status:
+            logger.error("A request failed.", exc_info=error)
+        frontend: Frontend | None = http.get(_FRONTEND)
+        if frontend is not None:
+            return frontend.refusal(error, status or 500)
+        message = str(error) if status else "The server has failed; its log says how."
+        return json_response({"error": message}, status or 500)
 
 
 def name_of(env_id: str | EnvSpec) -> str:
@@ -293,33 +254,30 @@ def name_of(env_id: str | EnvSpec) -> str:
     return env_id if isinstance(env_id, str) else env_id.id
 
 
-def _maker(name: str) -> MakeWire:
-    place = name if ":" in name else WIRES.get(name)
-    if place is None:
-        there_are = f"{did_you_mean(name, WIRES)} There are {', '.join(WIRES)}."
-        raise UsageError(f"There is no wire {name!r:.40}.{there_are}")
-    module, _, attribute = place.partition(":")
+def _maker(name: str) -> MakeFrontend:
+    if name in FRONTENDS:
+        return FRONTENDS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        hint = did_you_mean(name, FRONTENDS)
+        raise UsageError(f"There is no protocol {name!r:.40}.{hint} Choose from {', '.join(FRONTENDS)}.")
     try:
-        make: MakeWire = getattr(import_module(module), attribute)
+        make: MakeFrontend = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"The wire {name!r:.80} cannot be imported: {error}.") from None
+        raise UsageError(f"The protocol {name!r:.80} cannot be imported: {error}.") from None
     return make
-
-
-def _refusal(http: web.Request, error: BaseException, status: int) -> web.Response:
-    wire: Wire | None = http.get(_WIRE)
-    if wire is not None:
-        return wire.refusal(error, status)
-    expected = isinstance(error, (Unwelcome, *_STATUS))
-    return as_json({"error": str(error) if expected else "The server has failed; its log says how."}, status)
 
 
 def _constant(document: dict[str, Any]) -> Handler:
     async def handler(_: web.Request) -> web.Response:
-        return as_json(document)
+        return json_response(document)
 
     return handler
 
 
-_WIRE: web.RequestKey[Any] = web.RequestKey("wire", object)
+_FRONTEND: web.RequestKey[Any] = web.RequestKey("frontend", object)
 _INNER: web.RequestKey[bool] = web.RequestKey("inner", bool)
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -70,7 +70,7 @@ class Step(NamedTuple):
         return self.terminated or self.truncated
 
 
-class Tally(Counter[str]):
+class SessionCounters(Counter[str]):
     """What was counted of an environment over a wire.
 
     Attributes:
@@ -123,7 +123,7 @@ class EpisodeSession:
         factory: EnvFactory,
         env: gym.Env[Any, Any] | None,
         clock: StepClock | None,
-        tally: Tally,
+        tally: SessionCounters,
     ) -> None:
         self.id = session_id
         self.env_id = env_id
@@ -230,7 +230,7 @@ class EpisodeSession:
         while self._task is not None:
             await asyncio.wait({self._task})
 
-    async def hurry(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """As the session is about to end: what takes longer is cancelled, and nothing else is begun."""
         self.is_ended = True
         if (task := self._task) is not None:

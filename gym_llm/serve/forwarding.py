@@ -1,14 +1,14 @@
-"""Several processes behind one port: a request goes on to the process that has its session.
+"""Several processes behind one port: a request is forwarded to the process that has its session.
 
-The processes (workers) share the server's port, and the kernel deals connections out to them, without a look at what
-they carry. So a worker asks the wire for whose session a request is (`Wire.session_of`). The id names the worker that
-has the session, `w3g1-...`: the third, in its first life; a client's own id belongs to whom its hash says. If that is
-another, the request goes there, over the listener that each worker has for the others: a Unix socket in a folder that
-is this user's alone, or, on other machines, a port. All of them know a secret without which nobody is answered there.
-What comes in there is answered there, and never forwarded again.
+The processes (workers) share the server's port, and the kernel distributes connections among them without reading
+them. So a worker asks the frontend for the session id of a request (`Frontend.session_of`). The id names the worker
+that has the session: `w3g1-...` is the third worker, in its first life; the hash of a client's own id names one, too.
+If that is another worker, the request is forwarded over the listener that each worker has for the others: a Unix
+socket in a folder of this user alone, or a port on other machines. All workers share a secret, without which these
+listeners refuse. A request that arrives there is answered there and never forwarded again.
 
-A request of no session yet is answered by whoever has it, or, where all sessions are taken, by the one with most room.
-A front (Ray's) plays nothing itself: it is a worker without a number, which forwards everything.
+A request without a session is answered by the worker that got it. If that worker is full, the one with most room
+answers. A front (of Ray actors) plays nothing itself: it is a worker without a number that forwards everything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from multidict import CIMultiDict
 from yarl import URL
 
-from gym_llm.protocols.http.access import Unwelcome, url_of
+from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.http_server import url_of
 from gym_llm.serve.sessions import LOST, AtCapacity, SessionLost, UnknownSession, worker_of, worker_prefix
 from gym_llm.utils.limits import REQUEST_BYTES, limit
 
@@ -109,7 +110,7 @@ class Forwarding:
         """Whether a request comes from another worker.
 
         Raises:
-            Unwelcome: If it came in where only workers ask, and is none of theirs.
+            AccessDenied: If it came in where only workers ask, and is none of theirs.
         """
         if self.listener is None or http.transport is None:
             return False
@@ -118,7 +119,7 @@ class Forwarding:
         if not hmac.compare_digest(
             http.headers.get(_SECRET, "").encode(errors="surrogateescape"), self._secret.encode()
         ):
-            raise Unwelcome("Only the server's own processes are answered here.", 401)
+            raise AccessDenied("Only the server's own processes are answered here.", 401)
         return True
 
     # -- whose is it -----------------------------------------------------------------------------------------------
@@ -313,7 +314,6 @@ async def _pump(
 
 
 def _sendable(code: int | None) -> int:
-    """A code that may be sent: some only say what has happened, e.g. 1006 that nobody closed anything."""
     if code is not None and (code in range(1000, 1004) or code in range(1007, 1015) or code in range(3000, 5000)):
         return code
     return WSCloseCode.GOING_AWAY

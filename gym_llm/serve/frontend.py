@@ -1,8 +1,9 @@
-"""What a wire is: one way for clients to play a server's environments, as routes of an HTTP server."""
+"""Frontend: one protocol of one environment, as routes of an HTTP server."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
@@ -10,6 +11,8 @@ from aiohttp import web
 from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
 from gym_llm.serve.served_env import ServedEnv
+from gym_llm.utils.deprecated import renamed
+from gym_llm.version import __version__
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -35,7 +38,7 @@ class Route(NamedTuple):
     is_socket: bool = False
 
 
-class Wire(Protocol):
+class Frontend(Protocol):
     """One wire of one environment."""
 
     def routes(self) -> Iterable[Route]:
@@ -53,13 +56,13 @@ class Wire(Protocol):
         """An error as its clients read it.
 
         Args:
-            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `Unwelcome` or `NotJSON`; or
+            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `AccessDenied` or `NotJSON`; or
                 another, whose text is no client's to read: it is in the log.
             status: HTTP's.
         """
 
 
-MakeWire = Callable[[ServedEnv], Wire]
+MakeFrontend = Callable[[ServedEnv], Frontend]
 
 
 class NotJSON(CallerError):
@@ -86,3 +89,36 @@ def parse_json(payload: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise NotJSON(f"The body is a JSON object, got {type(body).__name__}.")
     return body
+
+
+_PARAMETER = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
+
+
+def openapi(routes: Mapping[str, Sequence[Route]], *, title: str) -> dict[str, Any]:
+    """The OpenAPI document of the routes that say something of themselves.
+
+    Args:
+        routes: By the prefix of their paths.
+        title: The document's.
+    """
+    paths: dict[str, dict[str, Any]] = {
+        "/health": {"get": {"summary": "Whether the server runs.", "responses": {"200": {"description": "It does."}}}}
+    }
+    for prefix, those in routes.items():
+        for route in those:
+            if route.operation is None:
+                continue
+            names = _PARAMETER.findall(route.path)
+            parameters = [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ]
+            operation = {"responses": {"200": {"description": "The answer."}}, **route.operation}
+            if parameters:
+                operation["parameters"] = [*parameters, *operation.get("parameters", [])]
+            path = prefix + _PARAMETER.sub(r"{\1}", route.path)
+            paths.setdefault(path, {})[route.method.lower()] = operation
+    return {"openapi": "3.1.0", "info": {"title": title, "version": __version__}, "paths": paths}
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

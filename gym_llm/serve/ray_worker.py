@@ -1,7 +1,7 @@
-"""A worker on a machine of a Ray cluster: an actor that the front, which clients ask, reaches by TCP.
+"""RayWorker: a worker on a machine of a Ray cluster, as an actor that the front reaches over TCP.
 
-What goes between them is HTTP, as between workers of one machine, with the secret in its headers, and as open as the
-rest of what a Ray cluster says to itself: its machines are among themselves.
+They speak HTTP, as workers of one machine do, with the secret in the headers. It is not encrypted, like all traffic
+inside a Ray cluster.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from gym_llm.rollouts.ray.codec import first_line
 from gym_llm.rollouts.ray.connection import connect, nodes, watch
 from gym_llm.serve.env_server import EnvServer
 from gym_llm.serve.forwarding import Forwarding, Place, close_clients
-from gym_llm.serve.server_worker import WorkerOrder
+from gym_llm.serve.server_worker import END_SECONDS, WorkerOrder
 from gym_llm.utils.secrets import redact_streams
 
 _HARDLY_ANY = 0.001  # CPUs reserved: with none, Ray does not look at the machine that was asked for
-_END_SECONDS = 45.0  # a little more than a `teardown` may take
 
 
 class ServerActor:
-    """An `EnvServer` in a process of its own (an async Ray actor), which the front asks."""
+    """An `EnvServer` in an async Ray actor, which the front forwards requests to."""
 
     def __init__(self) -> None:
         collect_rarely()
@@ -34,24 +33,20 @@ class ServerActor:
         self._forwarding: Forwarding
 
     async def start(self, order: WorkerOrder) -> Place:
-        """Begin to answer; where.
+        """Open the server; return its place.
 
         Raises:
-            UsageError: If the environments cannot be served from here.
+            UsageError: If the environments cannot be served on this machine.
         """
         import ray
 
-        listener = order.listener(ray.util.get_node_ip_address())
-        self._forwarding = forwarding = Forwarding(order.secret, order.number, order.generation, listener)
-        # Nobody is told of the port that it opens beside, on its machine alone.
-        own = {"host": "127.0.0.1", "port": 0, "token": order.secret}
-        self._server = EnvServer(**{**order.options, **own}, forwarding=forwarding)
+        self._server, self._forwarding = order.server(ray.util.get_node_ip_address())
         await self._server.__aenter__()
-        assert forwarding.place is not None
-        return forwarding.place
+        assert self._forwarding.place is not None
+        return self._forwarding.place
 
     async def update(self, places: Sequence[Place | None]) -> None:
-        """Take note of where all workers are."""
+        """Note the places of all workers."""
         await close_clients(self._forwarding.update(places))
 
     async def run(self) -> None:
@@ -65,7 +60,7 @@ class ServerActor:
 
 
 class RayWorker:
-    """A `ServerActor` as the server sees it. See `gym_llm.serve.worker_processes.Worker`."""
+    """A worker in a `ServerActor`. See `gym_llm.serve.server_worker.Worker`."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
@@ -78,7 +73,7 @@ class RayWorker:
         """Start the server.
 
         Raises:
-            UsageError: If it cannot.
+            UsageError: If the server cannot start.
         """
         try:
             self.place = await self._watch.result(self._actor.start.remote(order))
@@ -89,16 +84,16 @@ class RayWorker:
             raise
 
     async def serve(self, places: Sequence[Place | None]) -> None:
-        """Have it know all workers."""
+        """Send the worker the places of all workers; it serves already."""
         await self.update(places)
 
     async def update(self, places: Sequence[Place | None]) -> None:
-        """Tell it where all workers are."""
-        with suppress(self._ray.exceptions.RayError):  # it has died, which `wait` says
+        """Send the worker the places of all workers."""
+        with suppress(self._ray.exceptions.RayError):  # it has died, which `wait` reports
             await self._watch.result(self._actor.update.remote(list(places)))
 
     async def wait(self) -> str:
-        """Wait until its process has ended; how."""
+        """Wait until the process has ended; return how it ended."""
         try:
             await self._watch.result(self._running)
         except Exception as error:
@@ -106,20 +101,20 @@ class RayWorker:
         return "it ended"
 
     async def end(self) -> None:
-        """Have it end its sessions and itself."""
+        """End the worker and its sessions."""
         try:
             with suppress(self._ray.exceptions.RayError, TimeoutError):
-                async with asyncio.timeout(_END_SECONDS):
+                async with asyncio.timeout(END_SECONDS):
                     await self._watch.result(self._actor.aclose.remote())
         finally:
             self._ray.kill(self._actor)
 
 
 def ray_starter(address: str) -> Callable[[WorkerOrder], Awaitable[RayWorker]]:
-    """What starts workers on a cluster's machines, evenly.
+    """Return a function that starts workers, spread evenly over the machines of a cluster.
 
     Raises:
-        RayUnavailable: If there is no such cluster.
+        RayUnavailable: If the cluster cannot be reached.
     """
     ray = connect(address)
     machines = nodes(ray)

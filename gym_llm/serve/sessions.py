@@ -19,7 +19,7 @@ from gym_llm.errors import CallerError, InfrastructureError
 from gym_llm.protocols.http.metrics import Histogram, Labels, Metric
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.step_timeout import StepClock
-from gym_llm.serve.episode_session import EpisodeSession, Tally
+from gym_llm.serve.episode_session import EpisodeSession, SessionCounters
 from gym_llm.types import FailureKind
 from gym_llm.utils.limits import check_seconds
 from gym_llm.utils.secrets import redacted_logger
@@ -92,7 +92,7 @@ class Sessions:
         self.factories = dict(factories)
         self.capacity = capacity
         self.idle_seconds = idle_seconds
-        self.tallies: defaultdict[tuple[str, str], Tally] = defaultdict(Tally)
+        self.tallies: defaultdict[tuple[str, str], SessionCounters] = defaultdict(SessionCounters)
         self._prefix = prefix
         self._clock = None if step_timeout is None else StepClock(step_timeout)
         self._sessions: OrderedDict[str, EpisodeSession] = OrderedDict()  # who was asked last is last
@@ -205,7 +205,7 @@ class Sessions:
             self._expiring.cancel()
         self.dismiss()
         sessions, self._sessions = list(self._sessions.values()), OrderedDict()
-        await asyncio.gather(*(each.hurry(_LAST_SECONDS) for each in [*sessions, *self._endings.values()]))
+        await asyncio.gather(*(each.drain(_LAST_SECONDS) for each in [*sessions, *self._endings.values()]))
         if self._endings:
             await asyncio.wait(self._endings)
         await asyncio.gather(*map(self._end, sessions))
@@ -304,7 +304,6 @@ def _tell_end(session: EpisodeSession) -> None:
 
 
 async def _close(env: gym.Env[Any, Any]) -> None:
-    """Close an environment; what that raises is told to the log."""
     try:
         await drive(env.close)
     except Exception as error:

@@ -9,46 +9,24 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.core.registry.env_files import env_spec
 from gym_llm.data.files.reading import absolute_source
 from gym_llm.errors import UsageError
-from gym_llm.protocols.http.access import url_of
+from gym_llm.protocols.http.http_server import url_of
 from gym_llm.serve.env_server import EnvServer, name_of
 from gym_llm.serve.forwarding import Forwarding, Place, close_clients
 from gym_llm.serve.process_worker import ProcessWorker
-from gym_llm.serve.server_worker import WorkerOrder
+from gym_llm.serve.server_worker import Worker, WorkerOrder
 from gym_llm.serve.sessions import CAPACITY
 from gym_llm.utils.secrets import redacted_logger
 
 _LIVED_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 logger = redacted_logger(__name__)
-
-
-class Worker(Protocol):
-    """A worker as the server sees it.
-
-    Attributes:
-        place: Where the others reach it.
-    """
-
-    place: Place
-
-    async def serve(self, places: Sequence[Place | None]) -> None:
-        """Have it begin, knowing where all workers are."""
-
-    async def update(self, places: Sequence[Place | None]) -> None:
-        """Tell it where all workers are now."""
-
-    async def wait(self) -> str:
-        """Wait until it has ended; how."""
-
-    async def end(self) -> None:
-        """Have it end its sessions and itself."""
 
 
 class EnvWorkers:

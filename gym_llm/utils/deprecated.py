@@ -113,7 +113,7 @@ MODULES = {
     "seeding": "core.seeding",
     "serve.episode": "serve.episode_session",
     "serve.openenv.export": "serve.openenv.hub_folder",
-    "serve.server": "serve.model_server",
+    "serve.server": "engines.model_server",
     "serve.wires": "serve.frontend",
     "serve.workers": "serve.worker_processes",
     "spaces": "core.spaces",
@@ -154,6 +154,12 @@ MODULES = {
 """Old module -> new module, both below `gym_llm`."""
 
 NAMES: dict[str, str] = {
+    "agents.read_agent": "parse_agent_spec",
+    "protocols.http.access.Door": "AccessControl",
+    "protocols.http.access.Unwelcome": "AccessDenied",
+    "serve.env_server.WIRES": "FRONTENDS",
+    "serve.frontend.MakeWire": "MakeFrontend",
+    "serve.frontend.Wire": "Frontend",
     "core.compat.ConformingEnv": "NemoCompatible",
     "sandbox.Box": "Mounts",
     "sandbox.backends.Box": "Mounts",

@@ -28,7 +28,7 @@ MODES = [
 def test_their_client_lists_and_calls_our_tools(
     peer: str, mode: str, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.2)  # so that waiting for `wait` is a stream with comments
+    monkeypatch.setattr(endpoint, "STREAM_AFTER_SECONDS", 0.2)  # so that waiting for `wait` is a stream with comments
 
     async def main() -> tuple[dict[str, Any], bool, Counters]:
         counters = Counters()

@@ -18,7 +18,7 @@ from testing import Item, function_call, response
 
 import gym_llm
 from gym_llm.engines.engine import Engine
-from gym_llm.protocols.http.access import listening, url_of
+from gym_llm.protocols.http.http_server import listening, url_of
 from gym_llm.serve import EnvServer, ModelServer
 
 _JSON = {"Content-Type": "application/json"}

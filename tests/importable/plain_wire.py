@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from gym_llm.data.files.jsonl import dumps
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.frontend import Route, read_json
 from gym_llm.serve.served_env import ServedEnv
 
@@ -31,12 +31,12 @@ class PlainWire:
         return http.headers.get("X-Session") or http.headers.get("X-Name") or http.query.get("session_id")
 
     def refusal(self, error: BaseException, status: int) -> web.Response:
-        return as_json({"plain": type(error).__name__, "message": str(error)}, status)
+        return json_response({"plain": type(error).__name__, "message": str(error)}, status)
 
     async def _open(self, http: web.Request) -> web.Response:
         session = self.env.open(session_id=http.headers.get("X-Name"))
         begun = await session.reset(**await read_json(http))
-        return as_json({"session": session.id, "pid": os.getpid(), "input": begun.request["input"]})
+        return json_response({"session": session.id, "pid": os.getpid(), "input": begun.request["input"]})
 
     async def _step(self, http: web.Request) -> web.Response:
         session = self.env.sessions.get(http.headers.get("X-Session", ""))
@@ -44,11 +44,11 @@ class PlainWire:
         if body.get("die"):
             os._exit(7)
         step = await session.step(body.get("say"))
-        return as_json({"reward": step.reward, "done": step.done, "pid": os.getpid()})
+        return json_response({"reward": step.reward, "done": step.done, "pid": os.getpid()})
 
     async def _close(self, http: web.Request) -> web.Response:
         await self.env.sessions.close(self.env.sessions.get(http.headers.get("X-Session", "")))
-        return as_json({})
+        return json_response({})
 
     async def _socket(self, http: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
@@ -21,13 +20,15 @@ from gym_llm.agents.capture.capture_session import CallRefused, CaptureSession
 from gym_llm.agents.capture.session_api import SessionControl
 from gym_llm.concurrency.relaxed_gc import rare_collection
 from gym_llm.engines.engine import Engine
+from gym_llm.engines.model_server import ModelApiServer
 from gym_llm.errors import InfrastructureError
-from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
-from gym_llm.protocols.http.access import Door, Unwelcome, given_key, listening, url_of
-from gym_llm.protocols.http.metrics import Metric, Metrics
-from gym_llm.protocols.http.model_api import as_json, check_context, refusal_of, tell
+from gym_llm.protocols import Dialect, Refusal
+from gym_llm.protocols.http.access import AccessDenied, given_key
+from gym_llm.protocols.http.http_server import Handler, json_response
+from gym_llm.protocols.http.metrics import Metric
+from gym_llm.protocols.http.model_api import check_context, write_response
 from gym_llm.types import ResponseDict
-from gym_llm.utils.limits import REQUEST_BYTES, check_seconds, limit
+from gym_llm.utils.limits import check_seconds
 
 CAPACITY = 4_096
 """How many sessions there are at most, unless told otherwise."""
@@ -36,7 +37,6 @@ IDLE_SECONDS = 3_600.0
 
 _STOP = "Step budget exhausted; stopping."
 _LOOK_SECONDS = 5.0
-_PREFIXES = ("", "/s/{key}", "/ng-rollout/{key}", "/ng-rollout/{key}/training-token-capture")
 
 
 class NoRoom(InfrastructureError):
@@ -45,7 +45,7 @@ class NoRoom(InfrastructureError):
     failure_kind = "provider_quota_exhausted"
 
 
-class CaptureServer:
+class CaptureServer(ModelApiServer):
     """Serves capture sessions to agents. An async context manager, of one event loop.
 
     Who knows a session's id can ask its model, and nothing else. A call without such an id is answered 401. One that
@@ -81,6 +81,8 @@ class CaptureServer:
     ...         print(server.url)
     """
 
+    prefixes = ("", "/s/{key}", "/ng-rollout/{key}", "/ng-rollout/{key}/training-token-capture")
+
     def __init__(
         self,
         engine: Engine | None = None,
@@ -96,47 +98,15 @@ class CaptureServer:
         if capacity < 1:
             raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
         check_seconds("idle_seconds", idle_seconds)
+        super().__init__(host=host, port=port, token=token)
         self.engine = engine
         self.others = dict(others or {})
-        self.host = host
-        self.port = port
         self.capacity = capacity
         self.idle_seconds = idle_seconds
         self.sessions: dict[str, CaptureSession] = {}
         self.opens_for_prefixes = engine is not None
         self._control = None if engine is None else SessionControl(self, upstreams=upstreams)
         self._named: set[str] = set()  # of sessions that a path has opened: names that others can guess
-        self._door = Door(host, token)
-        self._stack = AsyncExitStack()
-
-    @property
-    def url(self) -> str:
-        """See the class."""
-        return url_of(self.host, self.port)
-
-    async def __aenter__(self) -> Self:
-        """Start the engines and open the port."""
-        async with AsyncExitStack() as stack:
-            stack.enter_context(rare_collection())  # sessions keep what was said
-            for engine in (self.engine, *self.others.values()):
-                if engine is not None:
-                    await stack.enter_async_context(engine)
-            metrics = Metrics(self._measure)
-            middlewares: Any = [metrics.count, self._guard]
-            application = web.Application(client_max_size=limit(REQUEST_BYTES), middlewares=middlewares)
-            self._add_routes(application)
-            application.router.add_get("/metrics", self._behind_token(metrics.answer))
-            if self._control is not None:
-                stack.push_async_callback(self._control.aclose)
-                expiring = asyncio.create_task(self._expire())
-                stack.callback(expiring.cancel)
-            self.port = await stack.enter_async_context(listening(application, self.host, self.port))
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close the port, let calls under way end for a few seconds, and close the engines."""
-        await self._stack.aclose()
 
     def open(self, session: CaptureSession) -> None:
         """From now on who knows the session's id can ask its model.
@@ -160,43 +130,48 @@ class CaptureServer:
 
     # -- routes ------------------------------------------------------------------------------------------------------
 
+    async def _start(self, stack: AsyncExitStack) -> None:
+        stack.enter_context(rare_collection())  # sessions keep all messages
+        for engine in (self.engine, *self.others.values()):
+            if engine is not None:
+                await stack.enter_async_context(engine)
+        if self._control is not None:
+            stack.push_async_callback(self._control.aclose)
+            expiring = asyncio.create_task(self._expire())
+            stack.callback(expiring.cancel)
+
     def _add_routes(self, application: web.Application) -> None:
-        router = application.router
-        for prefix in _PREFIXES:
-            router.add_get(f"{prefix}/v1/models", self._models)
-            for dialect in DIALECTS.values():
-                router.add_post(f"{prefix}{dialect.path}", partial(self._tell, dialect))
-        router.add_get("/health", self._health)
+        super()._add_routes(application)
+        application.router.add_get("/metrics", self._behind_token(self._metrics.answer))
         if self._control is not None:
             for method, path, handler in self._control.routes():
-                router.add_route(method, path, self._behind_token(handler))
+                application.router.add_route(method, path, self._behind_token(handler))
 
-    def _measure(self) -> list[Metric]:
+    def _authorize(self, http: web.Request) -> None:
+        self._access.check_origin(http)  # the token or a session's key is checked by each route
+
+    def _figures(self) -> list[Metric]:
         under_way = sum(session.under_way for session in self.sessions.values())
         return [
             Metric("gym_llm_sessions_open", "gauge", "Sessions that are open.", [({}, len(self.sessions))]),
             Metric("gym_llm_model_calls_under_way", "gauge", "Calls that the model works on.", [({}, under_way)]),
         ]
 
-    def _behind_token(
-        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _behind_token(self, handler: Handler) -> Handler:
         async def checked(http: web.Request) -> web.StreamResponse:
-            self._door.check_token(http)
+            self._access.check_token(http)
             return await handler(http)
 
         return checked
 
     async def _health(self, _: web.Request) -> web.Response:
-        return as_json({"status": "healthy", "sessions": len(self.sessions)})
+        return json_response({"status": "healthy", "sessions": len(self.sessions)})
 
-    async def _models(self, http: web.Request) -> web.Response:
+    def _models(self, http: web.Request) -> list[str]:
         session = self._session(http)
-        names = dict.fromkeys([session.engine.model, *session.others])
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "gym_llm"} for name in names]
-        return as_json({"object": "list", "data": models})
+        return list(dict.fromkeys([session.engine.model, *session.others]))
 
-    async def _tell(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
+    async def _answer(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
         session = self._session(http)
         calls: list[Call] = []
 
@@ -218,39 +193,28 @@ class CaptureServer:
             for call in calls:
                 session.withdraw(call)
 
-        return await tell(http, dialect, respond, lost)
+        return await write_response(http, dialect, respond, lost)
 
     def _session(self, http: web.Request) -> CaptureSession:
         key = http.match_info.get("key")
         session = self.sessions.get(key or given_key(http))
         if session is not None:
             if session.id in self._named:
-                self._door.check_token(http)
+                self._access.check_token(http)
             return session
         if key is not None and self._control is not None and http.path.startswith("/ng-rollout/"):
-            self._door.check_token(http)
+            self._access.check_token(http)
             session = self._control.open_named(key)
             self._named.add(session.id)
             return session
-        raise Unwelcome("No session has this key: open one with POST /sessions, and send its id as the API key.", 401)
+        raise AccessDenied(
+            "No session has this key: open one with POST /sessions, and send its id as the API key.", 401
+        )
 
-    @web.middleware
-    async def _guard(
-        self, http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        """Let only those in who may, and give every error the shape that the API's clients read."""
-        try:
-            self._door.check_origin(http)
-            return await handler(http)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except CallRefused as error:
-            refusal = Refusal(str(error), error.status, code=error.code)
-        except NoRoom as error:
-            refusal = Refusal(str(error), 503, code="capacity_reached")
-        except Exception as error:
-            refusal = refusal_of(error)
-        return as_json(dialect_of(http.path).refusal(refusal), refusal.status)
+    def _error_response(self, http: web.Request, error: Exception) -> web.Response:
+        if isinstance(error, NoRoom):
+            error = Refusal(str(error), 503, code="capacity_reached")
+        return super()._error_response(http, error)
 
     async def _expire(self) -> None:
         while True:

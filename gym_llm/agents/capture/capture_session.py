@@ -12,7 +12,8 @@ from gym_llm.agents.capture.token_recall import Recall
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.sampling import check_sampling
-from gym_llm.errors import CallerError, EngineError
+from gym_llm.errors import EngineError
+from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
@@ -25,18 +26,11 @@ MOST_BYTES = 1 << 28
 _TOKEN_BYTES = 8
 
 
-class CallRefused(CallerError):
-    """A call that is not made, whatever it asks.
+class CallRefused(Refusal):
+    """Raised for a call that the session does not make, whatever its request.
 
-    Args:
-        message: Why, for the agent.
-        status: HTTP's.
-        code: A name of the reason: `max_model_calls`, `session_full`, `session_closed`, `context_length_exceeded`.
+    Its `code` is `max_model_calls`, `session_full`, `session_closed` or `context_length_exceeded`.
     """
-
-    def __init__(self, message: str, status: int = 400, *, code: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
 
 
 class CaptureSession:
@@ -255,7 +249,6 @@ class CaptureSession:
         return f"~{self._lines - 1}" if self._lines > 1 else ""
 
     def _give_line_back(self, call: Call) -> None:
-        """Let a retry of a call that failed have its line."""
         if call.previous is not None and call.previous.line == call.line:
             call.previous.is_continued = False
         else:
@@ -268,7 +261,6 @@ def _items(request: Request) -> list[Item]:
 
 
 def _over(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> Any:
-    """A request with what is not None of two, the upper's first."""
     return {**lower, **{name: value for name, value in upper.items() if value is not None}}
 
 

@@ -130,7 +130,6 @@ def _sampling_of(sample: Sample) -> dict[str, Any]:
 
 
 def _path(leaf: Sample) -> list[Sample]:
-    """From the root to a sample."""
     path, sample = [leaf], leaf.parent
     while sample is not None:
         path.append(sample)

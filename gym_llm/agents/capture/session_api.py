@@ -19,7 +19,8 @@ from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import make_engine
 from gym_llm.errors import EngineError
 from gym_llm.protocols import Refusal
-from gym_llm.protocols.http.model_api import as_json, read_json
+from gym_llm.protocols.http.http_server import json_response
+from gym_llm.protocols.http.model_api import read_json
 from gym_llm.protocols.responses.bodies import REQUEST_PARAMETERS
 from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import add_secrets
@@ -113,7 +114,9 @@ class SessionControl:
         level = "tokens" if engine.capabilities.token_ids else "text"
         kind = "train" if purpose != "eval" and level == "tokens" else "eval"
         answer = {"session_id": session.id, "capture_level": level, "rollout_type": kind, "model": engine.model}
-        return as_json({**answer, "max_model_calls": budget or 0, "llm_url": body.get("llm_url") or self._server.url})
+        return json_response(
+            {**answer, "max_model_calls": budget or 0, "llm_url": body.get("llm_url") or self._server.url}
+        )
 
     async def _upstream(self, body: dict[str, Any]) -> Engine:
         """The engine of another model server, made once for its address, model and key."""
@@ -149,34 +152,33 @@ class SessionControl:
             self._waiting += Counter()  # without zeros
 
     async def _close_unused(self) -> None:
-        """Close the engines that no session has any more."""
         used = {id(session.engine) for session in self._server.sessions.values()}
         used_now = [name for name, one in self._engines.items() if self._waiting[name] or _is_among(one, used)]
         unused = self._engines.keys() - used_now
         await asyncio.gather(*[_closed(self._engines.pop(name)) for name in unused])
 
     async def _list(self, _: web.Request) -> web.Response:
-        return as_json({"sessions": [_status_of(session) for session in self._server.sessions.values()]})
+        return json_response({"sessions": [_status_of(session) for session in self._server.sessions.values()]})
 
     async def _status(self, http: web.Request) -> web.Response:
-        return as_json(_status_of(self._session(http)))
+        return json_response(_status_of(self._session(http)))
 
     async def _trajectory(self, http: web.Request) -> web.Response:
         session = self._session(http)
-        return as_json({**_status_of(session), "trajectory": session.trajectory()})
+        return json_response({**_status_of(session), "trajectory": session.trajectory()})
 
     async def _rollout(self, http: web.Request) -> web.Response:
         wants = http.query.get("include_messages", "").lower() in ("1", "true")
-        return as_json(rollout_document(self._session(http), include_messages=wants))
+        return json_response(rollout_document(self._session(http), include_messages=wants))
 
     async def _trace_entries(self, http: web.Request) -> web.Response:
         session = self._session(http)
         if session.calls and not session.graph.has_tokens:
-            return as_json({"error": "The engine reports no token ids.", "session_id": session.id}, 409)
-        return as_json({"session_id": session.id, "entries": trace_entries(session)})
+            return json_response({"error": "The engine reports no token ids.", "session_id": session.id}, 409)
+        return json_response({"session_id": session.id, "entries": trace_entries(session)})
 
     async def _delete(self, http: web.Request) -> web.Response:
-        return as_json({"deleted": self._server.close(http.match_info["id"]) is not None})
+        return json_response({"deleted": self._server.close(http.match_info["id"]) is not None})
 
     def _session(self, http: web.Request) -> CaptureSession:
         session = self._server.sessions.get(http.match_info["id"])

@@ -219,7 +219,6 @@ def _said(turn: list[Item]) -> tuple[Any, ...]:
 
 
 def _words(turn: list[Item]) -> str:
-    """A turn's texts, to the last space."""
     return "".join(_text(item.get("content")) for item in turn if (item.get("type") or "message") == "message")
 
 

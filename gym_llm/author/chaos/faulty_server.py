@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from typing import Any, Self
 
 from aiohttp import web
 
+from gym_llm.protocols.http.http_server import HttpServer, json_response
 from gym_llm.types import FailureKind
 
 STATUSES = {"answers 429": 429, "answers 500": 500, "answers 503": 503}
@@ -23,55 +23,57 @@ SERVED: dict[str, FailureKind] = {
 """What it can do wrong, and what a record calls that. With `cut off` the socket is reset in the midst of the answer."""
 
 
-class FaultyServer:
-    """Answers what the request's `metadata` says, in a thread; as a context manager.
+class FaultyServer(HttpServer):
+    """A model server in a thread that answers as the request's `metadata` says; used as a context manager.
 
-    It knows nothing itself, and is the same for every process: `metadata["answer"]` is the response as JSON, and
-    `metadata["fault"]` one of `SERVED`, or empty.
+    It has no state, and is the same for every process: `metadata["answer"]` is the response as JSON, and
+    `metadata["fault"]` is one of `SERVED`, or empty.
 
     Attributes:
         url: Its base URL.
     """
 
+    closing_seconds = 1.0
+
+    @property
+    def url(self) -> str:
+        """The base URL of OpenAI's clients."""
+        return f"{super().url}/v1"
+
     def __enter__(self) -> Self:
-        """Begin to listen, on loopback, at a free port."""
-        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        """Listen on loopback, at a free port."""
         self._loop = asyncio.new_event_loop()
-        self._runner = self._loop.run_until_complete(_listen(listener))
-        self._thread = threading.Thread(target=self._loop.run_forever, name="chaos' server", daemon=True)
+        self._loop.run_until_complete(self.__aenter__())
+        self._thread = threading.Thread(target=self._loop.run_forever, name="chaos server", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result()
+        """Close the port."""
+        asyncio.run_coroutine_threadsafe(self.__aexit__(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
+    def _add_routes(self, application: web.Application) -> None:
+        application.router.add_get("/{path:.*}", self._models)
+        application.router.add_post("/{path:.*}", self._answer)
 
-async def _listen(listener: socket.socket) -> web.ServerRunner:
-    runner = web.ServerRunner(web.Server(_answer, access_log=None), shutdown_timeout=1.0)
-    await runner.setup()
-    await web.SockSite(runner, listener).start()
-    return runner
+    async def _models(self, _: web.Request) -> web.Response:
+        return json_response({"data": [{"id": "random"}]})
 
-
-async def _answer(request: web.BaseRequest) -> web.StreamResponse:
-    if request.method == "GET":
-        return web.json_response({"data": [{"id": "random"}]})
-    metadata: dict[str, Any] = (await request.json())["metadata"]
-    fault, answer = metadata["fault"], metadata["answer"]
-    if fault in STATUSES:
-        return web.json_response({"error": {"message": "chaos"}}, status=STATUSES[fault])
-    if fault == "no JSON":
-        return web.Response(text=answer[: len(answer) // 2], content_type="application/json")
-    if fault == "cut off":
-        response = web.StreamResponse(headers={"Content-Length": str(len(answer.encode()))})
-        await response.prepare(request)
-        await response.write(answer.encode()[: len(answer) // 2])
-        assert request.transport is not None
-        request.transport.abort()
-        return response
-    return web.json_response(json.loads(answer))
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        metadata: dict[str, Any] = (await http.json())["metadata"]
+        fault, answer = metadata["fault"], metadata["answer"]
+        if fault in STATUSES:
+            return json_response({"error": {"message": "chaos"}}, STATUSES[fault])
+        if fault == "no JSON":
+            return web.Response(text=answer[: len(answer) // 2], content_type="application/json")
+        if fault == "cut off":
+            response = web.StreamResponse(headers={"Content-Length": str(len(answer.encode()))})
+            await response.prepare(http)
+            await response.write(answer.encode()[: len(answer) // 2])
+            assert http.transport is not None
+            http.transport.abort()
+            return response
+        return json_response(json.loads(answer))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from aiohttp import web
@@ -21,8 +21,8 @@ from gym_llm.evaluation.view.index import RunIndex, scan_pool
 from gym_llm.evaluation.view.run_files import read_summary, shown_name
 from gym_llm.evaluation.view.run_stats import run_stats
 from gym_llm.evaluation.view.search import LONGEST_QUERY, Search
+from gym_llm.protocols.http.http_server import HttpServer, http_problem
 from gym_llm.records.failures import reason
-from gym_llm.utils.loopback import is_loopback
 from gym_llm.utils.secrets import redacted_logger
 
 HOST = "127.0.0.1"
@@ -49,7 +49,7 @@ _LONGEST_SEARCH_SECONDS = 10.0
 logger = redacted_logger(__name__)
 
 
-class ViewServer:
+class ViewServer(HttpServer):
     """Serves rollout files to a browser on this machine.
 
     An async context manager: the port is opened at once, and the files are read, and followed while they grow, until
@@ -69,54 +69,40 @@ class ViewServer:
         UsageError: If a file cannot be read; by entering it, if the port cannot be opened.
     """
 
+    closing_seconds = 1.0
+
     def __init__(self, paths: Sequence[Path], *, port: int = 0) -> None:
+        super().__init__(port=port)
         self.runs = [RunIndex(path) for path in paths]
-        self.port = port
         self.token = secrets.token_urlsafe(32)
         self._searches: dict[tuple[int, str], Search] = {}
-        self._stack = AsyncExitStack()
 
     @property
     def url(self) -> str:
-        """See the class."""
-        return f"http://{HOST}:{self.port}/?token={self.token}"
+        """The address to open in a browser."""
+        return f"{super().url}/?token={self.token}"
 
-    async def __aenter__(self) -> Self:
-        """Open the port, and begin to read the files."""
-        async with AsyncExitStack() as stack:
-            for run in self.runs:
-                stack.callback(run.close)
-            application = web.Application(middlewares=[self._guard])  # type: ignore[list-item]
-            application.add_routes(
-                [
-                    web.get("/", self._index),
-                    web.get("/static/{name:.*}", self._static),
-                    web.get("/api/runs", self._runs),
-                    web.get("/api/rows", self._rows),
-                    web.get("/api/stats", self._stats),
-                    web.get("/api/episode", self._episode),
-                    web.get("/api/siblings", self._siblings),
-                ]
-            )
-            runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            try:
-                await web.TCPSite(runner, HOST, self.port).start()
-            except OSError as error:
-                raise UsageError(
-                    f"Cannot listen on {HOST}, port {self.port} ({error.strerror or error}): take another, or --port 0."
-                ) from None
-            self.port = runner.addresses[0][1]
-            following = asyncio.create_task(self._follow())
-            stack.push_async_callback(_end, following)
-            stack.callback(self._end_searches)
-            self._stack = stack.pop_all()
-        return self
+    async def _start(self, stack: AsyncExitStack) -> None:
+        for run in self.runs:
+            stack.callback(run.close)
+        following = asyncio.create_task(self._follow())
+        stack.push_async_callback(_end, following)
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close the port, and let go of the files."""
-        await self._stack.aclose()
+    async def _stop(self) -> None:
+        self._end_searches()
+
+    def _add_routes(self, application: web.Application) -> None:
+        application.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/static/{name:.*}", self._static),
+                web.get("/api/runs", self._runs),
+                web.get("/api/rows", self._rows),
+                web.get("/api/stats", self._stats),
+                web.get("/api/episode", self._episode),
+                web.get("/api/siblings", self._siblings),
+            ]
+        )
 
     async def _follow(self) -> None:
         """Read the files, one after the other, and then what is added to them."""
@@ -220,30 +206,25 @@ class ViewServer:
         for search in self._searches.values():
             search.cancel()
 
-    @web.middleware
-    async def _guard(
-        self, http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        """Let only this machine's browser in, with the token; the page's own code is no secret."""
-        try:
-            if not is_loopback(http.url.host or ""):
-                raise _refused("Only this machine is answered here, under a name of its own such as localhost.", 403)
-            if not http.path.startswith("/static/"):
-                given = http.headers.get("X-Token") or http.query.get("token", "")
-                if not compare_digest(given.encode(errors="replace"), self.token.encode()):
-                    raise _refused("Open the address that `gym-llm view` printed: the token is missing or wrong.", 403)
-            return await handler(http)
-        except _Refusal as refusal:
-            return _json({"error": str(refusal)}, refusal.status)
-        except DataError as error:
-            return _json({"error": str(error)}, 410)
-        except web.HTTPException as error:
-            return _json({"error": f"{http.method} {http.path} is nothing here."}, error.status)
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except Exception as error:
-            logger.exception("A request failed.")
-            return _json({"error": reason(error)}, 500)
+    def _authorize(self, http: web.Request) -> None:
+        """Answer only this machine's browser, with the token; the page's own code is not secret."""
+        self._access.check_origin(http)
+        if not http.path.startswith("/static/"):
+            given = http.headers.get("X-Token") or http.query.get("token", "")
+            if not compare_digest(given.encode(errors="replace"), self.token.encode()):
+                raise _refused("The token is missing or wrong: open the address that `gym-llm view` printed.", 403)
+
+    def _error_response(self, http: web.Request, error: Exception) -> web.Response:
+        match error:
+            case _Refusal():
+                status, message = error.status, str(error)
+            case DataError():
+                status, message = 410, str(error)
+            case _:
+                status, message = http_problem(http, error) or (500, reason(error))
+        if status == 500:
+            logger.error("A request failed.", exc_info=error)
+        return _json({"error": message}, status)
 
 
 def describe(number: int, run: RunIndex) -> dict[str, Any]:

@@ -171,7 +171,6 @@ def _check_size(message: dict[str, Any]) -> None:
 
 
 def _short(identifier: Any) -> str:
-    """An id as text; of a long one, a digest."""
     text = as_text(identifier)
     if len(text) <= MAX_ID:
         return text

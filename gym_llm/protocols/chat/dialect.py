@@ -12,9 +12,8 @@ from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.chat_messages import MALFORMED
 from gym_llm.protocols.chat.completions import response_to_chat
 from gym_llm.protocols.chat.requests import chat_to_request
-from gym_llm.protocols.dialect import Body, Dialect
+from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import COMMENT, event, pieces
-from gym_llm.protocols.refusal import Refusal
 from gym_llm.protocols.responses.request_checks import NOT_THE_MODELS, check_answerable, checked, output_for
 from gym_llm.types import Request, ResponseDict
 

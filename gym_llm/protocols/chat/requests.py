@@ -85,19 +85,16 @@ def _chat_of(request: Request) -> dict[str, Any]:
 
 
 def _tool_to_chat(tool: dict[str, Any]) -> dict[str, Any]:
-    """A function tool in the chat's nested form; other kinds, and what is nested already, stay as they are."""
     if tool.get("type") != "function" or "function" in tool:
         return tool
     return _nested(tool, "function")
 
 
 def _nested(fields: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The chat's form of an object of this type, where its fields stand one level down."""
     return {"type": kind, kind: {key: value for key, value in fields.items() if key != "type"}}
 
 
 def _tool_from_chat(tool: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `_tool_to_chat`."""
     return {"type": "function", **tool["function"]} if tool.get("type") == "function" and "function" in tool else tool
 
 

@@ -1,35 +1,26 @@
-"""What every server here has in common: the port it opens, who may ask it, and from where."""
+"""AccessControl: which requests a server answers, by origin and token."""
 
 from __future__ import annotations
 
 import hmac
-import socket
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from gym_llm.errors import CallerError, UsageError
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.loopback import is_loopback
-from gym_llm.utils.secrets import add_secrets, redacted_logger
-
-CLOSING_SECONDS = 5.0
-"""How long requests under way have to end when a server is closed."""
-_NO_HTTP = (HttpProcessingError, web.RequestPayloadError)
-logger = redacted_logger(__name__)
-# What is no HTTP is answered with status 400; whoever sends it is not to fill the log, too.
-logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _NO_HTTP)))
+from gym_llm.utils.secrets import add_secrets
 
 
-class Unwelcome(CallerError):
-    """A request that is not answered, whatever it asks.
+class AccessDenied(CallerError):
+    """Raised for a request that may not be answered.
 
     Args:
-        message: Why, for the client.
-        status: HTTP's: 401 without the right token, 403 from elsewhere.
+        message: The reason, for the client.
+        status: The HTTP status: 401 without the right token, 403 for a wrong host or origin.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -37,28 +28,27 @@ class Unwelcome(CallerError):
         self.status = status
 
 
-class Door:
-    """Who may ask a server.
+class AccessControl:
+    """The access check of a server.
 
-    On one of this machine's own addresses (`127.0.0.1`, `::1`, `localhost`) it is asked under a name of this machine
-    only, so that no page can reach it by a name that it makes resolve here (DNS rebinding). Any other address needs a
-    token. A page of another site, which a browser names as the `Origin`, is never answered.
+    A loopback address (`127.0.0.1`, `::1`, `localhost`) is answered only under a loopback name, which stops DNS
+    rebinding. Any other address needs a token. Requests with the `Origin` of another site are refused.
 
     Args:
         host: The address to listen on.
-        token: What clients send as `Authorization: Bearer TOKEN`, or as `X-API-Key`; None for no check.
+        token: What clients send as `Authorization: Bearer TOKEN` or `X-API-Key`; None for no check.
 
     Raises:
-        UsageError: If the address is other machines' to reach and there is no token, or the token is no text of ASCII.
+        UsageError: If other machines can reach the address and the token is missing, or the token is not ASCII.
     """
 
     def __init__(self, host: str, token: str | None) -> None:
         if token is not None and not (token.isascii() and token.strip()):
-            raise UsageError("A token is a text of ASCII characters, not empty.")
+            raise UsageError("The token is empty or has characters that are not ASCII.")
         if token is None and not is_loopback(host):
             raise UsageError(
-                f"Listening on {host} lets other machines ask: give a token (on the command line: set the variable "
-                "GYM_LLM_TOKEN), or listen on 127.0.0.1."
+                f"Other machines can reach {host}: give a token (command line: set the variable GYM_LLM_TOKEN), "
+                "or listen on 127.0.0.1."
             )
         if token is not None:
             add_secrets({token})
@@ -67,35 +57,34 @@ class Door:
         self._is_loopback = is_loopback(host)
 
     def check_origin(self, http: web.BaseRequest) -> None:
-        """Refuse a request for a name that is not this machine's, or of another site's page.
+        """Refuse a request for another host's name, or from another site's page.
 
         Raises:
-            Unwelcome: With status 403.
+            AccessDenied: With status 403.
         """
         asked = _name(f"//{http.headers.get('Host', '')}")  # http.host would ask the network for this machine's name
         if self._is_loopback and not is_loopback(asked):
-            raise Unwelcome("Only this machine is answered here, under a name of its own such as localhost.", 403)
+            raise AccessDenied("This server answers only this machine, under a loopback name such as localhost.", 403)
         if (origin := http.headers.get("Origin")) is None:
             return
         site = _name(origin)
         if site != asked and not (self._is_loopback and is_loopback(site)):
-            raise Unwelcome("No page of another site is answered here.", 403)
+            raise AccessDenied("This server does not answer pages of other sites.", 403)
 
     def check_token(self, http: web.BaseRequest) -> None:
-        """Refuse a request without the token, if there is one; whether the server is well (`GET /health`) all may ask.
+        """Refuse a request without the token, if there is one. `GET /health` needs no token.
 
         Raises:
-            Unwelcome: With status 401.
+            AccessDenied: With status 401.
         """
         if self.token is None or (http.path == "/health" and http.method in ("GET", "HEAD")):
             return
         if not hmac.compare_digest(given_key(http).encode(errors="surrogateescape"), self.token.encode()):
-            raise Unwelcome("The token is wrong, or none was sent.", 401)
+            raise AccessDenied("The token is wrong or missing.", 401)
 
 
 @lru_cache(maxsize=1024)
 def _name(address: str) -> str:
-    """The host's name in an address; "" if there is none. Servers are asked for the same few in every request."""
     try:
         return urlsplit(address).hostname or ""
     except ValueError:
@@ -103,59 +92,12 @@ def _name(address: str) -> str:
 
 
 def given_key(http: web.BaseRequest) -> str:
-    """What a client has sent as its key: after `Authorization: Bearer`, else as `X-API-Key`; "" without."""
+    """Return the key that a client sent with `Authorization: Bearer` or `X-API-Key`; "" without one."""
     scheme, _, key = http.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return key.strip()
     return http.headers.get("X-API-Key", "")
 
 
-def url_of(host: str, port: int) -> str:
-    """The address of a server's port, `http://127.0.0.1:8000`."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-@asynccontextmanager
-async def listening(
-    application: web.Application,
-    host: str,
-    port: int,
-    *,
-    shared: bool = False,
-    also: socket.socket | None = None,
-) -> AsyncGenerator[int, None]:
-    """Open a port for as long as the context lasts; requests whose client leaves are cancelled.
-
-    Args:
-        application: Who answers.
-        host: The address.
-        port: 0 for any that is free.
-        shared: Whether several processes listen on the port, each for a part of the connections (SO_REUSEPORT).
-        also: Another socket to listen on, bound already.
-
-    Yields:
-        The port.
-
-    Raises:
-        UsageError: If it cannot be opened.
-    """
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        handler_cancellation=True,
-        logger=logger,
-        shutdown_timeout=CLOSING_SECONDS,
-        auto_decompress=False,  # nobody compresses a request, but for who sends a megabyte that becomes a thousand
-    )
-    await runner.setup()
-    try:
-        if also is not None:
-            await web.SockSite(runner, also).start()
-        try:
-            await web.TCPSite(runner, host, port, backlog=4096, reuse_port=shared or None).start()
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(f"Cannot listen on {host}, port {port} ({why}): take another.") from None
-        yield runner.addresses[-1][1]
-    finally:
-        await runner.cleanup()
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -112,16 +112,16 @@ class Metrics:
 
     async def answer(self, _: web.Request) -> web.Response:
         """The handler of `GET /metrics`."""
-        return as_answer(self.text())
+        return metrics_response(self.text())
 
 
-def as_answer(text: str) -> web.Response:
+def metrics_response(text: str) -> web.Response:
     """Metrics as an answer of HTTP."""
     return web.Response(body=text.encode(), headers={"Content-Type": _CONTENT_TYPE})
 
 
-def added(texts: Sequence[str]) -> str:
-    """The metrics of several processes as those of one: the values of the same name and labels added up."""
+def sum_metrics(texts: Sequence[str]) -> str:
+    """The metrics of several processes as those of one: the values of the same name and labels sum_metrics up."""
     sums: defaultdict[str, float] = defaultdict(float)
     sections: dict[str, dict[str, None]] = {}  # a metric's lines, in order
     heads: dict[str, list[str]] = {}

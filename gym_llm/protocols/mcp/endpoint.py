@@ -40,7 +40,7 @@ from gym_llm.utils.secrets import redacted_logger
 
 MOST_BYTES = 1 << 22
 """The largest body that is answered, if the application's `client_max_size` is not less."""
-PATIENCE = 10.0
+STREAM_AFTER_SECONDS = 10.0
 """Seconds before an answer that takes longer is given as a stream, and between the comments that keep that open."""
 
 SECONDS_TO_SEND = 60.0
@@ -55,13 +55,13 @@ logger = redacted_logger(__name__)
 class Endpoint:
     """Speaks MCP for servers with tools: `application.router.add_route("*", "/mcp", endpoint.handle)`.
 
-    Revisions with a handshake (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are told apart request by
-    request. Answers are JSON; one that takes longer than `PATIENCE` becomes a stream of server-sent events, where the
-    client accepts one, with comments in it, so that nobody takes the connection for dead. GET is answered 405: nothing
-    is ever said to a client that has not asked.
+    Each request is read as one of the revisions with a handshake (2024-11-05 to 2025-11-25) or of the stateless one
+    (2026-07-28). Answers are JSON. One that takes longer than `STREAM_AFTER_SECONDS` becomes a stream of server-sent
+    events, if the client accepts one, with comments that keep the connection open. GET is answered 405: the server
+    never sends a message that was not asked for.
 
-    A client that vanishes has cancelled its handshake, or a stateless request; a call of a handshake's client goes on,
-    as these revisions have it, and is cancelled by its notification, by the session's end, or by `close`.
+    A disconnect cancels a handshake or a stateless request. A call after a handshake goes on, as those revisions say:
+    only its cancel notification, the end of the session or `close` cancels it.
 
     Args:
         toolbox_of: Whose tools a caller has. It may raise `McpError`, with status 404 for an unknown session.
@@ -127,7 +127,7 @@ class Endpoint:
         # Its answer says in its headers which session it began: a client that never reads it has none.
         is_handshake = isinstance(value, dict) and value.get("method") == "initialize"
         try:
-            await asyncio.wait({task}, timeout=PATIENCE if takes_events and not is_handshake else None)
+            await asyncio.wait({task}, timeout=STREAM_AFTER_SECONDS if takes_events and not is_handshake else None)
             if not task.done():
                 return await self._stream(http, task)
         except (asyncio.CancelledError, ConnectionError):
@@ -147,7 +147,7 @@ class Endpoint:
         await response.prepare(http)
         while not task.done():
             await response.write(_WAITING)
-            await asyncio.wait({task}, timeout=PATIENCE)
+            await asyncio.wait({task}, timeout=STREAM_AFTER_SECONDS)
         await response.write(_event(task.result()[1]))
         await response.write_eof()
         return response
@@ -229,7 +229,6 @@ class Endpoint:
         return result_of(message, result)
 
     def _notified(self, message: Message | None, caller: Caller) -> None:
-        """Cancel what a client says it no longer waits for; nothing else that it notifies of matters here."""
         if message is None or message.method != "notifications/cancelled" or caller.session_id is None:
             return
         name = message.params.get("requestId")
@@ -270,7 +269,6 @@ class Endpoint:
 
 
 def _told(failure: Exception) -> McpError:
-    """What a client is told of a failure; of one that is not the client's only the log is told."""
     if isinstance(failure, McpError):
         return failure
     logger.error("An MCP request failed.", exc_info=failure)
@@ -278,7 +276,6 @@ def _told(failure: Exception) -> McpError:
 
 
 def _accepted(http: web.Request) -> tuple[bool, bool]:
-    """Whether a client takes JSON, and whether it takes server-sent events."""
     accept = ",".join(http.headers.getall("Accept", ("*/*",)))
     kinds = {kind.partition(";")[0].strip().lower() for kind in accept.split(",")}
     return bool(kinds & {_JSON, "application/*", "*/*"}), bool(kinds & {_EVENTS, "text/*"})

@@ -7,11 +7,10 @@ from typing import Any
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.protocols.chat.chat_messages import MALFORMED
-from gym_llm.protocols.dialect import Body, Dialect
+from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import event, pieces
 from gym_llm.protocols.messages.requests import read
 from gym_llm.protocols.messages.thinking_blocks import UNPARSED, thinking_blocks
-from gym_llm.protocols.refusal import Refusal
 from gym_llm.protocols.responses.request_checks import output_for
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gym_llm.protocols.chat.chat_messages import MALFORMED, as_text, output_text
-from gym_llm.protocols.dialect import Body
+from gym_llm.protocols.dialect import Body, Refusal
 from gym_llm.protocols.messages.thinking_blocks import UNPARSED, reasoning_item
-from gym_llm.protocols.refusal import Refusal
 from gym_llm.protocols.responses.request_checks import checked
 from gym_llm.records.failures import reason
 from gym_llm.types import Item, Request
@@ -84,7 +83,6 @@ def _message(role: str, parts: list[dict[str, Any]]) -> Item:
 
 
 def _content(parts: list[dict[str, Any]]) -> Any:
-    """Parts as a message's content: a text where that is all."""
     if not parts:
         return ""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "input_text" else parts

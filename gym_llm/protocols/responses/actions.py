@@ -170,7 +170,6 @@ def _check_function_call(item: Item) -> str | None:
 
 
 def _check_role(item: Item) -> str | None:
-    """Of an item that needs no role, but may be asked for it by whoever looks for messages."""
     if "role" in item and not isinstance(item["role"], (str, NoneType)):
         return f"has a `role` of type {type(item['role']).__name__}, but a role is a str"
     return None

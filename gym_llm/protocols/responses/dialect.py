@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeAlias
 
-from gym_llm.protocols.dialect import Body, Dialect
+from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import COMMENT, event, pieces
-from gym_llm.protocols.refusal import Refusal
 from gym_llm.protocols.responses.request_checks import NOT_THE_MODELS, check_answerable, checked, output_for
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import Item, Request, ResponseDict
@@ -131,7 +130,6 @@ def _thoughts(item: Item, place: dict[str, Any]) -> Iterator[_Event]:
 
 
 def _text(kind: str, text: str, place: dict[str, Any], name: str, more: dict[str, Any]) -> Iterator[_Event]:
-    """The deltas of a text, and the text."""
     for piece in pieces(text):
         yield f"{kind}.delta", {**place, "delta": piece, **more}
     yield f"{kind}.done", {**place, name: text, **more}

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 
 from gym_llm.protocols.responses.content_parts import Content, ContentPart, ResponsesModel, Tagged, UnknownItem
+from gym_llm.types import Item
 
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 Role: TypeAlias = Literal["user", "assistant", "system", "developer"]
@@ -143,3 +144,18 @@ ResponseItem: TypeAlias = Annotated[
     ),
 ]
 """Any item of an `input` or an `output`."""
+
+
+def user_items(said: Any, hook: str) -> list[Item]:
+    """What a hook says as the user, as items.
+
+    Raises:
+        TypeError: If it is neither a text, nor items, nor None.
+    """
+    if isinstance(said, str):
+        return [{"type": "message", "role": "user", "content": said}]
+    if said is None:
+        return []
+    if not isinstance(said, list) or not all(isinstance(item, dict) for item in said):
+        raise TypeError(f"{hook} returns a str, a list of items or None; got {type(said).__name__}.")
+    return said

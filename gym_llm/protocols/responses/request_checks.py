@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gym_llm.protocols.dialect import Body
-from gym_llm.protocols.refusal import Refusal
+from gym_llm.protocols.dialect import Body, Refusal
 from gym_llm.protocols.responses import ResponseCreateParams, explain
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
 from gym_llm.utils.limits import FEW, ITEMS, limit
@@ -71,7 +70,6 @@ def _problem(request: dict[str, Any]) -> ValidationError | None:
 
 
 def _check_sizes(request: dict[str, Any]) -> None:
-    """Refuse lists that no client means."""
     for name, value in [("tools", request.get("tools")), *_parts(request.get("input"))]:
         if isinstance(value, list) and len(value) > FEW and len(value) > limit(ITEMS):
             raise Refusal(f"`{name}` has {len(value):,} entries; {limit(ITEMS):,} is the limit ({ITEMS}).", param=name)

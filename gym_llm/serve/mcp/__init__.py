@@ -11,6 +11,6 @@ An address that names a task (`/mcp?task_index=3`, `/mcp?seed=7`) begins it at o
 look for an easier one.
 """
 
-from gym_llm.serve.mcp.mcp_frontend import McpWire
+from gym_llm.serve.mcp.mcp_frontend import McpFrontend
 
-__all__ = ["McpWire"]
+__all__ = ["McpFrontend"]

@@ -1,4 +1,4 @@
-"""McpWire: the addresses of MCP, and whose session a request is for."""
+"""McpFrontend: the addresses of MCP, and whose session a request is for."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.data.files.jsonl import loads
-from gym_llm.protocols.http.access import Unwelcome
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.http_server import json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, Toolbox
 from gym_llm.protocols.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, error_of
 from gym_llm.protocols.mcp.revisions import SESSION_HEADER, handshake_first
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.serve.frontend import NotJSON, Route
-from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, Lobby, failed
+from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, UnopenedToolbox, failed
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
 
 TOKEN_HEADER, SESSION_META = "X-NeMo-Gym-Session-Token", "gym-llm/session"
 _TOOLBOX = "mcp"  # of a session's notes
-_ERRORS = (BadRequest, NotJSON, UnknownSession, AtCapacity, Unwelcome)
+_ERRORS = (BadRequest, NotJSON, UnknownSession, AtCapacity, AccessDenied)
 _OPERATION: dict[str, Any] = {
     "summary": "A message of the Model Context Protocol (streamable HTTP).",
     "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": ["object", "array"]}}}},
@@ -33,7 +33,7 @@ _OPERATION: dict[str, Any] = {
 }
 
 
-class McpWire:
+class McpFrontend:
     """MCP for one environment: `POST /mcp`.
 
     Args:
@@ -65,7 +65,7 @@ class McpWire:
         known = isinstance(error, _ERRORS)
         text = str(error) if known else "The server has failed; its log says how."
         code = INVALID_REQUEST if known else INTERNAL_ERROR
-        return as_json(error_of(None, McpError(text, code)), status)
+        return json_response(error_of(None, McpError(text, code)), status)
 
     # -- sessions ----------------------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class McpWire:
         if caller.method == "server/discover":  # with a handshake, clients are given a session, and keep it
             raise handshake_first(caller.version)
         task = _task_of(caller.http)
-        return Lobby(self._env, lambda: self._new(task), task)
+        return UnopenedToolbox(self._env, lambda: self._new(task), task)
 
     def _toolbox(self, session_id: str) -> Toolbox:
         try:

@@ -87,7 +87,6 @@ class EpisodeToolbox:
         return own_names(self._tools())
 
     async def _told(self, work: Callable[..., Awaitable[ToolResult]], *args: Any) -> ToolResult:
-        """Do what a client asks, when nothing else of its session is done, to its end, and say how that went."""
         return await asyncio.shield(asyncio.ensure_future(self._alone(work, *args)))
 
     async def _alone(self, work: Callable[..., Awaitable[ToolResult]], *args: Any) -> ToolResult:
@@ -153,7 +152,7 @@ class EpisodeToolbox:
         return ToolResult(parts, is_error=is_error, structured=structured)
 
 
-class Lobby:
+class UnopenedToolbox:
     """What a client without a session may do: look at the tools, and get a session by `reset`.
 
     Args:

@@ -11,6 +11,6 @@
 A session is known by a signed cookie, which comes with every answer, because some agents keep only the last one.
 """
 
-from gym_llm.serve.nemo.nemo_frontend import NemoWire
+from gym_llm.serve.nemo.nemo_frontend import NemoFrontend
 
-__all__ = ["NemoWire"]
+__all__ = ["NemoFrontend"]

@@ -198,7 +198,6 @@ def _repeats(scored: list[dict[str, Any]], numbers: list[_Numbers], tasks: int) 
 
 
 def _across_repeats(repeats: Iterable[_Row]) -> dict[str, Any]:
-    """What the repeats' means vary: `mean_across_repeats/mean/reward` and so on."""
     means = [{name: row[name] for name in row if name.startswith("mean/")} for row in repeats]
     names = {**_STATISTICS, "se": _OF_A_REPEAT["sem"]}
     names |= {name: _OF_A_REPEAT[name] for name in ("ci_low_95", "ci_high_95")}

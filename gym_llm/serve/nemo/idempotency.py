@@ -12,7 +12,7 @@ _LARGEST = 1 << 16
 _KEPT_BYTES = 1 << 24
 
 
-class Once:
+class IdempotencyCache:
     """Works an answer out once for each key, goes on when the client leaves, and keeps the last ones for a while.
 
     What is raised is not kept: the next to ask has it worked out again.

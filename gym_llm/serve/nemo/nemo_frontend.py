@@ -1,4 +1,4 @@
-"""NemoWire: NeMo Gym's routes over sessions."""
+"""NemoFrontend: NeMo Gym's routes over sessions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from aiohttp import web
 from gym_llm.core.tools.tool import error_output
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, mode_of
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession
 from gym_llm.serve.frontend import NotJSON, Route, parse_json, read_json
+from gym_llm.serve.nemo import answer_bodies as verdicts
 from gym_llm.serve.nemo import operations
-from gym_llm.serve.nemo import verify_body as verdicts
 from gym_llm.serve.nemo.aggregates import aggregate
-from gym_llm.serve.nemo.cookies import SessionCookie
-from gym_llm.serve.nemo.idempotency import Once
+from gym_llm.serve.nemo.answer_bodies import reset_answer, step_answer
+from gym_llm.serve.nemo.idempotency import IdempotencyCache
 from gym_llm.serve.nemo.mcp_tools import FAILED_TOOL, SessionToolbox
-from gym_llm.serve.nemo.named_sessions import NamedSessions, is_named
 from gym_llm.serve.nemo.nemo_rows import PARAMS, Rows, Seeded, read_row
+from gym_llm.serve.nemo.nemo_sessions import NamedSessions, SessionCookie, is_named
 from gym_llm.serve.nemo.scoring import (
     Conversation,
     OtherTask,
@@ -31,7 +31,6 @@ from gym_llm.serve.nemo.scoring import (
     score_anew,
     score_session,
 )
-from gym_llm.serve.nemo.turns import reset_answer, step_answer
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.served_tool_calls import CALL_REWARDS, call_tool
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
@@ -42,7 +41,7 @@ TOKEN_HEADER = "X-NeMo-Gym-Session-Token"
 """Where MCP's clients send what the answer of /seed_session says: the session's id."""
 
 
-class NemoWire:
+class NemoFrontend:
     """NeMo Gym's resources server for one environment.
 
     Args:
@@ -54,7 +53,7 @@ class NemoWire:
         self._cookie = SessionCookie(type(served.verifier).__name__, served.name, served.secret)
         self._rows = Rows(served.verifier.task_kind())
         self._named = NamedSessions()
-        self._once = Once()
+        self._once = IdempotencyCache()
 
     def routes(self) -> Iterable[Route]:
         """Its addresses."""
@@ -73,10 +72,10 @@ class NemoWire:
     def refusal(self, error: BaseException, status: int) -> web.Response:
         """An error as NeMo Gym's servers write it: `{"detail": ...}`."""
         if isinstance(error, EpisodeFailed):
-            return as_json({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
+            return json_response({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
         is_told = status < 500 or isinstance(error, AtCapacity)
         sentence = redact(str(error)) if is_told else "The server has failed; its log says how."
-        return as_json({"detail": sentence}, status)
+        return json_response({"detail": sentence}, status)
 
     async def session_of(self, http: web.Request) -> str | None:
         """The id of the session that a request is for: its cookie's, or the name that an environment server gave it."""
@@ -112,7 +111,6 @@ class NemoWire:
         return self._answer(session_id, dumps(answer))
 
     async def _begin(self, http: web.Request, row: Row) -> EpisodeSession:
-        """Begin an episode with a row, in the session of the cookie, or in a new one."""
         session = self._session(http)
         if session is None:
             return await self._opened(row)
@@ -163,12 +161,12 @@ class NemoWire:
         name, session_id = await self._named.close(body)
         if session_id is not None:
             await self._end(session_id)
-        return as_json({"resources_session_id": name})
+        return json_response({"resources_session_id": name})
 
     async def _close(self, http: web.Request) -> web.Response:
         if (session := self._session(http)) is not None:
             await self._end(session.id)
-        return as_json({})
+        return json_response({})
 
     async def _end(self, session_id: str) -> None:
         try:
@@ -250,7 +248,6 @@ class NemoWire:
         return fields
 
     async def _scored_anew(self, row: Row, conversation: Conversation) -> dict[str, Any]:
-        """Score what a model has tampered with: it may have closed its session, or seeded it with another row."""
         session = self._served.open()
         try:
             return await score_anew(session, self._rows, row, conversation)
@@ -298,13 +295,13 @@ class NemoWire:
     async def _aggregate_metrics(self, http: web.Request) -> web.Response:
         body = await read_json(http)
         verifier = self._served.verifier
-        return as_json(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
+        return json_response(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
 
     async def _reverify_mode(self, _: web.Request) -> web.Response:
-        return as_json(mode_of(self._served.verifier))
+        return json_response(mode_of(self._served.verifier))
 
     async def _alive(self, _: web.Request) -> web.Response:
-        return as_json({"status": "ok"})
+        return json_response({"status": "ok"})
 
 
 def _has_a_row(body: Any) -> bool:

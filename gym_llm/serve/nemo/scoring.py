@@ -21,8 +21,8 @@ from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, check_env, score_items
 from gym_llm.protocols.responses.actions import read_action
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
+from gym_llm.serve.nemo.answer_bodies import masked, scored
 from gym_llm.serve.nemo.nemo_rows import PARAMS, Rows, Seeded, changed_field
-from gym_llm.serve.nemo.verify_body import masked, scored
 from gym_llm.serve.served_tool_calls import CALL_REWARDS
 from gym_llm.types import Item, Row
 from gym_llm.utils.limits import ITEMS, limit

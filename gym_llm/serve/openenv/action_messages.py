@@ -29,7 +29,7 @@ class ListTools:
 LIST_TOOLS = ListTools()
 
 
-class Beginning(NamedTuple):
+class ResetRequest(NamedTuple):
     """How to begin an episode."""
 
     seed: int | None
@@ -66,7 +66,7 @@ def read_action(data: Any) -> Any:
 
 
 def read_tool_call(name: Any, arguments: Any, place: str) -> ToolCall:
-    """A call of a tool; its arguments are an object, or one that is written already.
+    """A call of a tool; its arguments are an object, or one that is encoded already.
 
     Raises:
         Invalid: If it is none.
@@ -85,7 +85,7 @@ def read_tool_call(name: Any, arguments: Any, place: str) -> ToolCall:
     return ToolCall(name, dumps(arguments)[:-1].decode())
 
 
-def read_beginning(data: dict[str, Any], split: str) -> Beginning:
+def read_reset(data: dict[str, Any], split: str) -> ResetRequest:
     """How to begin: `seed`, `episode_id`, `task_index` (or the Task API's `split` and `index`), `task`.
 
     What else is there is passed over, as OpenEnv's server does: trainers hand over whole rows.
@@ -110,4 +110,4 @@ def read_beginning(data: dict[str, Any], split: str) -> Beginning:
         if not isinstance(task, dict):
             raise Invalid("task", "Input should be a row, a valid dictionary", "dict_type")
         options["task"] = task
-    return Beginning(seed, options or None, episode_id)
+    return ResetRequest(seed, options or None, episode_id)

@@ -23,7 +23,7 @@ GRACE_SECONDS = 60.0
 _PING_SECONDS = 2.0
 
 
-class Attachments:
+class Connections:
     """The sessions of one environment that came over this wire.
 
     Args:

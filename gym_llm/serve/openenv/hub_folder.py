@@ -152,7 +152,6 @@ def _manifest(env: ServedEnv, name: str) -> dict[str, Any]:
 
 
 def _example(env: ServedEnv) -> str:
-    """What the README does in an episode: list and call a tool, if there is one, or answer."""
     if not env.tools:
         return '    result = env.step(ResponsesAction(output="Four."))'
     listing = '    print(env.step({"type": "list_tools"}).observation.tools)'

@@ -1,4 +1,4 @@
-"""OpenEnvWire: the addresses of OpenEnv's servers, for `EnvServer`."""
+"""OpenEnvFrontend: the addresses of OpenEnv's servers, for `EnvServer`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.errors import UsageError
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.frontend import NotJSON, Route, read_json
 from gym_llm.serve.openenv import reply_messages as answers
 from gym_llm.serve.openenv import schemas
-from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_beginning
-from gym_llm.serve.openenv.connections import Attachments
+from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_reset
+from gym_llm.serve.openenv.connections import Connections
 from gym_llm.serve.openenv.frames import NORMAL
-from gym_llm.serve.openenv.reply_messages import Invalid, written
+from gym_llm.serve.openenv.reply_messages import Invalid, encode
 from gym_llm.serve.openenv.rpc import INVALID_REQUEST, PARSE_ERROR, Rpc
 from gym_llm.serve.openenv.socket import Socket
-from gym_llm.serve.openenv.socket_messages import Conversation
+from gym_llm.serve.openenv.socket_messages import SocketSession
 from gym_llm.serve.openenv.task_api import TaskApi, split_of
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
@@ -41,7 +41,7 @@ _NO_EPISODE = (
 _MOST_README = 100_000  # characters
 
 
-class OpenEnvWire:
+class OpenEnvFrontend:
     """OpenEnv's addresses of one environment.
 
     With the variable `OPENENV_MODE=production` there are no `/reset`, `/step` and `/state`, as with OpenEnv's servers.
@@ -60,8 +60,8 @@ class OpenEnvWire:
             raise UsageError(f"The variable OPENENV_MODE is one of {', '.join(_MODES)}; got {self._mode[:40]!r}.")
         self._split = split_of(env)
         self._tasks = TaskApi(env)
-        self._attachments = Attachments(env)
-        self._rpc = Rpc(env, self._attachments)
+        self._connections = Connections(env)
+        self._rpc = Rpc(env, self._connections)
 
     def routes(self) -> Iterable[Route]:
         """Its addresses."""
@@ -83,7 +83,7 @@ class OpenEnvWire:
         yield from self._tasks.routes()
 
     async def session_of(self, http: web.Request) -> str | None:
-        """See `Wire`."""
+        """See `Frontend`."""
         if (named := http.query.get("session_id")) is not None or http.method != "POST":
             return named
         try:
@@ -95,12 +95,12 @@ class OpenEnvWire:
         return named if isinstance(named, str) else None
 
     def refusal(self, error: BaseException, status: int) -> web.Response:
-        """See `Wire`; the form is FastAPI's."""
+        """See `Frontend`; the form is FastAPI's."""
         if isinstance(error, EpisodeFailed):
-            return as_json({"detail": redact(str(error)), **answers.failure_fields(error)}, status)
+            return json_response({"detail": redact(str(error)), **answers.failure_fields(error)}, status)
         if status == 500:
-            return as_json({"detail": "The server has failed; its log says how."}, status)
-        return as_json({"detail": redact(str(error))}, 422 if isinstance(error, NotJSON) else status)
+            return json_response({"detail": "The server has failed; its log says how."}, status)
+        return json_response({"detail": redact(str(error))}, 422 if isinstance(error, NotJSON) else status)
 
     # -- episodes --------------------------------------------------------------------------------------------------
 
@@ -116,8 +116,8 @@ class OpenEnvWire:
         except UnknownSession as unknown:
             await _turn_away(socket, answers.error(str(unknown), answers.SESSION_ERROR))
             return response
-        conversation = Conversation(self._env, session, self._split, self._rpc)
-        await socket.converse(conversation.answer, partial(self._attachments.detach, session, socket))
+        messages = SocketSession(self._env, session, self._split, self._rpc)
+        await socket.serve(messages.answer, partial(self._connections.detach, session, socket))
         return response
 
     async def _mcp_socket(self, http: web.Request) -> web.StreamResponse:
@@ -126,23 +126,23 @@ class OpenEnvWire:
         try:
             session = await self._session_for(None, socket)
         except AtCapacity:
-            await _turn_away(socket, written(await self._rpc.answer(_CREATE)))
+            await _turn_away(socket, encode(await self._rpc.answer(_CREATE)))
             return response
         talk = partial(self._rpc.answer_text, mine=session)
         session.notes["close_when_left"] = True
-        await socket.converse(talk, partial(self._attachments.detach, session, socket))
+        await socket.serve(talk, partial(self._connections.detach, session, socket))
         return response
 
     async def _session_for(self, session_id: str | None, socket: Socket) -> EpisodeSession:
-        session = self._attachments.find(session_id) if session_id else self._attachments.open()
-        await self._attachments.attach(session, socket)
+        session = self._connections.find(session_id) if session_id else self._connections.open()
+        await self._connections.attach(session, socket)
         return session
 
     async def _reset(self, http: web.Request) -> web.Response:
         body = await read_json(http)
         session, is_fresh = self._session_named(body)
         try:
-            seed, options, episode_id = read_beginning(body, self._split)
+            seed, options, episode_id = read_reset(body, self._split)
             session.notes["episode_id"] = episode_id
             step = await session.reset(seed=seed, options=options)
         except Invalid as fault:
@@ -150,7 +150,7 @@ class OpenEnvWire:
         finally:
             if is_fresh:
                 await self._env.sessions.close(session)
-        return as_json(answers.result(step, began=True))
+        return json_response(answers.result(step, began=True))
 
     async def _step(self, http: web.Request) -> web.Response:
         body = await read_json(http)
@@ -161,13 +161,13 @@ class OpenEnvWire:
             action = read_action(body["action"])
             tools = tools_of(self._env, session)
             if action is LIST_TOOLS:
-                return as_json(listed(tools))
+                return json_response(listed(tools))
             if is_fresh:
                 raise BadRequest(_NO_EPISODE)
             if isinstance(action, ToolCall):
                 step = await session.step([action.item(len(session.turn_rewards) + 1)])
-                return as_json(called(action, step, tools))
-            return as_json(answers.result(await session.step(action)))
+                return json_response(called(action, step, tools))
+            return json_response(answers.result(await session.step(action)))
         except Invalid as fault:
             return _unprocessable(fault)
         except BadRequest as refused:
@@ -180,21 +180,20 @@ class OpenEnvWire:
 
     async def _state(self, http: web.Request) -> web.Response:
         if (named := http.query.get("session_id")) is None:
-            return as_json({"episode_id": None, "step_count": 0})
-        session = self._attachments.find(named)
+            return json_response({"episode_id": None, "step_count": 0})
+        session = self._connections.find(named)
         await session.settled()
-        return as_json(answers.state(session))
+        return json_response(answers.state(session))
 
     def _session_named(self, body: dict[str, Any]) -> tuple[EpisodeSession, bool]:
-        """The session that a body names, or a new one, and whether it is that."""
         if (named := body.pop("session_id", None)) is None:
             return self._env.open(), True
-        return self._attachments.find(named), False
+        return self._connections.find(named), False
 
     # -- what the environment is -----------------------------------------------------------------------------------
 
     async def _metadata(self, _: web.Request) -> web.Response:
-        return as_json(
+        return json_response(
             {
                 "name": self._env.name,
                 "description": self._env.description,
@@ -209,7 +208,7 @@ class OpenEnvWire:
         action = schemas.action_schema(bool(self._env.tools))
         observation = schemas.OBSERVATION
         document = {"action": action, "observation": observation, "state": schemas.STATE}
-        return as_json({**document, "reset_observation": observation})
+        return json_response({**document, "reset_observation": observation})
 
     async def _mcp(self, http: web.Request) -> web.Response:
         try:
@@ -217,20 +216,19 @@ class OpenEnvWire:
         except NotJSON as error:
             code = INVALID_REQUEST if "object" in str(error) else PARSE_ERROR
             fault = {"code": code, "message": str(error), "data": None}
-            return as_json({"jsonrpc": "2.0", "id": None, "error": fault})
-        return as_json(await self._rpc.answer(body))
+            return json_response({"jsonrpc": "2.0", "id": None, "error": fault})
+        return json_response(await self._rpc.answer(body))
 
 
 async def _turn_away(socket: Socket, message: bytes) -> None:
-    """Tell a client why it is not played with, and close."""
     socket.send(message)
     socket.close(NORMAL)
-    await socket.converse(lambda _: message, lambda _: None)
+    await socket.serve(lambda _: message, lambda _: None)
 
 
 def _unprocessable(fault: Invalid) -> web.Response:
     errors = [{**error, "loc": ["body", *error["loc"]]} for error in fault.errors]
-    return as_json({"detail": errors}, 422)
+    return json_response({"detail": errors}, 422)
 
 
 def _content(schema: dict[str, Any]) -> dict[str, Any]:
@@ -242,7 +240,6 @@ def _body(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readme(env: ServedEnv) -> str | None:
-    """The README beside the environment's class."""
     try:
         file = Path(inspect.getfile(type(env.verifier))).parent / "README.md"
         return file.read_text(encoding="utf-8")[:_MOST_README]

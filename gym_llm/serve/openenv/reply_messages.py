@@ -28,7 +28,7 @@ class Invalid(Exception):
         self.errors = [{"type": kind, "loc": place.split(".") if place else [], "msg": fault}]
 
 
-def written(message: dict[str, Any]) -> bytes:
+def encode(message: dict[str, Any]) -> bytes:
     """A message's text."""
     return dumps(message)[:-1]
 
@@ -72,7 +72,7 @@ def state(session: EpisodeSession) -> dict[str, Any]:
 
 def error(message: str, code: str, **more: Any) -> bytes:
     """A message that says what is wrong."""
-    return written({"type": "error", "data": {"message": redact(message)[:_LONGEST_MESSAGE], "code": code, **more}})
+    return encode({"type": "error", "data": {"message": redact(message)[:_LONGEST_MESSAGE], "code": code, **more}})
 
 
 def invalid(fault: Invalid) -> bytes:
@@ -96,7 +96,6 @@ def at_capacity(full: AtCapacity, sessions: int, capacity: int) -> bytes:
 
 
 def _episode_id(session: EpisodeSession) -> str:
-    """The client's own name of its episode, else a random one."""
     given: str | None = session.notes.get("episode_id")
     if given is None:
         given = session.notes["episode_id"] = secrets.token_hex(16)

@@ -13,9 +13,9 @@ from typing import Any
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.openenv.action_messages import read_tool_call
-from gym_llm.serve.openenv.connections import Attachments
+from gym_llm.serve.openenv.connections import Connections
 from gym_llm.serve.openenv.reply_messages import Invalid, failure_fields
-from gym_llm.serve.openenv.socket import Pending
+from gym_llm.serve.openenv.socket import PendingReply
 from gym_llm.serve.openenv.tool_results import output_of, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
@@ -44,12 +44,12 @@ class Rpc:
 
     Args:
         env: It.
-        attachments: Which sessions clients hold by a WebSocket.
+        connections: Which sessions clients hold by a WebSocket.
     """
 
-    def __init__(self, env: ServedEnv, attachments: Attachments) -> None:
+    def __init__(self, env: ServedEnv, connections: Connections) -> None:
         self._env = env
-        self._attachments = attachments
+        self._connections = connections
 
     @staticmethod
     def claims(body: Any) -> bool:
@@ -59,14 +59,14 @@ class Rpc:
         method, params = body.get("method"), body.get("params")
         return not body or method in _OWN or (method in _TOOLS and isinstance(params, dict) and "session_id" in params)
 
-    def answer_text(self, text: bytes, mine: EpisodeSession) -> Pending:
+    def answer_text(self, text: bytes, mine: EpisodeSession) -> PendingReply:
         """Answer a message of a WebSocket at `/mcp`, which has a session of its own."""
         self._env.sessions.keep(mine)
         try:
             answer = self.answer(loads(text), mine)
         except ValueError as error:
             answer = _at_once(_error(None, PARSE_ERROR, f"Parse error: {error}"))
-        return Pending(asyncio.ensure_future(answer), lambda future: dumps(future.result())[:-1])
+        return PendingReply(asyncio.ensure_future(answer), lambda future: dumps(future.result())[:-1])
 
     async def answer(self, body: Any, mine: EpisodeSession | None = None) -> dict[str, Any]:
         """The answer to a request.
@@ -98,13 +98,13 @@ class Rpc:
     async def _result(self, body: Any, mine: EpisodeSession | None) -> Any:
         method, params = _read(body)
         if method == "openenv/session/create":
-            return {"session_id": (mine or self._attachments.open(made_over_mcp=True)).id}
+            return {"session_id": (mine or self._connections.open(made_over_mcp=True)).id}
         if method == "openenv/session/close":
             return await self._close(params, mine)
         if method not in _TOOLS:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         named = params.get("session_id")
-        session = mine if mine is not None else None if not named else self._attachments.find(named)
+        session = mine if mine is not None else None if not named else self._connections.find(named)
         if method == "tools/list":
             return {"tools": [_described(tool) for tool in tools_of(self._env, session)]}
         if session is not None:
@@ -133,10 +133,10 @@ class Rpc:
         named = params.get("session_id")
         if not named:
             raise RpcError(INVALID_PARAMS, "Invalid params - 'session_id' is required")
-        session = self._attachments.find(named)
+        session = self._connections.find(named)
         if session is mine:
             raise RpcError(INVALID_REQUEST, "Cannot close active WebSocket-managed session via MCP method")
-        if self._attachments.close_when_left(session):
+        if self._connections.close_when_left(session):
             return {"session_id": session.id, "closed": False, "closing": True}
         await self._env.sessions.close(session)
         return {"session_id": session.id, "closed": True}

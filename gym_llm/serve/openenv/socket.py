@@ -49,19 +49,19 @@ _SEND_SECONDS, _CLOSE_SECONDS = 30.0, 2.0
 logger = redacted_logger(__name__)
 
 
-class Pending(NamedTuple):
+class PendingReply(NamedTuple):
     """An answer that has to be waited for.
 
     Attributes:
         future: What is waited for.
-        answer: Makes the answer of the Future when it is done; may raise `Farewell`.
+        answer: Makes the answer of the Future when it is done; may raise `CloseConnection`.
     """
 
     future: asyncio.Future[Any]
     answer: Callable[[asyncio.Future[Any]], bytes]
 
 
-class Farewell(Exception):
+class CloseConnection(Exception):
     """The conversation is over: the last message, if there is one, and with what the connection is closed."""
 
     def __init__(self, answer: bytes | None = None, code: int = NORMAL, reason: str = "") -> None:
@@ -70,8 +70,8 @@ class Farewell(Exception):
         self.code = code
 
 
-Talk = Callable[[bytes], "bytes | Pending"]
-"""Answers a client's messages; may raise `Farewell`."""
+MessageHandler = Callable[[bytes], "bytes | PendingReply"]
+"""Answers a client's messages; may raise `CloseConnection`."""
 
 
 class Socket:
@@ -109,7 +109,7 @@ class Socket:
         self._is_paused = self._is_scheduled = self._is_waiting = False
         self._pong: asyncio.Future[None] | None = None
         self._sending: asyncio.Task[None] | None = None
-        self._talk: Talk | None = None
+        self._talk: MessageHandler | None = None
         self._leave: Callable[[int], None] | None = None
         self._writer: AbstractStreamWriter | None = None
         self._transport = cast(asyncio.Transport, http.transport)
@@ -134,7 +134,7 @@ class Socket:
         self._writer = await response.prepare(self._http)
         return response
 
-    async def converse(self, talk: Talk, leave: Callable[[int], None]) -> None:
+    async def serve(self, talk: MessageHandler, leave: Callable[[int], None]) -> None:
         """Answer what the client says until the connection is closed, by whom ever.
 
         Args:
@@ -242,7 +242,7 @@ class Socket:
             return
         try:
             answer = self._talk(message)  # type: ignore[misc]
-        except Farewell as farewell:
+        except CloseConnection as farewell:
             self._say(farewell)
         except Exception:
             self._fail()
@@ -250,14 +250,14 @@ class Socket:
             if answer.__class__ is bytes:
                 self.send(answer)  # type: ignore[arg-type]
                 return
-            pending = cast(Pending, answer)
+            pending = cast(PendingReply, answer)
             self._is_waiting = True
             pending.future.add_done_callback(lambda future: self._answer_late(pending))
 
-    def _answer_late(self, pending: Pending) -> None:
+    def _answer_late(self, pending: PendingReply) -> None:
         try:
             message = pending.answer(pending.future)
-        except Farewell as farewell:
+        except CloseConnection as farewell:
             self._say(farewell)
             return
         except asyncio.CancelledError:  # the server ends
@@ -272,7 +272,7 @@ class Socket:
             if not self._is_scheduled:
                 self._work()
 
-    def _say(self, farewell: Farewell) -> None:
+    def _say(self, farewell: CloseConnection) -> None:
         if farewell.answer is not None and self.closed_with is None:
             self.send(farewell.answer)
         self.close(farewell.code, str(farewell))
@@ -301,7 +301,6 @@ class Socket:
         self._break_off(SERVER_ERROR, "The server has failed; its log says how.")
 
     def _break_off(self, code: int, reason: str) -> None:
-        """Close, and read no more: what comes may be anything."""
         self.close(code, reason)
         self._end()
 

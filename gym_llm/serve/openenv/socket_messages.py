@@ -10,10 +10,10 @@ from typing import Any
 from gym_llm.data.files.jsonl import loads
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.openenv import reply_messages as answers
-from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_beginning
+from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_reset
 from gym_llm.serve.openenv.reply_messages import Invalid
 from gym_llm.serve.openenv.rpc import Rpc
-from gym_llm.serve.openenv.socket import Farewell, Pending
+from gym_llm.serve.openenv.socket import CloseConnection, PendingReply
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.utils.printable import excerpt
@@ -24,7 +24,7 @@ _NOTHING: dict[str, Any] = {}
 logger = redacted_logger(__name__)
 
 
-class Conversation:
+class SocketSession:
     """Answers one client's messages.
 
     Args:
@@ -42,11 +42,11 @@ class Conversation:
         self._split = split
         self._rpc = rpc
 
-    def answer(self, text: bytes) -> bytes | Pending:
+    def answer(self, text: bytes) -> bytes | PendingReply:
         """Answer a message.
 
         Raises:
-            Farewell: If it was the last.
+            CloseConnection: If it was the last.
         """
         self._env.sessions.keep(self._session)
         try:
@@ -67,7 +67,7 @@ class Conversation:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _step(self, message: dict[str, Any]) -> bytes | Pending:
+    def _step(self, message: dict[str, Any]) -> bytes | PendingReply:
         if len(message) != 2 or "data" not in message:
             _check(message)
         session = self._session
@@ -84,55 +84,54 @@ class Conversation:
         except Exception as error:
             return self._refusal(error)
 
-    def _reset(self, message: dict[str, Any]) -> bytes | Pending:
+    def _reset(self, message: dict[str, Any]) -> bytes | PendingReply:
         if len(message) != 2 or "data" not in message:
             _check(message)
         session = self._session
         data = message.get("data", _NOTHING)
         if data.__class__ is not dict:
             raise Invalid("data", "Input should be a valid dictionary", "dict_type")
-        seed, options, episode_id = read_beginning(data, self._split)
+        seed, options, episode_id = read_reset(data, self._split)
         try:
             _ = session.verifier
         except Exception as error:
             logger.exception("%s could not be made.", session.env_id)
             message_text = f"Environment factory '{self._env.name}' failed to create instance: {type(error).__name__}."
             answer = answers.error(message_text, answers.FACTORY_ERROR, factory_name=self._env.name)
-            raise Farewell(answer) from None
+            raise CloseConnection(answer) from None
         session.notes["episode_id"] = episode_id
         try:
             return self._answered(session.start_reset(seed, options), _begun)
         except Exception as error:
             return self._refusal(error)
 
-    def _other(self, kind: Any, message: dict[str, Any]) -> bytes | Pending:
+    def _other(self, kind: Any, message: dict[str, Any]) -> bytes | PendingReply:
         if kind == "state":
             _check(message, {"type"})
             if self._session.is_busy:  # a step of an earlier connection, which nobody is to take twice
-                return Pending(asyncio.ensure_future(self._session.settled()), lambda _: self._state())
+                return PendingReply(asyncio.ensure_future(self._session.settled()), lambda _: self._state())
             return self._state()
         if kind == "close":
             _check(message, {"type"})
-            raise Farewell()
+            raise CloseConnection()
         if kind == "mcp":
             _check(message)
             if message.get("data").__class__ is not dict:
                 raise Invalid("data", "Input should be a valid dictionary", "dict_type")
             answer = self._rpc.answer(message["data"], self._session)
-            return Pending(
+            return PendingReply(
                 asyncio.ensure_future(answer),
-                lambda future: answers.written({"type": "mcp", "data": future.result()}),
+                lambda future: answers.encode({"type": "mcp", "data": future.result()}),
             )
         name = kind if isinstance(kind, str) else excerpt(kind) if kind else ""
         return answers.error(f"Unknown message type: {name[:100]}", answers.UNKNOWN_TYPE)
 
     def _state(self) -> bytes:
-        return answers.written({"type": "state", "data": answers.state(self._session)})
+        return answers.encode({"type": "state", "data": answers.state(self._session)})
 
-    def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | Pending:
-        """The answer of what came of a call, which may have to be waited for."""
+    def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | PendingReply:
         if isinstance(outcome, asyncio.Future):
-            return Pending(outcome, lambda future: self._late(future, answer))
+            return PendingReply(outcome, lambda future: self._late(future, answer))
         return answer(outcome)
 
     def _late(self, future: asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes:
@@ -155,7 +154,7 @@ class Conversation:
 
 
 def _observation(result: dict[str, Any]) -> bytes:
-    return answers.written({"type": "observation", "data": result})
+    return answers.encode({"type": "observation", "data": result})
 
 
 def _begun(step: Step) -> bytes:
@@ -171,6 +170,5 @@ def _called(call: ToolCall, tools: list[dict[str, Any]], step: Step) -> bytes:
 
 
 def _check(message: dict[str, Any], fields: set[str] = _FIELDS) -> None:
-    """Refuse a message with fields that it does not have."""
     if unknown := message.keys() - fields:
         raise Invalid(str(min(unknown))[:100], "Extra inputs are not permitted", "extra_forbidden")

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gym_llm.protocols.http.model_api import as_json
+from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.serve.frontend import Handler, Route, read_json
 from gym_llm.serve.served_env import ServedEnv
@@ -74,11 +74,11 @@ class TaskApi:
                 yield Route("POST", f"/{self._env.name}/{name}", handler)
 
     async def _environments(self, _: web.Request) -> web.Response:
-        return as_json([self._env.name])
+        return json_response([self._env.name])
 
     async def _splits(self, http: web.Request) -> web.Response:
         self._check_name(http)
-        return as_json([{"name": self._split, "type": self._split}])
+        return json_response([{"name": self._split, "type": self._split}])
 
     def _handler(self, kind: type[_Body], answer: Any) -> Handler:
         async def handler(http: web.Request) -> web.Response:
@@ -87,17 +87,17 @@ class TaskApi:
                 body = kind.model_validate(await read_json(http))
             except ValidationError as error:
                 faults = error.errors(include_url=False, include_context=False, include_input=False)
-                return as_json({"detail": [{**fault, "loc": ["body", *fault["loc"]]} for fault in faults]}, 422)
+                return json_response({"detail": [{**fault, "loc": ["body", *fault["loc"]]} for fault in faults]}, 422)
             if body.split != self._split:
                 raise BadRequest(f"There is no split {body.split[:100]!r}; there is {self._split!r}.")
             if self._env.verifier.tasks is None:
                 return _not_supported("The environment has no tasks of its own")
             try:
-                return as_json(answer(body))
+                return json_response(answer(body))
             except NotImplementedError as error:
                 return _not_supported(str(error))
             except IndexError:
-                return as_json({"detail": "Invalid task index"}, 400)
+                return json_response({"detail": "Invalid task index"}, 400)
 
         return handler
 
@@ -131,7 +131,7 @@ class TaskApi:
 
 
 def _not_supported(what: str) -> web.Response:
-    return as_json({"detail": f"{what} is not supported for this environment"}, 501)
+    return json_response({"detail": f"{what} is not supported for this environment"}, 501)
 
 
 def _json_body(kind: type[BaseModel]) -> dict[str, Any]:

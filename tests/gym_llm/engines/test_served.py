@@ -69,7 +69,7 @@ def test_a_client_gets_what_the_engine_says_to_the_last_bit():
 def test_who_does_not_know_the_token_is_not_answered():
     async def main():
         async with EngineServer(make_engine("constant:4")) as server:
-            with pytest.raises(EngineUnavailable, match="401: The token is wrong"):
+            with pytest.raises(EngineUnavailable, match="401"):
                 await ServedEngine(server.url, "guessed").start()
             async with ServedEngine(server.url, server.token) as client:
                 assert (await client.respond(REQUEST))["output"]

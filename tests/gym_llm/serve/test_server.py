@@ -107,7 +107,7 @@ def test_our_own_engine_plays_against_it_with_token_ids() -> None:
         (lambda c: c.chat.completions.create(model="parrot", messages=[], n=2), 400, "One answer is sampled"),
         (lambda c: c.chat.completions.create(model="parrot", messages="x"), 400, "`messages` is str"),
         (lambda c: c.chat.completions.create(model="parrot", messages=[3]), 400, "This is no chat"),
-        (lambda c: c.embeddings.create(model="parrot", input="x"), 404, "POST /v1/embeddings is nothing here"),
+        (lambda c: c.embeddings.create(model="parrot", input="x"), 404, "POST /v1/embeddings is not served here"),
     ],
 )
 def test_what_cannot_be_answered_is_said_as_openai_says_it(
@@ -191,15 +191,15 @@ def test_a_request_whose_client_leaves_is_given_up() -> None:
 
 
 def test_other_machines_need_a_token_and_a_port_is_one_servers() -> None:
-    with pytest.raises(UsageError, match=r"Listening on 0\.0\.0\.0 lets other machines"):
+    with pytest.raises(UsageError, match="token"):
         ModelServer(Parrot(), host="0.0.0.0")
-    with pytest.raises(UsageError, match="A token is"):
+    with pytest.raises(UsageError, match="token"):
         ModelServer(Parrot(), token=" ")
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             server = ModelServer(Parrot(), port=taken.getsockname()[1])
-            with pytest.raises(UsageError, match=r"Cannot listen on 127\.0\.0\.1, port \d+ \(.*\): take another"):
+            with pytest.raises(UsageError, match="Cannot listen"):
                 await server.__aenter__()
 
     asyncio.run(main())

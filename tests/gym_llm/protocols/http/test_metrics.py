@@ -7,8 +7,8 @@ import asyncio
 import aiohttp
 from aiohttp import web
 
-from gym_llm.protocols.http.access import listening
-from gym_llm.protocols.http.metrics import Histogram, Metric, Metrics, added
+from gym_llm.protocols.http.http_server import listening
+from gym_llm.protocols.http.metrics import Histogram, Metric, Metrics, sum_metrics
 
 
 def lines(text: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def test_the_metrics_of_processes_are_added_up() -> None:
             lambda: [Metric("open", "gauge", "Open.", [({}, open_)]), Metric("ended", "counter", "Ended.", values)]
         ).text()
 
-    told = added([text(3, scored=1), text(4, scored=2, masked=5), text(0)])
+    told = sum_metrics([text(3, scored=1), text(4, scored=2, masked=5), text(0)])
     assert told.startswith("# HELP open Open.\n# TYPE open gauge\nopen 7\n# HELP ended Ended.\n# TYPE ended counter\n")
     assert lines(told)['ended{outcome="scored"}'] == "3"
     assert lines(told)['ended{outcome="masked"}'] == "5"

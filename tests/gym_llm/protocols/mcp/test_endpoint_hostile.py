@@ -17,7 +17,7 @@ from gym_llm.protocols.mcp import endpoint as endpoint_module
 
 
 def test_an_answer_that_takes_long_is_a_stream_that_is_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(endpoint_module, "STREAM_AFTER_SECONDS", 0.1)
 
     async def conversation(wire: Wire, counters: Counters) -> None:
         await wire.shake_hands()

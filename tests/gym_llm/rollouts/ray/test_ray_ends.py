@@ -13,7 +13,7 @@ import pytest
 
 from gym_llm.rollouts.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 STUB = Path(__file__).parents[4] / "benchmarks" / "chat_stub.py"
 EPISODES = 1_000_000
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}

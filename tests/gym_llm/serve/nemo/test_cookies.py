@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gym_llm.serve.nemo.cookies import SessionCookie
+from gym_llm.serve.nemo.nemo_sessions import SessionCookie
 
 SECRET = b"x" * 32
 COOKIE = SessionCookie("Weather", "Weather-v0", SECRET)

@@ -22,7 +22,7 @@ from gym_llm.serve.openenv.frames import (
 
 
 def masked(kind: int, payload: bytes, *, final: bool = True, mask: bytes = b"\x01\x02\x03\x04") -> bytes:
-    """A frame as a client sends it, written byte by byte."""
+    """A frame as a client sends it, encode byte by byte."""
     length = len(payload)
     first = (0x80 if final else 0) | kind
     if length < 126:

@@ -16,7 +16,7 @@ from testing import function_call, in_loop, message_item, row
 
 from gym_llm import VerifierEnv, tool
 from gym_llm.serve import EnvServer
-from gym_llm.serve.openenv import connections as attachments
+from gym_llm.serve.openenv import connections as connections
 from gym_llm.serve.openenv import socket
 
 Ws = aiohttp.ClientWebSocketResponse
@@ -243,7 +243,7 @@ async def test_a_session_that_was_left_makes_room_and_ends_after_a_while(monkeyp
         await leave()
         left = await leave()  # in the place of the first
         assert len(server.sessions) == 1
-        monkeypatch.setattr(attachments, "GRACE_SECONDS", 0.05)
+        monkeypatch.setattr(connections, "GRACE_SECONDS", 0.05)
         await leave()
         await _until(lambda: len(server.sessions) == 0)
         async with client.ws_connect(f"/ws?session_id={left}") as ws:
@@ -253,7 +253,7 @@ async def test_a_session_that_was_left_makes_room_and_ends_after_a_while(monkeyp
 
 @in_loop
 async def test_a_session_is_one_connections_unless_that_is_dead(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(attachments, "_PING_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "_PING_SECONDS", 0.2)
     async with serving() as (_, client), client.ws_connect("/ws") as ws:
         session_id = (await ask(ws, "state"))["data"]["session_id"]
         reading = asyncio.create_task(ws.receive())  # answers pings, as clients do

@@ -8,7 +8,7 @@ import pytest
 from testing import in_loop
 
 from gym_llm.serve.nemo import idempotency as once
-from gym_llm.serve.nemo.idempotency import Once
+from gym_llm.serve.nemo.idempotency import IdempotencyCache
 
 
 class Work:
@@ -28,7 +28,7 @@ class Work:
 
 @in_loop
 async def test_those_who_ask_at_once_and_later_get_the_same_answer():
-    answers, work = Once(), Work()
+    answers, work = IdempotencyCache(), Work()
     asking = [asyncio.create_task(answers.get("a", work)) for _ in range(3)]
     await asyncio.sleep(0)
     work.gate.set()
@@ -38,7 +38,7 @@ async def test_those_who_ask_at_once_and_later_get_the_same_answer():
 
 @in_loop
 async def test_work_goes_on_when_its_client_leaves():
-    answers, work = Once(), Work()
+    answers, work = IdempotencyCache(), Work()
     asking = asyncio.create_task(answers.get("a", work))
     await asyncio.sleep(0)
     asking.cancel()
@@ -49,7 +49,7 @@ async def test_work_goes_on_when_its_client_leaves():
 
 @in_loop
 async def test_a_failure_is_not_kept():
-    answers, work = Once(), Work(failures=1)
+    answers, work = IdempotencyCache(), Work(failures=1)
     work.gate.set()
     with pytest.raises(KeyError):
         await answers.get("a", work)
@@ -60,7 +60,7 @@ async def test_a_failure_is_not_kept():
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(once, "_KEPT", 8)
     monkeypatch.setattr(once, "_KEPT_BYTES", 40)
-    answers = Once()
+    answers = IdempotencyCache()
     for number in range(30):
         work = Work(b"x" * (number % 9))
         work.gate.set()

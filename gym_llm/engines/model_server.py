@@ -1,0 +1,116 @@
+"""ModelServer: an engine behind the model APIs of `gym_llm.protocols`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from gym_llm.engines.engine import Engine
+from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
+from gym_llm.protocols.http.http_server import HttpServer, json_response, url_of
+from gym_llm.protocols.http.model_api import check_context, refusal_of, write_response
+from gym_llm.types import ResponseDict
+from gym_llm.utils.printable import excerpt
+
+
+class ModelApiServer(HttpServer):
+    """The base of servers that answer the model APIs; subclasses say by which model.
+
+    Attributes:
+        prefixes: The paths below which the APIs are served.
+    """
+
+    prefixes: tuple[str, ...] = ("",)
+
+    def _add_routes(self, application: web.Application) -> None:
+        router = application.router
+        for prefix in self.prefixes:
+            router.add_get(f"{prefix}/v1/models", self._list_models)
+            for dialect in DIALECTS.values():
+                router.add_post(f"{prefix}{dialect.path}", partial(self._answer, dialect))
+        router.add_get("/health", self._health)
+
+    def _models(self, http: web.Request) -> list[str]:
+        """Return the names of the models that a client may ask."""
+        raise NotImplementedError
+
+    async def _answer(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
+        """Answer a request in this API."""
+        raise NotImplementedError
+
+    async def _list_models(self, http: web.Request) -> web.Response:
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "gym_llm"} for name in self._models(http)]
+        return json_response({"object": "list", "data": models})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return json_response({"status": "ok"})
+
+    def _error_response(self, http: web.Request, error: Exception) -> web.Response:
+        refusal = refusal_of(http, error)
+        return json_response(dialect_of(http.path).refusal(refusal), refusal.status)
+
+
+class ModelServer(ModelApiServer):
+    """Serves one engine over HTTP, for clients of the Responses, Chat Completions and Messages APIs.
+
+    An async context manager: the engine is started, then the port is opened. Thousands of requests may be in flight;
+    the engine batches them. A stream (`"stream": true`) begins when the engine has its response; until then the client
+    waits. A request whose client disconnects is cancelled. Token ids are in the last item of a response (see
+    `gym_llm.types.Item`). In a chat completion they are where vLLM has them, if `return_token_ids` asks for them.
+    Errors have the form of each API.
+
+    Args:
+        engine: Answers the requests. Started and closed with the server.
+        host: The address to listen on. Only a loopback address (`127.0.0.1`, `::1`, `localhost`) needs no token.
+        port: 0 for a free one.
+        token: What clients send as `Authorization: Bearer TOKEN` (OpenAI's clients: `api_key`); None for no check.
+
+    Attributes:
+        url: The base URL, `http://127.0.0.1:8000/v1`, while it runs.
+
+    Raises:
+        UsageError: If other machines can reach the address and there is no token. On entering, if the port cannot be
+            opened.
+
+    >>> async def main():
+    ...     from gym_llm import make_engine
+    ...     async with ModelServer(make_engine("pocket"), port=0) as server:
+    ...         print(server.url)
+    """
+
+    def __init__(self, engine: Engine, *, host: str = "127.0.0.1", port: int = 8000, token: str | None = None) -> None:
+        super().__init__(host=host, port=port, token=token)
+        self.engine = engine
+
+    @property
+    def url(self) -> str:
+        """The base URL of OpenAI's clients."""
+        return f"{url_of(self.host, self.port)}/v1"
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self.engine)
+
+    def _add_routes(self, application: web.Application) -> None:
+        super()._add_routes(application)
+        application.router.add_get("/metrics", self._metrics.answer)
+
+    def _models(self, _: web.Request) -> list[str]:
+        return [self.engine.model]
+
+    async def _answer(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
+        respond: Callable[[dict[str, Any]], Awaitable[ResponseDict]] = partial(self._respond, dialect)
+        return await write_response(http, dialect, respond)
+
+    async def _respond(self, dialect: Dialect, body: dict[str, Any]) -> ResponseDict:
+        if body.get("model") not in (None, self.engine.model):
+            message = f"There is no model {excerpt(body['model'], 80)} here, only {self.engine.model!r}."
+            raise Refusal(message, 404, param="model", code="model_not_found")
+        if dialect is DIALECTS["responses"]:
+            body.setdefault("return_token_ids", True)
+        response = await self.engine.respond(dialect.read(body))
+        check_context(response)
+        return response

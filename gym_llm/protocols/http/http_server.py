@@ -1,0 +1,204 @@
+"""HttpServer: the base of every HTTP server here, with one life cycle, access check, error form and set of metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Self
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from gym_llm.data.files.jsonl import dumps
+from gym_llm.errors import CallerError, UsageError
+from gym_llm.protocols.http.access import AccessControl, AccessDenied
+from gym_llm.protocols.http.metrics import Metric, Metrics
+from gym_llm.records.failures import reason
+from gym_llm.utils.limits import REQUEST_BYTES, limit
+from gym_llm.utils.secrets import redacted_logger
+
+CLOSING_SECONDS = 5.0
+"""Seconds that requests under way have to end when a server closes."""
+JSON = "application/json"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_NOT_HTTP = (HttpProcessingError, web.RequestPayloadError)
+logger = redacted_logger(__name__)
+# A malformed request is answered with status 400; its sender must not be able to fill the log, too.
+logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _NOT_HTTP)))
+
+
+class HttpServer:
+    """A server of one port, as an async context manager of one event loop.
+
+    Subclasses override what differs: `_add_routes` always; `_start` and `_stop` for what runs beside the port;
+    `_authorize`, `_error_response` and `_figures` where access, the form of errors or the metrics are their own.
+
+    Args:
+        host: The address to listen on; one that other machines can reach needs a token.
+        port: 0 for a free one.
+        token: What clients send as `Authorization: Bearer TOKEN` or `X-API-Key`; None for no check.
+        inner: Another bound socket to listen on: then the port is shared with other processes.
+
+    Attributes:
+        host: The address.
+        port: The port; the one that was opened, once the server runs.
+
+    Raises:
+        UsageError: If the address needs a token. On entering, if the port cannot be opened.
+    """
+
+    closing_seconds = CLOSING_SECONDS
+
+    def __init__(
+        self, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None, inner: socket.socket | None = None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._access = AccessControl(host, token)
+        self._metrics = Metrics(self._figures)
+        self._inner = inner
+        self._stack = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """The address, `http://127.0.0.1:8000`, while the server runs."""
+        return url_of(self.host, self.port)
+
+    async def __aenter__(self) -> Self:
+        """Start the server and open its port."""
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            port = listening(self.application(), self.host, self.port, inner=self._inner, seconds=self.closing_seconds)
+            self.port = await stack.enter_async_context(port)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the port, wait a few seconds for requests under way, and end what ran beside it."""
+        await self._stack.aclose()
+
+    def application(self) -> web.Application:
+        """Return the routes as an aiohttp application."""
+        middlewares: Any = [self._metrics.count, self._guard]
+        application = web.Application(client_max_size=self._most_bytes(), middlewares=middlewares)
+
+        async def stop(_: web.Application) -> None:
+            await self._stop()
+
+        application.on_shutdown.append(stop)
+        self._add_routes(application)
+        return application
+
+    # -- for subclasses ----------------------------------------------------------------------------------------------
+
+    def _add_routes(self, application: web.Application) -> None:
+        raise NotImplementedError
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Start what the server needs before its port opens; the stack closes it after the port."""
+
+    async def _stop(self) -> None:
+        """End what would keep requests under way: the port is about to close."""
+
+    def _authorize(self, http: web.Request) -> None:
+        self._access.check_origin(http)
+        self._access.check_token(http)
+
+    def _error_response(self, http: web.Request, error: Exception) -> web.Response:
+        status, message = http_problem(http, error) or (500, reason(error))
+        if status == 500:
+            logger.error("A request failed.", exc_info=error)
+        return json_response({"error": message}, status)
+
+    def _figures(self) -> Iterable[Metric]:
+        return ()
+
+    def _most_bytes(self) -> int:
+        return limit(REQUEST_BYTES)
+
+    @web.middleware
+    async def _guard(self, http: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._authorize(http)
+            return await handler(http)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            if isinstance(error, web.HTTPException) and error.status < 400:
+                raise
+            return self._error_response(http, error)
+
+
+def http_problem(http: web.Request, error: BaseException) -> tuple[int, str] | None:
+    """Return the status and message of an error that is the client's; None for any other."""
+    match error:
+        case AccessDenied():
+            return error.status, str(error)
+        case web.HTTPRequestEntityTooLarge():
+            return 413, f"A request has at most {limit(REQUEST_BYTES):,} bytes ({REQUEST_BYTES})."
+        case web.RequestPayloadError():
+            return 400, "The body does not match its headers: its encoding, or its length."
+        case web.HTTPException():
+            return error.status, f"{http.method} {http.path} is not served here ({error.reason})."
+        case CallerError():
+            return 400, str(error)
+    return None
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Return an answer of JSON."""
+    return web.Response(body=dumps(body), status=status, headers=headers, content_type=JSON)
+
+
+def url_of(host: str, port: int) -> str:
+    """Return the address of a server's port, `http://127.0.0.1:8000`."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+@asynccontextmanager
+async def listening(
+    application: web.Application,
+    host: str,
+    port: int,
+    *,
+    inner: socket.socket | None = None,
+    seconds: float = CLOSING_SECONDS,
+) -> AsyncGenerator[int, None]:
+    """Open a port for as long as the context lasts; requests whose client leaves are cancelled.
+
+    Args:
+        application: Answers the requests.
+        host: The address.
+        port: 0 for a free one.
+        inner: Another bound socket to listen on. Several processes may then share the port (SO_REUSEPORT).
+        seconds: How long requests under way have to end.
+
+    Yields:
+        The port.
+
+    Raises:
+        UsageError: If it cannot be opened.
+    """
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        handler_cancellation=True,
+        logger=logger,
+        shutdown_timeout=seconds,
+        auto_decompress=False,  # clients do not compress requests; an attacker's megabyte would become a gigabyte
+    )
+    await runner.setup()
+    try:
+        if inner is not None:
+            await web.SockSite(runner, inner).start()
+        try:
+            await web.TCPSite(runner, host, port, backlog=4096, reuse_port=inner is not None or None).start()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(f"Cannot listen on {host}, port {port} ({why}): choose another port.") from None
+        yield runner.addresses[-1][1]
+    finally:
+        await runner.cleanup()
