@@ -1,4 +1,4 @@
-"""A Containerfile: an image that serves environments, for podman, docker and whatever else builds from one."""
+"""Write a Containerfile: an image that serves environments, for podman, docker and other builders."""
 
 from __future__ import annotations
 

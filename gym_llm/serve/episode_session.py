@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 class SessionCounters(Counter[str]):
-    """What was counted of an environment over a wire.
+    """What was counted of an environment over a protocol.
 
     Attributes:
         seconds: How long its steps took.
@@ -108,7 +108,7 @@ class EpisodeSession:
         asked_at: When it was last asked, `time.monotonic()`; `Sessions` keeps it.
         is_ended: Whether `end` was called.
         on_end: Is called when it ends otherwise than by the one who opened it.
-        notes: Whatever a wire keeps of its session.
+        notes: Whatever a protocol keeps of its session.
     """
 
     __slots__ = (
@@ -221,7 +221,7 @@ class EpisodeSession:
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a synchronous function that may `wait`, between steps; what it raises is raised.
 
-        For wires that do more with an episode than stepping it, e.g. call a tool outside of a turn.
+        For protocols that do more with an episode than stepping it, e.g. call a tool outside of a turn.
         """
         return await self._alone(function, *args)
 

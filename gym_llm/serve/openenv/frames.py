@@ -10,10 +10,10 @@ _LONG = 512  # bytes above which numpy is the faster to unmask
 
 
 class BrokenFrame(Exception):
-    """What a client has sent is no frame, or too long a message: the connection ends.
+    """Raised when a client sends an invalid frame or too long a message: the connection ends.
 
     Attributes:
-        code: What it is closed with.
+        code: The close code.
     """
 
     def __init__(self, code: int, reason: str) -> None:
@@ -57,14 +57,14 @@ class FrameReader:
         return _unmasked(data[start : start + 4], data[start + 4 :])
 
     def __len__(self) -> int:
-        """How many bytes wait to be read."""
+        """Return the number of bytes that wait to be read."""
         return len(self._buffer)
 
     def read(self) -> tuple[int, bytes] | None:
-        """The next message, or control frame: what it is, and its payload. None if it has not come yet, or not all.
+        """Return the next message or control frame: its kind and its payload. None if it is not complete yet.
 
         Raises:
-            BrokenFrame: If it is none, or too long.
+            BrokenFrame: If the frame is invalid, or too long.
         """
         buffer = self._buffer
         while len(buffer) >= 2:
@@ -110,7 +110,7 @@ class FrameReader:
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    r"""One frame as a server sends it.
+    r"""Return a frame as a server sends it.
 
     >>> frame(TEXT, b"hello")
     b'\x81\x05hello'
