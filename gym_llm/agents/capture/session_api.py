@@ -1,4 +1,4 @@
-"""What programs that start agents ask of a CaptureServer: sessions, and what came of them, in OpenEnv's words."""
+"""SessionControl: the routes of a CaptureServer at `/sessions`, in OpenEnv's format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_UPSTREAMS = 16
 _PURPOSES = ("auto", "train", "eval")
 _NOTHING = {"top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,), "presence_penalty": (0,)}
 _NOTHING |= {"frequency_penalty": (0,)}
-"""Of sampling fields the values that say nothing: OpenEnv's clients send all of them."""
+"""Values of sampling fields that mean the default: OpenEnv's clients send all fields."""
 _NAMES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _PARAMETERS = REQUEST_PARAMETERS | _NAMES.keys()
 
@@ -41,11 +41,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class SessionControl:
-    """Opens a server's sessions over HTTP, and tells what came of them.
+    """Opens a server's sessions over HTTP, and returns their results.
 
     Args:
-        server: Whose sessions.
-        upstreams: Whether a session may have another model server, which its opener names.
+        server: The server.
+        upstreams: Whether the client that opens a session may name another model server.
     """
 
     def __init__(self, server: CaptureServer, *, upstreams: bool) -> None:
@@ -55,7 +55,7 @@ class SessionControl:
         self._waiting: Counter[str] = Counter()  # who opens a session of each, and has none yet
 
     def routes(self) -> Iterator[tuple[str, str, Handler]]:
-        """Method, path and handler of each."""
+        """Yield the method, path and handler of each route."""
         yield "POST", "/sessions", self._open
         yield "GET", "/sessions", self._list
         yield "GET", "/sessions/{id}", self._status
@@ -69,11 +69,11 @@ class SessionControl:
         await asyncio.gather(*[_closed(starting) for starting in self._engines.values()])
 
     def open_named(self, id: str) -> CaptureSession:
-        """A session that its first call opens, by a name of its caller's.
+        """Open a session by its first call, under a name that the client chose.
 
         Raises:
-            Refusal: If the name is none.
-            NoRoom: If there is no room.
+            Refusal: If the name is invalid.
+            NoRoom: If the server is full.
         """
         session = CaptureSession(self._engine, id=_checked_id(id), others=self._server.others)
         self._server.open(session)

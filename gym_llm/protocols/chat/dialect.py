@@ -91,4 +91,4 @@ CHAT = Dialect(
     broken=_broken,
     waiting=COMMENT,
 )
-"""What programs speak to most servers of open models."""
+"""The Chat Completions API, which most servers of open models speak."""

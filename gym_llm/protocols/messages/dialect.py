@@ -152,4 +152,4 @@ MESSAGES = Dialect(
     broken=_broken,
     waiting=_event("ping"),
 )
-"""What Claude's own tools and frameworks speak."""
+"""Anthropic's Messages API, which Claude's own tools and frameworks speak."""

@@ -13,19 +13,19 @@ from gym_llm.records.failures import reason
 from gym_llm.types import Item, Request
 
 _SERVERS_OWN = ("code_execution_", "mcp_toolset", "tool_search_tool_", "web_fetch_", "web_search_")
-"""Tools that Anthropic's own servers run: nobody here would, so the model is not shown them."""
+"""Tools that Anthropic's own servers run. They would not run here, so the model is not shown them."""
 
 _BILLING = "x-anthropic-billing-header:"
-"""How a system text begins that Claude Code writes for Anthropic's accounts; it is another one in each request."""
+"""The beginning of a system text that Claude Code writes for Anthropic's accounts; it differs in each request."""
 
 _EFFORTS = {"xhigh": "high", "max": "high"}
 
 
 def read(body: Body) -> Request:
-    """The request of a body of `POST /v1/messages`; see `Dialect.read`.
+    """Return the request of a body of `POST /v1/messages`; see `Dialect.read`.
 
-    `is_error` of a tool's result is lost: what went wrong is in its text. So is a thinking budget; `thinking` that is
-    `disabled` becomes the reasoning effort `none`.
+    `is_error` of a tool's result is dropped: the text says what went wrong. A thinking budget is dropped, too;
+    `thinking` that is `disabled` becomes the reasoning effort `none`.
     """
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -251,4 +251,4 @@ _FIELDS: dict[str, Callable[[dict[str, Any], str, Any], None]] = {
     "max_tokens": lambda request, _, limit: request.update(max_output_tokens=limit),
     "stop_sequences": lambda request, _, stops: request.update(stop=stops) if stops else None,
 }
-"""What becomes of a body's fields; others are the request's own, as they are (`temperature`, `top_k`)."""
+"""The request fields for a body's fields; others keep their names (`temperature`, `top_k`)."""

@@ -15,7 +15,7 @@ FAILED_TOOL = "The tool has failed, and the episode with it: it will not be scor
 
 
 class SessionToolbox:
-    """The tools of a seeded session. A call is not a turn, as over HTTP: /verify ends the episode with the conversation.
+    """The tools of a seeded session. As over HTTP a call is not a turn: /verify ends the episode.
 
     Args:
         sessions: The server's sessions.

@@ -7,7 +7,7 @@ has to wait (for a tool or a judge) is a Future. Meanwhile control frames are an
 then the client is not read from until the answer is sent. A client that does not read its answers is not read from.
 
 Measured against the libraries (server CPU per episode, 64 sessions): aiohttp's `WebSocketResponse` costs a fifth more.
-picows costs a tenth less, but has to own the port, assembles no fragments and does not refuse unmasked frames.
+picows costs a tenth less, but has to own the port, and leaves fragments and their limits to its user.
 """
 
 from __future__ import annotations
