@@ -78,7 +78,7 @@ class AgentEngine(Engine):
     ) -> None:
         check_seconds("agent_timeout", agent_timeout)
         if isinstance(engine, Engine) and engine_options:
-            raise ValueError("engine_options are for an engine that is a spec; this one is made already.")
+            raise ValueError("engine_options need an engine spec; this engine is made already.")
         self.engine = make_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         self.capabilities = self.engine.capabilities
         self.agent = parse_agent_spec(agent)
@@ -127,7 +127,7 @@ class AgentEngine(Engine):
             Exception: Any exception of an agent that is a function.
         """
         if not episode_id:
-            raise EngineError("An agent plays episodes, which have names: call respond with an episode_id.")
+            raise EngineError("The episode_id is missing: an agent needs one in every call of respond.")
         live = self._live.get(episode_id)
         if live is not None and not _goes_on(request):
             await self.end_episode(episode_id, failed=True)

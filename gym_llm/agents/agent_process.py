@@ -61,8 +61,8 @@ class RunningProgram(asyncio.SubprocessProtocol):
         if (found := shutil.which(name, path=environment.get("PATH"))) is None:
             if os.path.isfile(path := os.path.join(folder, command[0])):
                 how = f"'python {command[0]}'" if command[0].endswith(".py") else "it with the program that runs it"
-                raise PermissionError(13, f"{command[0]} is a file, but no program; give {how}", path)
-            raise FileNotFoundError(2, "there is no such program", command[0])
+                raise PermissionError(13, f"{command[0]} is a file that cannot be run; give {how}", path)
+            raise FileNotFoundError(2, "the program does not exist", command[0])
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: self,
             *_killed_with_parent(),

@@ -59,7 +59,7 @@ def parse_agent_spec(agent: str | Agent) -> Agent:
     except ValueError as error:
         raise ValueError(f"The agent's command cannot be read: {error}.") from None
     if not words:
-        raise ValueError("agent is empty: give a command such as 'python my_agent.py', or module:function.")
+        raise ValueError("The agent is empty: give a command such as 'python my_agent.py', or module:function.")
     return Program(tuple(words), os.getcwd())
 
 
@@ -113,7 +113,7 @@ def _look_up(named: FunctionSpec) -> Agent:
         if named.is_file:
             spec = importlib.util.spec_from_file_location(f"gym_llm_agent_{Path(named.module).stem}", named.module)
             if spec is None or spec.loader is None:
-                raise ImportError(f"{named.module} is no Python file")
+                raise ImportError(f"{named.module} is not a Python file")
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
             spec.loader.exec_module(module)

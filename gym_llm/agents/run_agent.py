@@ -87,7 +87,7 @@ async def run_agent(agent: Agent, episode: AgentEpisode) -> Any:
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError("The agent is no async function, but returns what has to be awaited: make it `async def`.")
+        raise TypeError("The agent is a plain function that returns an awaitable: make it `async def`.")
     return result
 
 

@@ -102,7 +102,7 @@ class ToolServer(HttpServer):
     def _episode(self, http: web.Request) -> AgentEpisode:
         episode = self._episodes.get(http.match_info.get("key") or given_key(http))
         if episode is None:
-            raise AccessDenied("No episode under way has this key.", 401)
+            raise AccessDenied("The key is not of an episode under way.", 401)
         return episode
 
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:
@@ -154,7 +154,7 @@ def _read_answer(body: Any) -> Any:
 
 async def _json(http: web.Request) -> Any:
     if http.content_type != JSON:
-        raise CallerError(f"The body is JSON, and the header says so: Content-Type: {JSON}.")
+        raise CallerError(f"The body must be JSON, with the header Content-Type: {JSON}.")
     try:
         return loads(await http.read())
     except ValueError:

@@ -99,7 +99,7 @@ class EnvServer(HttpServer):
         env_ids = [env_ids] if isinstance(env_ids, (str, EnvSpec)) else list(env_ids)
         kwargs_of = {name_of(env_id): env_kwargs for env_id in env_ids} if len(env_ids) == 1 else env_kwargs or {}
         if tasks is not None and len(env_ids) != 1:
-            raise UsageError("tasks are one environment's: serve one, or leave them out.")
+            raise UsageError("tasks need a single environment: serve one, or leave tasks out.")
         inner = None if forwarding is None else forwarding.listener
         super().__init__(host=host, port=port, token=token, inner=inner)
         protocols = list(FRONTENDS if protocols is None else protocols)
@@ -117,7 +117,7 @@ class EnvServer(HttpServer):
         self.envs = [ServedEnv(factory, self.sessions, secret=secret, protocols=protocols) for factory in factories]
         if not self.envs or len({env.name for env in self.envs}) < len(self.envs):
             raise UsageError(
-                f"A server has one environment or more, of different names; got {', '.join(map(name_of, env_ids))}."
+                f"A server needs one or more environments with different names; got {', '.join(map(name_of, env_ids))}."
             )
 
     @property

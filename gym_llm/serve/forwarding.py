@@ -119,7 +119,7 @@ class Forwarding:
         if not hmac.compare_digest(
             http.headers.get(_SECRET, "").encode(errors="surrogateescape"), self._secret.encode()
         ):
-            raise AccessDenied("Only the server's own processes are answered here.", 401)
+            raise AccessDenied("This listener answers only the server's own processes.", 401)
         return True
 
     # -- whose is it -----------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Forwarding:
                 self._room = {number: int(text or 0) for number, text in (await self.ask_all("/room")).items()}
                 self._looked_at = monotonic()
         if not self._room and self.number is None:
-            raise AtCapacity("The server's processes are being started: try again in a moment.")
+            raise AtCapacity("The server's processes are starting: try again in a moment.")
         best = max(self._room, key=self._room.__getitem__, default=None)
         if best is None or (self._room[best] <= 0 and self.number is not None):
             return None
@@ -195,7 +195,7 @@ class Forwarding:
             while worker < len(self.places) and self.places[worker] in (None, place) and monotonic() < deadline:
                 await asyncio.sleep(0.05)
             if monotonic() >= deadline:
-                raise AtCapacity("The process that answers this is being started: try again in a moment.")
+                raise AtCapacity("The session's process is starting: try again in a moment.")
 
     async def _place(self, worker: int, session_id: str | None) -> Place | None:
         """Return the place of a worker that may have a session.
@@ -248,7 +248,7 @@ class Forwarding:
                 url, headers=headers, protocols=protocols, autoping=False, max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise UnknownSession(f"There is no WebSocket here for this session (status {error.status}).") from None
+            raise UnknownSession(f"The WebSocket of this session was refused (status {error.status}).") from None
         async with there:
             chosen = (there.protocol,) if there.protocol else ()
             most = limit(REQUEST_BYTES)  # pings go through, so that each end knows whether the other is there

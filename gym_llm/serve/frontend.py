@@ -88,7 +88,7 @@ def parse_json(payload: bytes) -> dict[str, Any]:
     except ValueError:
         raise NotJSON("The body is not JSON.") from None
     if not isinstance(body, dict):
-        raise NotJSON(f"The body is a JSON object, got {type(body).__name__}.")
+        raise NotJSON(f"The body must be a JSON object, got {type(body).__name__}.")
     return body
 
 

@@ -85,7 +85,7 @@ class Sessions:
         prefix: str = "",
     ) -> None:
         if capacity < 1:
-            raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
+            raise ValueError(f"capacity is 1 or more, got {capacity}.")
         check_seconds("idle_seconds", idle_seconds)
         if step_timeout is not None:
             check_seconds("step_timeout", step_timeout)
@@ -142,7 +142,7 @@ class Sessions:
         elif not (0 < len(session_id) <= _LONGEST_ID and session_id.isprintable()):
             raise UnknownSession(f"A session's id is a printable text of at most {_LONGEST_ID} characters.")
         elif session_id in self._sessions:
-            raise UnknownSession("There is a session of this id already.")
+            raise UnknownSession("The session id is taken.")
         tally = self.tallies[env_id, protocol]
         if len(self._sessions) >= self.capacity:
             tally["refused"] += 1
@@ -169,8 +169,8 @@ class Sessions:
             if self._prefix and _WORKER.match(session_id) and not session_id.startswith(self._prefix):
                 raise SessionLost(LOST)
             raise UnknownSession(
-                "There is no such session: it has expired "
-                f"(after {self.idle_seconds:g} s without a request), was closed, or never was."
+                "The session does not exist: it has expired "
+                f"(after {self.idle_seconds:g} s without a request), was closed, or was never opened."
             )
         self.keep(session)
         return session

@@ -65,7 +65,7 @@ class EnvWorkers:
         **options: Any,
     ) -> None:
         if workers < 1:
-            raise UsageError(f"A server has 1 worker or more, got {workers}.")
+            raise UsageError(f"workers is 1 or more, got {workers}.")
         checked = EnvServer(env_ids, capacity=capacity, **options)  # what is wrong is said now
         self.env_ids = [env.env_id for env in checked.envs]
         self.protocols = checked.protocols
@@ -192,7 +192,7 @@ def _reserve(host: str, port: int) -> socket.socket:
         reserved.bind(address)
     except OSError as error:
         why = error.strerror or str(error)
-        raise UsageError(f"Cannot listen on {host}, port {port} ({why}): take another.") from None
+        raise UsageError(f"Cannot listen on {host}, port {port} ({why}): choose another port.") from None
     return reserved
 
 

@@ -96,7 +96,7 @@ class CaptureServer(ModelApiServer):
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         if capacity < 1:
-            raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
+            raise ValueError(f"capacity is 1 or more, got {capacity}.")
         check_seconds("idle_seconds", idle_seconds)
         super().__init__(host=host, port=port, token=token)
         self.engine = engine
@@ -116,7 +116,7 @@ class CaptureServer(ModelApiServer):
             ValueError: If the id is taken.
         """
         if session.id in self.sessions:
-            raise ValueError("There is a session of this id already.")
+            raise ValueError("The session id is taken.")
         if len(self.sessions) >= self.capacity:
             raise NoRoom(f"All {self.capacity:,} sessions are taken: try again later.")
         self.sessions[session.id] = session
@@ -208,7 +208,7 @@ class CaptureServer(ModelApiServer):
             self._named.add(session.id)
             return session
         raise AccessDenied(
-            "No session has this key: open one with POST /sessions, and send its id as the API key.", 401
+            "The key is not of a session: open one with POST /sessions, and send its id as the API key.", 401
         )
 
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:

@@ -186,7 +186,7 @@ class CaptureSession:
 
     def _check_room(self) -> None:
         if self.is_closed:
-            raise CallRefused("This session is over.", 401, code="session_closed")
+            raise CallRefused("The session has ended.", 401, code="session_closed")
         if self.max_model_calls is not None and len(self.calls) >= self.max_model_calls:
             raise CallRefused(f"This session has {self.max_model_calls:,} model calls.", code="max_model_calls")
         if len(self.calls) >= self.max_calls:
@@ -209,7 +209,7 @@ class CaptureSession:
             try:
                 sample = self.graph.add(call, prompt, sampled, log_probs)
             except ValueError as error:
-                raise EngineError(f"{call.model} gave tokens that cannot be: {error}.") from None
+                raise EngineError(f"{call.model} gave invalid tokens: {error}.") from None
             if sample is not None:
                 self._bytes += sample.ids_kept * _TOKEN_BYTES
         call.response = {**response, "output": output}

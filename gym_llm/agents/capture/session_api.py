@@ -91,7 +91,7 @@ class SessionControl:
         metadata = {} if body.get("metadata") is None else body["metadata"]
         budget = body.get("max_model_calls") or None
         if not isinstance(metadata, dict):
-            raise Refusal("metadata is a JSON object.", param="metadata")
+            raise Refusal("metadata must be a JSON object.", param="metadata")
         if budget is not None and (type(budget) is not int or budget < 0):
             raise Refusal("max_model_calls is a whole number, 0 for no limit.", param="max_model_calls")
         if (purpose := body.get("purpose") or "auto") not in _PURPOSES:
@@ -127,7 +127,7 @@ class SessionControl:
             raise Refusal("llm_url is the base URL of a model server, http://host:port/v1.", param="llm_url")
         options = {"model": model, "api_key": key}
         if not all(value is None or isinstance(value, str) for value in options.values()):
-            raise Refusal("model and api_key are texts.", param="model")
+            raise Refusal("model and api_key must be strings.", param="model")
         name = hashlib.sha256(repr((url, model, key)).encode()).hexdigest()
         if name not in self._engines:
             if len(self._engines) >= _MOST_UPSTREAMS:
@@ -183,7 +183,7 @@ class SessionControl:
     def _session(self, http: web.Request) -> CaptureSession:
         session = self._server.sessions.get(http.match_info["id"])
         if session is None:
-            raise Refusal("There is no such session: it has expired, was deleted, or never was.", 404)
+            raise Refusal("The session does not exist: it has expired, was deleted, or was never opened.", 404)
         return session
 
 
@@ -227,5 +227,5 @@ def _sampling(body: dict[str, Any], name: str) -> dict[str, Any]:
     said = [(name, value) for name, value in fields.items() if value not in _NOTHING.get(name, ())]
     for parameter in fields.keys() - _PARAMETERS:  # others may be of servers that we do not know
         if hint := did_you_mean(parameter, _PARAMETERS, cutoff=0.8):
-            raise Refusal(f"{name} has {parameter!r:.40}, which is no parameter.{hint}", param=name)
+            raise Refusal(f"{name} has {parameter!r:.40}, which is not a sampling parameter.{hint}", param=name)
     return {_NAMES.get(name, name): value for name, value in said}

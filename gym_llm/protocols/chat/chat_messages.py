@@ -42,7 +42,7 @@ def messages_of(items: list[Item]) -> list[dict[str, Any]]:
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
         else:
             raise EngineError(
-                f"A Chat Completions server cannot be told of an item of type {kind!r:.60}: "
+                f"Chat Completions cannot express an item of type {kind!r:.60}: "
                 "leave it out of the input or use a server of the Responses API."
             )
     messages.extend(assistant_messages(turn))

@@ -94,7 +94,7 @@ def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = Non
         }
     except MALFORMED as error:
         raise EngineError(
-            f"The server's answer is no chat completion ({reason(error)}): {excerpt(chat_completion)}",
+            f"The server's answer is not a chat completion ({reason(error)}): {excerpt(chat_completion)}",
             failure_kind="agent_run_error",
         ) from error
 
@@ -114,7 +114,7 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"This is no response ({reason(error)}): {excerpt(response)}") from error
+        raise ValueError(f"This is not a response ({reason(error)}): {excerpt(response)}") from error
 
 
 def _chat_of(response: ResponseDict) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def request_to_chat(request: Request) -> dict[str, Any]:
     try:
         return _chat_of(request)
     except MALFORMED as error:
-        raise EngineError(f"This is no Responses request ({type(error).__name__}): {excerpt(request)}") from error
+        raise EngineError(f"This is not a Responses request ({type(error).__name__}): {excerpt(request)}") from error
 
 
 def chat_to_request(body: dict[str, Any]) -> Request:
@@ -61,7 +61,7 @@ def chat_to_request(body: dict[str, Any]) -> Request:
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"`{key}` is not what a chat has there ({error!r}): {excerpt(value, 80)}.") from error
+        raise ValueError(f"`{key}` is invalid in a chat ({error!r}): {excerpt(value, 80)}.") from error
     return request  # type: ignore[return-value]
 
 

@@ -115,7 +115,7 @@ class Endpoint:
             raise McpError(f"An answer is {_JSON} or {_EVENTS}: accept both.", status=406)
         # Browsers send other types across origins without asking.
         if http.content_type != _JSON:
-            raise McpError(f"The body is JSON, and the header says so: Content-Type: {_JSON}.", status=415)
+            raise McpError(f"The body must be JSON, with the header Content-Type: {_JSON}.", status=415)
         value = parse(await _body(http))
         stateless = is_stateless(http.headers, value)
         headers: dict[str, str] = {}

@@ -93,4 +93,4 @@ def _cursor(params: dict[str, Any], length: int) -> int:
         return 0
     if isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 9 and int(cursor) < length:
         return int(cursor)
-    raise McpError("The `cursor` is none that was given here.", INVALID_PARAMS)
+    raise McpError("The `cursor` is invalid: send the last `nextCursor`.", INVALID_PARAMS)

@@ -29,7 +29,7 @@ def answer(response: ResponseDict, body: Body) -> dict[str, Any]:
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"This is no response ({reason(error)}).") from error
+        raise ValueError(f"This is not a response ({reason(error)}).") from error
 
 
 def _message(response: ResponseDict, body: Body) -> dict[str, Any]:

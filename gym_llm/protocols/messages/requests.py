@@ -39,7 +39,7 @@ def read(body: Body) -> Request:
     except Refusal:
         raise
     except MALFORMED as error:
-        raise Refusal(f"`{key}` is not what the Messages API has there ({reason(error)}).", param=key) from None
+        raise Refusal(f"`{key}` is invalid in the Messages API ({reason(error)}).", param=key) from None
     return checked(request)
 
 
@@ -103,13 +103,13 @@ def _parts(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
         case "tool_reference":
             yield {"type": "input_text", "text": as_text(block.get("tool_name", ""))}
         case kind:
-            raise Refusal(f"There is no place for a block of type {kind!r:.80} here.", param="messages")
+            raise Refusal(f"A result cannot have a block of type {kind!r:.80} here.", param="messages")
 
 
 def _text(block: dict[str, Any]) -> str:
     text = block["text"]
     if not isinstance(text, str):
-        raise TypeError("a text block's `text` is no string")
+        raise TypeError("the `text` of a text block is not a string")
     return text
 
 
@@ -142,7 +142,7 @@ def _document(block: dict[str, Any], source: dict[str, Any]) -> Iterator[dict[st
         case "file":
             yield {"type": "input_file", "file_id": source["file_id"]}
         case kind:
-            raise Refusal(f"There is no place for a document from {kind!r:.80} here.", param="messages")
+            raise Refusal(f"A document cannot come from {kind!r:.80} here.", param="messages")
 
 
 def _call(block: dict[str, Any]) -> Item:
@@ -230,7 +230,7 @@ def _set_output(request: dict[str, Any], name: str, config: dict[str, Any]) -> N
 
 def _refuse_servers(request: dict[str, Any], name: str, servers: Any) -> None:
     if servers:
-        raise Refusal("Nobody here asks MCP servers for the model: give their tools.", param=name)
+        raise Refusal("This server does not call MCP servers: send their tools in `tools`.", param=name)
 
 
 def _drop(request: dict[str, Any], name: str, value: Any) -> None:

@@ -39,7 +39,7 @@ def reasoning_item(block: dict[str, Any]) -> Item | None:
     item: Item = {"type": "reasoning", "summary": []}
     if not redacted:
         if not isinstance(block["thinking"], str):
-            raise TypeError("a thinking block's `thinking` is no string")
+            raise TypeError("the `thinking` of a thinking block is not a string")
         item["summary"].append({"type": "summary_text", "text": block["thinking"]})
     signature = block.get("data" if redacted else "signature")
     if isinstance(signature, str) and signature.startswith(_OURS):

@@ -85,7 +85,7 @@ class McpFrontend:
             raise McpError(str(error), status=404) from None
         toolbox: Toolbox | None = session.notes.get(_TOOLBOX)  # another protocol may have put one of its own there
         if toolbox is None or session.env_id != self._env.env_id:
-            raise McpError("There is no such session of this environment.", status=404)
+            raise McpError("The session is not of this environment.", status=404)
         return toolbox
 
     def _new(self, task: dict[str, Any]) -> tuple[str, EpisodeToolbox]:

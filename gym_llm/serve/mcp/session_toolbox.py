@@ -231,12 +231,10 @@ def _choice(arguments: dict[str, Any]) -> tuple[int | None, dict[str, Any] | Non
     """Return the seed and the options of a reset."""
     given = {name: value for name, value in arguments.items() if value is not None}
     if unknown := given.keys() - _RESET_ARGUMENTS.keys():
-        raise _Wrong(
-            f"A reset is told {', '.join(_RESET_ARGUMENTS)}; got {', '.join(map(repr, sorted(unknown)))[:200]}."
-        )
+        raise _Wrong(f"A reset takes {', '.join(_RESET_ARGUMENTS)}; got {', '.join(map(repr, sorted(unknown)))[:200]}.")
     seed = given.pop("seed", None)
     if isinstance(seed, bool) or not isinstance(seed, int | None) or (seed or 0) < 0:
-        raise _Wrong("A seed is a whole number, 0 or more.")
+        raise _Wrong("The seed must be a whole number of 0 or more.")
     return seed, given or None
 
 

@@ -52,7 +52,7 @@ def _text(items: list[Item]) -> str | None:
         content = item.get("content")
         parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content or []
         if any(part.get("type") not in ("input_text", "output_text", "text") for part in parts):
-            raise BadRequest("NeMo Gym's /reset and /step say texts only, and this environment's user shows more.")
+            raise BadRequest("NeMo Gym's /reset and /step carry text only, and this user's message has more.")
         texts.append("".join(part["text"] for part in parts))
     return "\n\n".join(texts) if texts else None
 

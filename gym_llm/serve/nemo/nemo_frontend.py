@@ -147,10 +147,8 @@ class NemoFrontend:
         session = self._session(http)
         if session is None:
             raise UnknownSession(
-                f"There is no session of this request: POST /seed_session first, and send its cookie "
-                f"({self._cookie.name}) with every request, as the last answer gave it. Sessions end when they are "
-                f"scored, closed, or {self._served.sessions.idle_seconds:g} s without a request. "
-                "Every address that GET /openapi.json does not have is a tool's."
+                f"The request has no session: POST /seed_session, and send its cookie ({self._cookie.name}). "
+                "Paths that GET /openapi.json does not list are tools."
             )
         return session
 

@@ -70,7 +70,7 @@ class Rows:
             try:
                 prepared = self._kind.prepare(row)
             except DataError as error:
-                raise BadRequest(f"This is no row of this environment: {error}") from None
+                raise BadRequest(f"The row is invalid for this environment: {error}") from None
             if len(line) <= _LARGEST:
                 self._prepared[key] = prepared
                 if len(self._prepared) > _KEPT:

@@ -113,14 +113,14 @@ class NamedSessions:
         """
         name = _check(body, ("episode_id", "task_id", "task_data"))
         if name in self._closed:
-            raise BadRequest("This resources_session_id was closed: a seed that comes later opens nothing.")
+            raise BadRequest("This resources_session_id was closed: choose a new one.")
         named = self._named.get(name)
         if named is None:
             task = asyncio.create_task(opened(body["task_data"]))
             named = self._named[name] = _Named(_digest(body), _digest(body["episode_id"]), task)
             task.add_done_callback(lambda ended: self._opened(name, ended))
         elif named.seed != _digest(body):
-            raise BadRequest("There is a session of this resources_session_id already, of another episode.")
+            raise BadRequest("This resources_session_id is taken by another episode.")
         return name, await asyncio.shield(named.opening)
 
     async def close(self, body: dict[str, Any]) -> tuple[str, str | None]:
@@ -135,7 +135,7 @@ class NamedSessions:
         name = _check(body, ("episode_id",))
         named = self._named.get(name)
         if named is not None and named.episode != _digest(body["episode_id"]):
-            raise BadRequest("The session of this resources_session_id is another episode's.")
+            raise BadRequest("This resources_session_id is the session of another episode.")
         self._close(name)
         if named is None:
             return name, None

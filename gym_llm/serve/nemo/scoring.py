@@ -96,7 +96,7 @@ def read_conversation(body: dict[str, Any], server_name: str) -> Conversation:
     """
     response = body.get("response")
     if not isinstance(response, dict):
-        raise BadRequest("The body has no `response`: the row's fields, and what the model answered.")
+        raise BadRequest("The `response` is missing: send the row's fields and the model's response.")
     items = response.get("output")
     if not isinstance(items, list):
         raise BadRequest("The response's `output` is a list of items.")
@@ -136,7 +136,7 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
         return masked("session_lost", "The session has no episode: it was not seeded.")
     seeded: Seeded = session.notes["nemo"]
     if session.episode is not seeded.episode:  # an agent with the token for its tools may have reset it elsewhere
-        raise OtherTask("The session plays another episode than the one that it was seeded with.")
+        raise OtherTask("The session plays another episode than its seed.")
     if session.outcome is not None:  # it was played with /step
         return scored(session.total_reward, session.outcome == "truncated", last.info)
     if row != seeded.row:

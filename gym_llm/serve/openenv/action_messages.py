@@ -101,7 +101,7 @@ def read_reset(data: dict[str, Any], split: str) -> ResetRequest:
     options: dict[str, Any] = {}
     index = data.get("task_index")
     if index is None and (index := data.get("index")) is not None and data.get("split", split) != split:
-        raise Invalid("split", f"There is no such split; there is {split!r}")
+        raise Invalid("split", f"Unknown split; the split is {split!r}")
     if index is not None:
         if index.__class__ is not int:
             raise Invalid("task_index", "Input should be a valid integer", "int_type")

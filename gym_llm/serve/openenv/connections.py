@@ -69,7 +69,7 @@ class Connections:
         except UnknownSession as unknown:
             raise type(unknown)(f"Unknown session_id: {name[:100]}. {unknown}") from None
         if session.env_id != self._env.env_id:
-            raise UnknownSession(f"Unknown session_id: {name[:100]}. It is another environment's.")
+            raise UnknownSession(f"Unknown session_id: {name[:100]}. It belongs to another environment.")
         return session
 
     async def attach(self, session: EpisodeSession, socket: Socket) -> None:

@@ -97,14 +97,14 @@ class FrameReader:
     def _check(self, first: int, second: int, length: int) -> None:
         kind = first & 0x0F
         if not second & 0x80:
-            raise BrokenFrame(PROTOCOL_ERROR, "A client masks its frames.")
+            raise BrokenFrame(PROTOCOL_ERROR, "The frame is not masked.")
         if first & 0x70:
-            raise BrokenFrame(PROTOCOL_ERROR, "No extension was agreed on.")
+            raise BrokenFrame(PROTOCOL_ERROR, "The frame uses an extension.")
         if kind >= CLOSE:
             if kind > PONG or length > 125 or not first & 0x80:
-                raise BrokenFrame(PROTOCOL_ERROR, "This is no control frame.")
+                raise BrokenFrame(PROTOCOL_ERROR, "The control frame is invalid.")
         elif kind > BINARY or (kind == CONTINUATION) != (self._kind != CONTINUATION):
-            raise BrokenFrame(PROTOCOL_ERROR, "A message is of frames of its own.")
+            raise BrokenFrame(PROTOCOL_ERROR, "The frames of two messages are mixed.")
         elif length + len(self._parts) > self._most_bytes:
             raise BrokenFrame(TOO_BIG, f"A message has at most {self._most_bytes:,} bytes.")
 

@@ -63,14 +63,14 @@ def export_openenv(
     env_ids = [env_ids] if isinstance(env_ids, str) else list(env_ids)
     folder = Path(directory)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already: export to a new folder, or an empty one.")
+        raise UsageError(f"{folder} is not empty: export to a new or an empty folder.")
     if not env_ids or (tasks is not None and len(env_ids) != 1):
-        raise UsageError("Export one environment or several; tasks are one environment's.")
+        raise UsageError("Export one or more environments; tasks need a single one.")
     factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs) for env_id in env_ids]
     first = ServedEnv(factories[0], Sessions({factory.env_id: factory for factory in factories}))
     name = name or _package_name(first.name)
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise UsageError(f"{name[:80]!r} is no name of a package: letters, digits and underscores, e.g. 'my_env'.")
+        raise UsageError(f"{name[:80]!r} cannot name a package: use letters, digits and underscores, e.g. 'my_env'.")
     copied = [_FileToCopy.of(env_id) for env_id in env_ids]
     values = {
         "name": name,

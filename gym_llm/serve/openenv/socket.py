@@ -129,7 +129,7 @@ class Socket:
         if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in asked:
             raise web.HTTPUpgradeRequired(reason="a WebSocket is expected")
         if headers.get("Sec-WebSocket-Version") != "13" or not _is_key(key := headers.get("Sec-WebSocket-Key", "")):
-            raise web.HTTPBadRequest(reason="no WebSocket of version 13", headers={"Sec-WebSocket-Version": "13"})
+            raise web.HTTPBadRequest(reason="not a WebSocket of version 13", headers={"Sec-WebSocket-Version": "13"})
         proof = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": proof}
         response = web.StreamResponse(status=101, headers=upgrade)
@@ -297,7 +297,7 @@ class Socket:
                 self._transport.write(closing_frame(code if 1000 <= code < 5000 and code != 1005 else PROTOCOL_ERROR))
             self._end()
         elif kind == BINARY:
-            raise BrokenFrame(UNSUPPORTED, "Messages are text: JSON.")
+            raise BrokenFrame(UNSUPPORTED, "A message must be JSON text.")
 
     def _fail(self) -> None:
         logger.exception("A WebSocket's message could not be answered.")
