@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm check test test-vllm lint types browser chaos environments cards docs clean help
+.PHONY: rollout rollout-vllm check test test-all peers test-vllm lint types browser chaos environments cards docs clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
-	@echo "make test          lint, types, doctests and tests, as CI runs them"
+	@echo "make test          lint, types, doctests and tests, as CI runs them: a quarter of an hour on two cores"
+	@echo "make test-all      the same and what CI leaves for the night: every case, every soak, every peer"
 	@echo "make check         lint, types and the fast tests, in three minutes, while you work"
 	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
@@ -46,16 +47,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(VENV)/.test
-	$(BIN)/mypy -p gym_llm
-	$(BIN)/mypy benchmarks examples
-
-# In a process for each core; all tests with Ray are one's, and so are those of a file (tests/conftest.py).
-check: lint types
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup -m "not slow"
-
-# What fails is played once more, alone, after the others: some tests of time limits and signals lose to a busy machine.
-# The output names them; what fails twice fails. Status 1 says that tests failed, any other that they could not be run.
-AGAIN = { test $$? -eq 1 && echo "Failed, and played again:" && $(1) --last-failed --last-failed-no-failures none; }
+	$(BIN)/mypy gym_llm benchmarks examples
 
 # The viewer's tests drive Debian's chromium. Where there is none, and none can be had, they say so and are skipped.
 browser:
@@ -63,16 +55,20 @@ browser:
 		timeout 300 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1; } \
 		|| echo "There is no chromium here: the viewer's tests in a browser are skipped."
 
-# All tests that may be beside others, in a process for each core; the rest, which tests/conftest.py names, one after the
-# other: some take all cores themselves. Both are run, whichever fails; each knows its own failures.
-FAST := -m "not slow or parallel" -o cache_dir=.pytest_cache/fast
-SLOW := -m "slow and not parallel" -o cache_dir=.pytest_cache/slow
-test: lint types browser
-	failed=0; \
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup $(FAST) \
-		|| { $(call AGAIN,$(BIN)/python -m pytest -v $(FAST)); } || failed=1; \
-	$(BIN)/python -m pytest $(SLOW) || { $(call AGAIN,$(BIN)/python -m pytest -v $(SLOW)); } || failed=1; \
-	exit $$failed
+# Other packages that are tested with, each in an environment of its own in the user's cache (tests/peers.py).
+peers: $(VENV)/.test
+	$(BIN)/python -P tests/peers.py $(PEERS)
+
+# In a process for each core, lint and types beside them (.ci/tests says how).
+check: $(VENV)/.test
+	PYTHON=$(BIN)/python .ci/tests quick $(TESTS)
+
+# TESTS=tests/docs plays those alone.
+test: $(VENV)/.test browser
+	PYTHON=$(BIN)/python .ci/tests usual $(TESTS)
+
+test-all: $(VENV)/.test browser
+	PYTHON=$(BIN)/python .ci/tests all $(TESTS)
 
 # Needs neither torch nor Ray: `gym-llm chaos ID --workers 2` has what is over Ray.
 $(VENV)/.chaos: pyproject.toml | $(BIN)/python
@@ -109,8 +105,11 @@ $(VLLM_VENV)/.test: pyproject.toml
 rollout-vllm: $(VLLM_VENV)/.test
 	$(VLLM_VENV)/bin/gym-llm rollout gym_llm/Arithmetic-v0 --engine vllm:pocket --episodes 512 --concurrency 256
 
+MARKS ?= not nightly
 test-vllm: $(VLLM_VENV)/.test
-	$(VLLM_VENV)/bin/python -m pytest tests/vllm || $(call AGAIN,$(VLLM_VENV)/bin/python -m pytest -v tests/vllm)
+	$(VLLM_VENV)/bin/python -m pytest tests/vllm -m "$(MARKS)" || { test $$? -eq 1 && \
+		echo "Failed, and played again:" && $(VLLM_VENV)/bin/python -m pytest -v tests/vllm -m "$(MARKS)" \
+		--last-failed --last-failed-no-failures none; }
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) .venv-peers build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info

@@ -89,7 +89,7 @@ class TextGame(NemoCompatible):
         """The game as it is at first."""
         return state.game.observation()
 
-    def respond(self, task: Any, episode: Episode) -> str | None:
+    def user_turn(self, task: Any, episode: Episode) -> str | None:
         """Make the move, and show the game again unless it is over."""
         session: Session = episode.state
         move = session.game.play(episode.answer)

@@ -12,7 +12,7 @@ import gym_llm
 from gym_llm import VerifierEnv, tool
 from gym_llm.agents import AgentEpisode
 from gym_llm.engines import Engine
-from gym_llm.engines.token_response import token_response
+from gym_llm.engines.engine_response import text_response
 from gym_llm.errors import EngineError
 
 WEATHER = "gym_llm/Weather-v0"
@@ -32,7 +32,7 @@ class Says(Engine):
         if self.fails and (error := self.fails.pop(0)) is not None:
             raise error
         prompt = list(range(len(request["input"])))
-        return token_response(self.model, self.text, prompt=prompt, sampled=[7], log_probs=[-0.5])
+        return text_response(self.text, tokens=(prompt, [7], [-0.5]), model=self.model)
 
 
 class Two(VerifierEnv):

@@ -9,10 +9,15 @@ import os
 import signal
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# A worker for each core (pytest-xdist): torch's threads of several workers would wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Shards import the environments in this folder by name: it is on the Python path of Ray's workers.
 _IMPORTABLE = str(Path(__file__).with_name("importable"))
@@ -48,6 +53,7 @@ for _name in (
 # The same examples in every run: what CI finds can be found again. HYPOTHESIS_PROFILE=search looks for others.
 settings.register_profile("same", derandomize=True)
 settings.register_profile("search", max_examples=5_000)
+# `make test-all` has GYM_LLM_TESTS=all: every test plays as many cases as it can (`often` in testing.py).
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # A shell that starts the tests in the background leaves Ctrl-C ignored, for our children too; tests of it need it.
@@ -55,31 +61,52 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _HERE = Path(__file__).parent
-_ALONE = [
-    *(_HERE / "gym_llm" / name for name in ("cli", "engines", "trainers", "view")),
-    *(_HERE / name for name in ("docs", "downstream", "examples", "vllm")),
-]
-"""Where slow tests need the machine for themselves: they train, sample, drive a browser or stop processes in time."""
+
+
+def _over_ray(item):
+    """Whether a test needs the Ray that one worker starts."""
+    chosen = item.get_closest_marker("xdist_group")
+    in_its_folders = (
+        item.path.is_relative_to(_HERE / "gym_llm" / "rollouts" / "ray") or item.path.parent.name == "vector"
+    )
+    return "ray" in item.fixturenames or in_its_folders or (chosen is not None and chosen.args == ("ray",))
+
+
+def _group(item):
+    """The tests that one worker plays in a row: all with Ray, all of a verifier, all of a file."""
+    chosen = item.get_closest_marker("xdist_group")
+    if _over_ray(item):
+        return "ray"
+    if chosen is not None:
+        return chosen.args[0]
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return parameters.get("env_id", item.path.relative_to(_HERE).as_posix())
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items):
-    """Tests with Ray are slow. With several processes (`-n`) they are one's; so are a verifier's, and a file's.
-
-    Of the slow ones, those that are neither with Ray nor in `_ALONE` are played beside others, too (`make test`).
-    """
+def pytest_collection_modifyitems(config, items):
+    """Mark what is slow, and begin with the long groups, so that no worker is left with one at the end."""
+    cost = Counter()
     for item in items:
-        chosen = item.get_closest_marker("xdist_group")
-        over_ray = "ray" in item.fixturenames or item.path.parent.name in ("ray", "vector")
-        over_ray = over_ray or (chosen is not None and chosen.args == ("ray",))
-        if over_ray:
+        group = _group(item)
+        if _over_ray(item) or item.get_closest_marker("nightly") or item.get_closest_marker("timing"):
             item.add_marker("slow")
-        elif not any(item.path.is_relative_to(place) for place in _ALONE):
-            item.add_marker("parallel")
-        if chosen is None:
-            parameters = item.callspec.params if hasattr(item, "callspec") else {}
-            group = "ray" if over_ray else parameters.get("env_id", item.path.stem)
+        if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
+        cost[group] += 10 if item.get_closest_marker("slow") else 0.1
+    if hasattr(config, "workerinput"):
+        cost["ray"] = 1e9
+        items.sort(key=lambda item: (-cost[group := _group(item)], group))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Remember which tests with other packages passed (tests/peers.py)."""
+    report = yield
+    peers = sys.modules["peers"]
+    if report.when == "call" and report.passed and item.nodeid in peers.used:
+        peers.note_passed(item.nodeid)
+    return report
 
 
 def pytest_sessionfinish(exitstatus):

@@ -2,11 +2,16 @@
 
 What a trainer for GPUs pins (torch, flash-attn, vLLM) is left out: a peer is installed without its dependencies, and
 with the few that what we use of it imports. Everything else, gym_llm included, is this environment's.
+
+The environments are in the user's cache, so that all checkouts share them; `python -P tests/peers.py` makes those that
+are missing, which `make test` does in the background. The cache also keeps for which sources each test last passed:
+under `make test` (GYM_LLM_PEERS=changed) a test is skipped while those sources are the same.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -14,14 +19,24 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from testing import ROOT
 
-FOLDER = ROOT / ".venv-peers"
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gym_llm"
+FOLDER = CACHE / "peers"
+PASSED = CACHE / "peers-passed"
 SCRIPTS = ROOT / "tests" / "downstream" / "peers"
+SOURCES = (
+    *(f"gym_llm/{room}" for room in ("agents", "engines", "evaluation", "protocols", "records", "rollouts", "serve")),
+    *("gym_llm/tokens", "gym_llm/trainers", "wrappers", "tests/downstream", "tests/peers.py", "pyproject.toml"),
+)
+"""What peers meet: while none of it has changed, their tests say what they said before."""
+_BENEATH = "GYM_LLM_BENEATH"
+os.environ[_BENEATH] = sysconfig.get_path("purelib")
 _OF_NEMO_GYM = (
     *("antlr4-python3-runtime==4.9.3", "devtools==0.13.0", "asttokens==3.0.2", "executing==2.3.0", "mcp==1.30.0"),
     *("gprof2dot==2025.4.14", "httptools==0.9.0", "hydra-core==1.3.2", "omegaconf==2.3.0", "pydot==4.0.1"),
@@ -101,34 +116,99 @@ PEERS: dict[str, tuple[str, ...]] = {
 """Of each peer what is installed, exactly; none of it brings dependencies of its own."""
 
 
+def digest_of(*parts: object) -> str:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+
+def files_of(root: Path) -> Iterator[Path]:
+    """The files that decide what a peer's test says."""
+    for name in SOURCES:
+        path = root / name
+        yield from sorted(path.rglob("*")) if path.is_dir() else [path]
+
+
+@functools.cache
+def sources_digest(root: Path = ROOT) -> str:
+    """Changes with every file that peers meet."""
+    found = hashlib.blake2b(sys.version.encode(), digest_size=8)
+    for path in files_of(root):
+        if path.is_file() and "__pycache__" not in path.parts:
+            found.update(f"{path.relative_to(root)}\n".encode())
+            found.update(hashlib.blake2b(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def current_test() -> str:
+    """The test that runs: `tests/a/test_b.py::test_c`; empty outside pytest."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+
+
+used: set[str] = set()
+"""The tests of this process that played a peer."""
+
+
+def note_passed(test: str) -> None:
+    """Keep for which sources a test passed."""
+    PASSED.mkdir(parents=True, exist_ok=True)
+    (PASSED / digest_of(test)).write_text(sources_digest())
+
+
+def has_passed(test: str) -> bool:
+    """Whether a test passed for these sources."""
+    try:
+        return (PASSED / digest_of(test)).read_text() == sources_digest()
+    except OSError:
+        return False
+
+
 def peer_python(name: str) -> Path:
-    """The Python of a peer's environment, which is made if there is none; the test is skipped if it cannot be."""
+    """The Python of a peer's environment, which is made if it is missing.
+
+    The test is skipped if it cannot be made, and under `make test` if the test passed for the same sources.
+    """
+    test = current_test()
+    if os.environ.get("GYM_LLM_PEERS") == "changed" and test and has_passed(test):
+        pytest.skip(f"{name} was played with these sources and pins before, and passed; `make test-all` plays it again")
+    used.add(test)
+    python, problem = make_environment(name)
+    if problem:
+        pytest.skip(f"{name} cannot be installed here: {problem}")
+    return python
+
+
+def make_environment(name: str) -> tuple[Path, str]:
+    """Make a peer's environment if it is missing.
+
+    Returns:
+        Its Python, and why it could not be made, or "".
+    """
     requirements = PEERS[name]
-    digest = hashlib.blake2b(repr((requirements, sys.version, sys.prefix)).encode(), digest_size=6).hexdigest()
-    folder = FOLDER / f"{name}-{digest}"
+    folder = FOLDER / f"{name}-{digest_of(requirements, sys.version, sys.base_prefix)}"
     python = folder / "bin" / "python"
-    FOLDER.mkdir(exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (folder / "complete").exists():
-            return python
-        for old in FOLDER.glob(f"{name}-*"):
+            return python, ""
+        for old in FOLDER.glob(f"{name}-*"):  # of other pins: they take much of a disk
             shutil.rmtree(old)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         packages = folder / "lib" / version / "site-packages"
-        # `addsitedir` and not a bare path: an editable install is a .pth file there.
-        beneath = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
-        (packages / "beneath.pth").write_text(beneath)
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--ignore-requires-python"]
-        made = subprocess.run(
-            [*command, "--target", str(packages), *requirements], capture_output=True, text=True, check=False
+        # Which environment lies beneath is each checkout's own. `addsitedir` and not a bare path: an editable install
+        # is a .pth file there.
+        beneath = (
+            f"import os, site; site.addsitedir(os.environ[{_BENEATH!r}]) if {_BENEATH!r} in os.environ else None\n"
         )
+        (packages / "beneath.pth").write_text(beneath)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile"]
+        command += ["--ignore-requires-python", "--target", str(packages)]
+        made = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)
         if made.returncode:
             shutil.rmtree(folder)
-            pytest.skip(f"{name} cannot be installed here: {made.stderr.strip().splitlines()[-1:]}")
+            return python, str(made.stderr.strip().splitlines()[-1:])
         (folder / "complete").touch()
-    return python
+    return python, ""
 
 
 def in_peer(name: str, script: str, *args: str, timeout: float = 600) -> dict[str, Any]:
@@ -149,3 +229,9 @@ def in_peer(name: str, script: str, *args: str, timeout: float = 600) -> dict[st
     answer = json.loads(run.stdout.strip().splitlines()[-1])
     assert isinstance(answer, dict)
     return answer
+
+
+if __name__ == "__main__":
+    for peer in sys.argv[1:] or PEERS:
+        _, reason = make_environment(peer)
+        print(f"{peer}: {reason or 'is there'}", flush=True)

@@ -26,6 +26,11 @@ POCKET = str(resources.files("gym_llm.engines.pocket") / "model")
 Item = dict[str, Any]
 
 
+def often(usually: int, nightly: int) -> int:
+    """How many cases a test plays: in `make test`, and in `make test-all`, which has GYM_LLM_TESTS=all."""
+    return nightly if os.environ.get("GYM_LLM_TESTS") == "all" else usually
+
+
 def message_item(text: str) -> Item:
     """A model's message as an output item."""
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}

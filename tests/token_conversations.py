@@ -162,7 +162,7 @@ class Talk(VerifierEnv):
         """
         return _text(state)
 
-    def respond(self, task: Any, episode: Any) -> list[Item] | None:
+    def user_turn(self, task: Any, episode: Any) -> list[Item] | None:
         """One or several user messages, or the end."""
         rng = episode.state
         if rng.random() < 0.3:

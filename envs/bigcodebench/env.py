@@ -9,11 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.config import Seconds
 from gym_llm.grading.extraction import last_block_after, python_code
 from gym_llm.sandbox.functions import Functions
 from gym_llm.sandbox.interpreter import box_of
 from gym_llm.sandbox.sandbox import Sandbox
-from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import sandbox_for
 from gym_llm.types import Row
 
@@ -55,10 +56,10 @@ class BigCodeBench(SandboxedEnv):
         python: An interpreter that has the packages which the tasks use, e.g. of a virtual environment; None for this
             one.
         subprocess_timeout: Seconds of processor time for the program with all of its tests.
-        **kwargs: As for every `SandboxedEnv`.
+        **kwargs: See `SandboxedEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -68,22 +69,21 @@ class BigCodeBench(SandboxedEnv):
 
         verifier_metadata: VerifierMetadata
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        python: str | None = None,
-        subprocess_timeout: float = 240.0,
-        **kwargs: Any,
-    ) -> None:
-        check_number("subprocess_timeout", subprocess_timeout)
+    class Config(SandboxedEnv.Config):
+        """The interpreter, and how long a program may take."""
+
+        python: str | None = None
+        subprocess_timeout: Seconds = 240.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self._box = None if python is None else box_of(python)
-        self.subprocess_timeout = subprocess_timeout
+        self._box = None if self.config.python is None else box_of(self.config.python)
 
     async def started_sandbox(self) -> Sandbox:
         """The sandbox, with the interpreter that was asked for."""
-        return await sandbox_for(self, self.sandbox, box=self._box)
+        return await sandbox_for(self, self.config.sandbox, box=self._box)
 
     def oracle(self, task: Task) -> str | None:
         """The reference, if the row has one."""
@@ -100,10 +100,11 @@ class BigCodeBench(SandboxedEnv):
         if not text.strip() or not code:
             return Verdict(0.0, {**details, "status": "no_code_block" if text.strip() else "empty_output"})
         source = f"{metadata.code_prompt}\n    pass\n{code}"
-        async with Functions(await self.started_sandbox(), self.limits(self.subprocess_timeout), _CELL) as functions:
+        limits = self.limits(self.config.subprocess_timeout)
+        async with Functions(await self.started_sandbox(), limits, _CELL) as functions:
             called = await functions.load(source, metadata.entry_point)
             if not called.failed:
-                left = max(_LEAST_SECONDS, self.subprocess_timeout - called.cpu_seconds)
+                left = max(_LEAST_SECONDS, self.config.subprocess_timeout - called.cpu_seconds)
                 called = await functions.call(metadata.test, cpu_seconds=left)
         if called.failed:
             status = "timeout" if called.out_of_time else "fail"

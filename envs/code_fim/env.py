@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.config import Seconds
 from gym_llm.envs.code_fim.completion import completions
 from gym_llm.errors import DataError
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.functions import Called, Functions
-from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.types import Row
 
 _FOLDER = Path(__file__).parent
@@ -48,11 +48,11 @@ class CodeFIM(SandboxedEnv):
     Args:
         fim_data: A file of HumanEval-Infilling's problems, which rows name.
         timeout: Seconds of processor time for the program with all of its calls.
-        **kwargs: As for every `SandboxedEnv`.
+        **kwargs: See `SandboxedEnv`.
 
     Raises:
         DataError: If the file cannot be read.
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -62,18 +62,17 @@ class CodeFIM(SandboxedEnv):
 
         verifier_metadata: VerifierMetadata
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        fim_data: str | None = None,
-        timeout: float = 3.0,
-        **kwargs: Any,
-    ) -> None:
-        check_number("timeout", timeout)
-        self._problems = {} if fim_data is None else read_problems(os.path.abspath(fim_data), Problem)
+    class Config(SandboxedEnv.Config):
+        """The problems, and how long a program may take."""
+
+        fim_data: str | None = None
+        timeout: Seconds = 3.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.timeout = timeout
+        self._problems = read_problems(self.config.fim_data, Problem)
 
     def oracle(self, task: Task) -> str | None:
         """The problem's own completion, if it has one."""
@@ -99,8 +98,8 @@ class CodeFIM(SandboxedEnv):
 
     async def _check(self, sandbox: Sandbox, problem: Problem, completion: str) -> str:
         """Run the program in one process and its test in another; the calls go through here."""
-        limits = self.limits(self.timeout)
-        left = self.timeout
+        limits = self.limits(self.config.timeout)
+        left = self.config.timeout
         async with Functions(sandbox, limits, *_SOLUTION) as program, Functions(sandbox, limits, *_CHECK) as check:
             called = await program.load(problem.prompt + completion + problem.suffix)
             if called.failed:

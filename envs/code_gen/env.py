@@ -7,13 +7,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.config import Reward, Seconds
 from gym_llm.envs.code_gen.runners import Tests, run_functions, run_script, run_wrapped
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import lines_between_last_marks, python_code
 from gym_llm.grading.program_output import read_json
-from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
-from gym_llm.types import Row
 
 _TAGS = ("<think>", "</think>")
 
@@ -63,10 +62,10 @@ class CodeGen(SandboxedEnv):
             None: `"script"`, or `"wrapped"` for `conform="nemo"`.
         unit_test_timeout_secs: Seconds of processor time that a test may take.
         reasoning_format_penalty: The reward where tags of thinking are in the answer, or are doubled in the reasoning.
-        **kwargs: As for every `SandboxedEnv`.
+        **kwargs: See `SandboxedEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -76,22 +75,14 @@ class CodeGen(SandboxedEnv):
 
         verifier_metadata: VerifierMetadata
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        runner: Literal["script", "wrapped"] | None = None,
-        unit_test_timeout_secs: float = 10.0,
-        reasoning_format_penalty: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
-        if runner not in (None, "script", "wrapped"):
-            raise ValueError(f"runner is 'script', 'wrapped' or None; got {runner!r}.")
-        check_seconds("unit_test_timeout_secs", unit_test_timeout_secs)
-        super().__init__(tasks, **kwargs)
-        self.runner = runner or ("wrapped" if self.conform else "script")
-        self.unit_test_timeout_secs = unit_test_timeout_secs
-        self.reasoning_format_penalty = reasoning_format_penalty
+    class Config(SandboxedEnv.Config):
+        """How the tests run, and what a breach of the format costs."""
+
+        runner: Literal["script", "wrapped"] | None = None
+        unit_test_timeout_secs: Seconds = 10.0
+        reasoning_format_penalty: Reward = 0.0
+
+    config: Config
 
     def oracle(self, task: Task) -> str | None:
         """The row's own solution, if it has one."""
@@ -111,20 +102,20 @@ class CodeGen(SandboxedEnv):
         if not unit_tests.inputs and not self.conform:
             raise DataError("the row has no unit tests")
         tests = Tests(unit_tests.inputs, unit_tests.outputs, unit_tests.fn_name)
-        limits = self.limits(self.unit_test_timeout_secs, max(map(len, tests.outputs), default=0))
+        limits = self.limits(self.config.unit_test_timeout_secs, max(map(len, tests.outputs), default=0))
         sandbox = await self.started_sandbox()
-        if self.runner == "wrapped":
+        if (self.config.runner or ("wrapped" if self.conform else "script")) == "wrapped":
             results, metadata = await run_wrapped(sandbox, code, tests, limits)
         elif tests.function is not None:
             results, metadata = await run_functions(sandbox, code, tests, limits)
         else:
-            results, metadata = await run_script(sandbox, code, tests, limits, self.num_processes)
+            results, metadata = await run_script(sandbox, code, tests, limits, self.config.num_processes)
         if metadata is not None:
             details["metadata"] = metadata
         doubled = _breaks_format(text, episode.reasoning)
         passed = all(result is True for result in results)
         return Verdict(
-            self.reasoning_format_penalty if doubled else float(passed),
+            self.config.reasoning_format_penalty if doubled else float(passed),
             {**details, "result": results, "reasoning_format_violation_rate": float(doubled)},
         )
 

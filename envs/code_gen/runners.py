@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ _MOST_WITHOUT_THREAD = 100_000  # characters: 10 ms at the worst
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-8  # numpy's `allclose`
 
 Results: TypeAlias = tuple[list[bool | int], dict[str, Any] | None]
-"""What each test came to, and what is known of the failure; None: nothing."""
+"""The result of each test, and details of the failure; None where nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +44,27 @@ async def run_script(sandbox: Sandbox, code: str, tests: Tests, limits: Limits, 
 
     async def test(number: int) -> _Failure | None:
         run = await sandbox.python(code, stdin=tests.inputs[number].encode("utf-8", "replace"), limits=limits)
-        return _failure_of(run) or await _wrong_lines(run.stdout.decode("utf-8", "replace"), tests.outputs[number])
+        return _failure_of(run) or await _wrong_lines(run.text, tests.outputs[number])
 
-    failures = await until_failure(test, len(tests.inputs), lambda failure: failure is not None, at_a_time=at_a_time)
-    return _results(failures, tests, shortened)
+    return _results(await _failures(test, tests, at_a_time), tests, shortened)
 
 
 async def run_functions(sandbox: Sandbox, code: str, tests: Tests, limits: Limits) -> Results:
     """Load the program once, and call its function, or the method of `Solution`, once per test."""
-    failures: list[_Failure | None] = []
     async with Functions(sandbox, limits) as functions:
         loaded = await functions.load(code, tests.function, "class Solution" in code)
-        for text, expected in zip(tests.inputs, tests.outputs, strict=True):
+
+        async def test(number: int) -> _Failure | None:
             called = loaded
             if not loaded.failed:
-                called = await functions.call(f"[{','.join(text.split(chr(10)))}]")
-            failures.append(_failure_of_call(called) or _wrong_value(called.value, read_json(expected)))
-            if failures[-1] is not None:
-                break
-    return _results(failures, tests, _shown_arguments)
+                called = await functions.call(f"[{','.join(tests.inputs[number].split(chr(10)))}]")
+            return _failure_of_call(called) or _wrong_value(called.value, read_json(tests.outputs[number]))
+
+        return _results(await _failures(test, tests), tests, _shown_arguments)
 
 
 async def run_wrapped(sandbox: Sandbox, code: str, tests: Tests, limits: Limits) -> Results:
     """Run the program as LiveCodeBench's harness does: one process for all tests."""
-    failures: list[_Failure | None] = []
     async with Functions(sandbox, limits, _WRAPPED_CELL) as functions:
         loaded = await functions.load(code, tests.function)
         if loaded.ended and loaded.limit is None:
@@ -75,23 +72,29 @@ async def run_wrapped(sandbox: Sandbox, code: str, tests: Tests, limits: Limits)
         if loaded.failed:
             message = "" if loaded.ended else loaded.error
             return [ERROR], {"error_code": ERROR, "error_message": f"Error during testing: {message}"}
-        for text, expected in zip(tests.inputs, tests.outputs, strict=True):
-            called = await functions.call(text)
+
+        async def test(number: int) -> _Failure | None:
+            called = await functions.call(tests.inputs[number])
             if called.ended and called.limit is None:
-                return [UNKNOWN] * len(tests.inputs), None
+                return _Failure(UNKNOWN, "", {})
             if called.limit == "output":
-                failure: _Failure | None = _Failure(WRONG, "Wrong answer: mismatched output length", {"output": ""})
-            else:
-                failure = _failure_of_call(called)
-            if failure is None and tests.function is None:
-                printed = called.value if isinstance(called.value, str) else ""
-                failure = await _wrong_lines(printed, expected)
-            elif failure is None:
-                failure = _wrong_value_upstream(called.value, read_json(expected))
-            failures.append(failure)
-            if failure is not None:
-                break
+                return _Failure(WRONG, "Wrong answer: mismatched output length", {"output": ""})
+            if failure := _failure_of_call(called):
+                return failure
+            if tests.function is not None:
+                return _wrong_value_upstream(called.value, read_json(tests.outputs[number]))
+            return await _wrong_lines(called.value if isinstance(called.value, str) else "", tests.outputs[number])
+
+        failures = await _failures(test, tests)
+    if failures and failures[-1] is not None and failures[-1].code == UNKNOWN:
+        return [UNKNOWN] * len(tests.inputs), None
     return _results(failures, tests, shortened if tests.function is None else _shown_arguments)
+
+
+async def _failures(
+    test: Callable[[int], Awaitable[_Failure | None]], tests: Tests, at_a_time: int = 1
+) -> list[_Failure | None]:
+    return await until_failure(test, len(tests.inputs), lambda failure: failure is not None, at_a_time=at_a_time)
 
 
 def _results(failures: list[_Failure | None], tests: Tests, show: Callable[[str], str]) -> Results:
@@ -114,13 +117,8 @@ def _shown_arguments(text: str) -> str:
 def _failure_of(run: RunResult) -> _Failure | None:
     if run.limit in ("cpu", "wall"):
         return _Failure(TIME, "Time Limit Exceeded", {})
-    if run.limit is not None:
-        return _Failure(ERROR, "Runtime Error", {"error": f"it passed its limit of {run.limit}"})
-    if run.signal is not None:
-        return _Failure(ERROR, "Runtime Error", {"error": f"signal {run.signal} ended it"})
-    if run.exit_code:
-        last = run.stderr[-2000:].decode("utf-8", "replace").rstrip().rpartition("\n")[2]
-        return _Failure(ERROR, "Runtime Error", {"error": shortened(last) or f"it ended with {run.exit_code}"})
+    if not run.ok:
+        return _Failure(ERROR, "Runtime Error", {"error": shortened(run.error or "")})
     return None
 
 

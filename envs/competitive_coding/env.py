@@ -116,14 +116,14 @@ class CompetitiveCoding(SandboxedEnv):
             task.problem_id,
             self.limits((problem.seconds or _TIME_LIMIT) * scale),
             conform=self.conform is not None,
-            at_a_time=self.num_processes,
+            at_a_time=self.config.num_processes,
         )
-        error = await grader.compile(await compiler_for(self, name, self.sandbox), name, code)
+        error = await grader.compile(await compiler_for(self, name, self.config.sandbox), name, code)
         if error is not None:
             details |= {"error": "it cannot be compiled", "compile_error": error.output}
             return Verdict(0.0, {**details, "num_tests_run": 0})
         if (checker := problem.own_checker) is not None:
-            await grader.compile_checker(await compiler_for(self, checker.language, self.sandbox), checker)
+            await grader.compile_checker(await compiler_for(self, checker.language, self.config.sandbox), checker)
         scores = await grader.grade(names, every_test=self.reward_mode == "fraction")
         details |= {"test_case_results": grader.report(scores), "num_tests_run": len(grader.graded)}
         if self.reward_mode == "fraction":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.config import Seconds
 from gym_llm.envs.evalplus.problems import Problem, References
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code
@@ -14,7 +14,7 @@ from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.grading.program_output import close_values
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.functions import Functions
-from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.types import Row
 
 _FLOATS = 1e-6
@@ -39,11 +39,11 @@ class EvalPlus(SandboxedEnv):
         evalplus_data: A file of the evalplus package, with the problems that rows name.
         min_time_limit: Seconds of processor time that a call may take, at least.
         gt_time_limit_factor: How many times the reference's it may take.
-        **kwargs: As for every `SandboxedEnv`.
+        **kwargs: See `SandboxedEnv`.
 
     Raises:
         DataError: If the file cannot be read.
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -53,21 +53,18 @@ class EvalPlus(SandboxedEnv):
 
         verifier_metadata: VerifierMetadata
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        evalplus_data: str | None = None,
-        min_time_limit: float = 1.0,
-        gt_time_limit_factor: float = 4.0,
-        **kwargs: Any,
-    ) -> None:
-        check_number("min_time_limit", min_time_limit)
-        check_number("gt_time_limit_factor", gt_time_limit_factor)
-        self._problems = {} if evalplus_data is None else read_problems(os.path.abspath(evalplus_data), Problem)
+    class Config(SandboxedEnv.Config):
+        """The problems, and how long a call may take."""
+
+        evalplus_data: str | None = None
+        min_time_limit: Seconds = 1.0
+        gt_time_limit_factor: Seconds = 4.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.min_time_limit = min_time_limit
-        self.gt_time_limit_factor = gt_time_limit_factor
+        self._problems = read_problems(self.config.evalplus_data, Problem)
 
     def oracle(self, task: Task) -> str | None:
         """The reference, if the problem has one."""
@@ -114,12 +111,12 @@ class EvalPlus(SandboxedEnv):
         details: list[int] = []
         if not inputs:
             return "pass", details
-        async with Functions(sandbox, self.limits(self.min_time_limit, _OUTPUT_BYTES)) as functions:
+        async with Functions(sandbox, self.limits(self.config.min_time_limit, _OUTPUT_BYTES)) as functions:
             called = await functions.load(problem.program(code), problem.entry_point, False)
             if called.failed:
                 return ("timeout" if called.out_of_time else "fail"), [0]
             for arguments, expected, seconds in zip(inputs, reference.outputs, reference.seconds, strict=True):
-                limit = max(self.min_time_limit, self.gt_time_limit_factor * seconds)
+                limit = max(self.config.min_time_limit, self.config.gt_time_limit_factor * seconds)
                 called = await functions.call(json.dumps(arguments), cpu_seconds=limit)
                 right = not called.failed and close_values(
                     called.value, expected, rel_tol=_RELATIVE, abs_tol=problem.atol or _FLOATS

@@ -36,7 +36,7 @@ class FollowUp(NemoCompatible):
         """The messages still to come, last one first."""
         return task.follow_ups[::-1]
 
-    def respond(self, task: Task, episode: Episode) -> str | None:
+    def user_turn(self, task: Task, episode: Episode) -> str | None:
         """The next follow-up, None after the last."""
         return episode.state.pop() if episode.state else None
 

@@ -172,7 +172,7 @@ class Harbor(VerifierEnv):
             await _keep(state, self.snapshots)
         return sessions.shown(result, self.output_characters)
 
-    async def respond(self, task: Task, episode: Episode) -> str | None:
+    async def user_turn(self, task: Task, episode: Episode) -> str | None:
         """The next step's instruction, if the step that the model says it has done earned enough."""
         session = cast(sessions.Session, episode.state)
         folder = session.folder

@@ -62,7 +62,7 @@ class SciCode(SandboxedEnv):
         """The first step."""
         return question(task, 0)
 
-    def respond(self, task: Problem, episode: Episode) -> str | None:
+    def user_turn(self, task: Problem, episode: Episode) -> str | None:
         """The next step, None after the last."""
         answered = len(turns(episode))
         return question(task, answered) if answered < len(task.asked) else None

@@ -17,7 +17,7 @@ from gym_llm.agents.mailbox import AgentMailbox
 from gym_llm.agents.model import EpisodeModel
 from gym_llm.agents.run_agent import run_agent
 from gym_llm.engines.engine import EpisodeReport
-from gym_llm.engines.token_response import overflow_response
+from gym_llm.engines.engine_response import overflow_response
 from gym_llm.errors import EngineError
 from gym_llm.records.failures import reason
 from gym_llm.types import Request, ResponseDict

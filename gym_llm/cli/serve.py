@@ -91,7 +91,7 @@ def serve(
     """Serve environments to clients of OpenEnv, NeMo Gym and MCP."""
     from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.cli.shared_options import read_kwargs_by_env
-    from gym_llm.concurrency.relaxed_gc import spare_the_living
+    from gym_llm.concurrency.relaxed_gc import freeze_gc
     from gym_llm.serve.event_loop import loop_factory
 
     if ray_address and not workers:
@@ -118,7 +118,7 @@ def serve(
 
     async def run() -> None:
         async with server:
-            spare_the_living()
+            freeze_gc()
             print(_welcome(server.url, server.env_ids, server.protocols, token), flush=True)
             await asyncio.Event().wait()
 
@@ -132,7 +132,7 @@ def _make_server(
 ) -> EnvServer | EnvWorkers:
     import gymnasium as gym
 
-    from gym_llm.concurrency.relaxed_gc import collect_rarely
+    from gym_llm.concurrency.relaxed_gc import relax_gc
     from gym_llm.serve import EnvServer, EnvWorkers
 
     try:
@@ -143,7 +143,7 @@ def _make_server(
         raise _missing(env_ids, error) from None
     except (gym.error.Error, TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
-    collect_rarely()
+    relax_gc()
     return server
 
 

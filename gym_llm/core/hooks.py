@@ -1,24 +1,38 @@
-"""Hooks that block: where they run, so that other episodes go on meanwhile."""
+"""The hooks of an environment: those that block run elsewhere; `respond` is an old name; who speaks for the user."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
-from gym_llm.concurrency import driven, run_blocking, wait
+from gym_llm.concurrency import in_driver, run_blocking, wait
 from gym_llm.concurrency.processes import ProcessPool
 from gym_llm.errors import InfrastructureError
 from gym_llm.records.failures import failure_kind, reason, traceback_text
-from gym_llm.types import FailureKind
+from gym_llm.types import Episode, FailureKind
+
+if TYPE_CHECKING:
+    from gym_llm.core.config import EnvConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 Blocking = bool | Literal["thread", "process"]
 
 _NOT_SENT = {
-    *("tasks", "episode", "open_episode", "spec", "observation_space", "action_space", "_task", "_resources"),
+    *(
+        "tasks",
+        "episode",
+        "open_episode",
+        "spec",
+        "observation_space",
+        "action_space",
+        "_task",
+        "_resources",
+        "_resolved",
+    ),
     *("_tools", "verify"),  # on an instance: wrapped by whoever traces it
 }
 
@@ -28,7 +42,7 @@ def hook(function: F, /) -> F: ...
 @overload
 def hook(*, blocking: Blocking = False, deadline: float = 60.0) -> Callable[[F], F]: ...
 def hook(function: Any = None, /, *, blocking: Blocking = False, deadline: float = 60.0) -> Any:
-    """Mark `setup`, `respond`, `verify` or `teardown` of a `VerifierEnv` as one that blocks.
+    """Mark `setup`, `user_turn`, `verify` or `teardown` of a `VerifierEnv` as one that blocks.
 
     A hook that waits for a server or a file without being async, or that computes for long, holds up every other
     episode of its process. Marked so, it runs elsewhere and the others go on.
@@ -61,7 +75,7 @@ def hook(function: Any = None, /, *, blocking: Blocking = False, deadline: float
 
     @functools.wraps(function)
     def elsewhere(self: Any, *args: Any) -> Any:
-        if not driven():
+        if not in_driver():
             return function(self, *args)
         if blocking == "process":
             return wait(_in_process(function, self, args, deadline))
@@ -85,6 +99,33 @@ async def _in_process(function: Any, env: Any, args: tuple[Any, ...], deadline: 
         error.add_note(f"In its process:\n{result.traceback}")
         raise error
     return result
+
+
+class User(Protocol):
+    """A user that an environment's class attribute `user` names; see `gym_llm.judge.SimulatedUser`."""
+
+    async def turn(self, env: Any, task: Any, episode: Episode) -> str | None:
+        """Return the user's next message, or None when the conversation is over."""
+
+    def add_argument(self, config: type[EnvConfig]) -> type[EnvConfig]:
+        """Return the environment's `Config` with the argument `user`."""
+
+    def played_by(self, user: Any) -> User:
+        """Return this user with the engine that the argument `user` names."""
+
+
+def alias_respond(cls: Any) -> None:
+    """Make `user_turn` and `respond`, its old name, the same hook of a class; the nearest definition of either counts.
+
+    A class that defines only `respond` gets a DeprecationWarning. Both names are set on the class that defines one,
+    so that `super().respond(...)` and `super().user_turn(...)` reach the parent's hook under either name.
+    """
+    definitions = next(vars(base) for base in cls.__mro__ if vars(base).keys() & {"user_turn", "respond"})
+    if "user_turn" not in definitions:
+        warnings.warn(f"{cls.__name__}.respond is user_turn now: rename it", DeprecationWarning, stacklevel=3)
+        cls.user_turn = definitions["respond"]
+    elif "respond" not in definitions:
+        cls.respond = definitions["user_turn"]
 
 
 class _Raised(NamedTuple):

@@ -11,9 +11,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from gym_llm.concurrency import CLOSING, Suspended, begin, driven, finish, wait
+from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, finish, in_driver, run_until_wait, wait
 from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.config import EnvConfig, read_config
+from gym_llm.core.hooks import User, alias_respond
 from gym_llm.core.metric import Metric
 from gym_llm.core.oracle import RightAnswers
 from gym_llm.core.rewards import read_step_reward, read_verdict
@@ -40,12 +41,12 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
 
     The observation is the request to send next, the action is the response that came back
     (`responses/actions.py`). A turn with function calls runs the tools and goes on; one of nothing but reasoning
-    is asked for again; any other asks `respond` for the user's next message, and when there is none the episode
+    is asked for again; any other asks `user_turn` for the user's next message, and when there is none the episode
     terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns, truncate the episode;
     `verify` scores what there is.
 
-    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `respond`, `verify` and
-    `teardown`, each of which may be async. They may override `generate` to make tasks instead of reading them.
+    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `user_turn`, `verify`
+    and `teardown`, each of which may be async. They may override `generate` to make tasks instead of reading them.
 
     Args:
         tasks: Rows (each with `responses_create_params`), or the name of a source: a JSON Lines path, or another
@@ -62,6 +63,8 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         ValueError: If another argument is invalid.
 
     Attributes:
+        user: A simulated user, `SimulatedUser(prompt="You want {wish}.")`, that plays `opening` and `user_turn`; the
+            environment takes the engine that it speaks with as the argument `user`.
         config: The arguments of the class's `Config`; each is an attribute of the environment, too.
         executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
             nothing is run.
@@ -89,6 +92,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
     _opens: ClassVar[bool] = False
     open_episode: Episode | None = None
     row_prompt: RowPrompt | None = None
+    user: User | None = None
     _resources: SharedResources | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -97,7 +101,10 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         cls._tools = tools_of(cls)
         cls._tool_schemas = None
         cls._tears_down = cls.teardown is not VerifierEnv.teardown
-        cls._opens = cls.opening is not VerifierEnv.opening
+        cls._opens = cls.opening is not VerifierEnv.opening or cls.user is not None
+        alias_respond(cls)
+        if cls.user is not None and "user" not in cls.Config.model_fields:
+            cls.Config = cls.user.add_argument(cls.Config)  # type: ignore[assignment, misc]
         if cls.Config.model_fields:
             cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
 
@@ -111,6 +118,8 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         **arguments: Any,
     ) -> None:
         self.config = read_config(type(self).__name__, self.Config, arguments)
+        if type(self).user is not None and self.config.user is not None:  # type: ignore[attr-defined]
+            self.user = type(self).user.played_by(self.config.user)  # type: ignore[attr-defined, union-attr]
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
             raise ValueError(f"max_turns is the number of model turns, 1 or more, or None; got {max_turns!r}.")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -158,13 +167,20 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         """Make a new episode's state; tools get it as `state`, the other hooks as `episode.state`. May be async."""
 
     def opening(self, task: Any, state: Any) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
-        """What the user says first, after the row's own input: a game's board, a simulated user's wish. May be async.
+        """Return the user's first message, after the row's own input: a game's board, a wish. May be async.
 
-        It is the first of `episode.items`.
+        It becomes the first of `episode.items`. By default the simulated user speaks, if the class has one.
         """
+        return None if type(self).user is None else self.user.turn(self, task, self.episode)  # type: ignore
 
-    def respond(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
-        """Answer a model turn that called no tool, as the user: a message, items, or None to end. May be async."""
+    def user_turn(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+        """Answer, as the user, a model turn that called no tool: a message, items, or None to end. May be async.
+
+        By default the simulated user answers, if the class has one. `respond` is an old name of this hook.
+        """
+        return None if type(self).user is None else self.user.turn(self, task, episode)  # type: ignore
+
+    respond = user_turn
 
     def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
         """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
@@ -236,7 +252,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             try:
                 episode.items.extend(user_items(_awaited(self.opening(prepared.task, state)), "opening"))
             except BaseException as error:
-                if not isinstance(error, CLOSING):
+                if not isinstance(error, SHUTDOWN_ERRORS):
                     self.end_episode(error)
                 raise
         self.phase = "env"
@@ -277,7 +293,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
             reward += self._finish(episode, info) if terminated or truncated else 0.0
         except BaseException as error:  # a panic in Rust is no Exception
-            if not isinstance(error, CLOSING):  # then nothing can be waited for
+            if not isinstance(error, SHUTDOWN_ERRORS):  # then nothing can be waited for
                 self.end_episode(error)
             raise
         return self._observation(episode), reward, terminated, truncated, info
@@ -307,19 +323,25 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         """Whether no episode is under way."""
         return self._over
 
-    def score_cut_short(self, info: dict[str, Any]) -> float:
-        """End the episode under way, which a wrapper has truncated; what `verify` gives (see `truncation.py`).
+    def limit_turns(self, turns: int) -> None:
+        """Lower `max_turns` to this number if it is higher; `EnvFactory` does so for `max_episode_steps`."""
+        self.max_turns = min(self.max_turns, turns)
+
+    def score_truncated(self, info: dict[str, Any]) -> float:
+        """End the episode under way, which a wrapper has truncated, and return the reward of `verify`.
+
+        `Driver.step` calls it.
 
         Args:
-            info: The last step's; the verifier's details go into it.
+            info: The last step's info. The verifier's details are added to it.
 
         Raises:
-            Exception: As `step`.
+            Exception: If `verify` or `teardown` raises. The episode is over.
         """
         try:
             return self._finish(cast(Episode, self.episode), info)
         except BaseException as error:
-            if not isinstance(error, CLOSING):
+            if not isinstance(error, SHUTDOWN_ERRORS):
                 self.end_episode(error)
             raise
 
@@ -341,10 +363,14 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         try:
             # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
             try:
-                result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+                result = (
+                    run_until_wait(self.teardown, self._task, episode)
+                    if in_driver()
+                    else self.teardown(self._task, episode)
+                )
             except (asyncio.CancelledError, GeneratorExit) as ending:
                 raise RuntimeError("teardown was cancelled from within") from ending
-            if isinstance(result, Suspended):
+            if isinstance(result, Waiting):
                 result = result.resume()
             if inspect.isawaitable(result):
                 wait(finish(result, _TEARDOWN_SECONDS))
@@ -352,13 +378,18 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             if cancellation.__cause__ is not None:
                 note_failure(error or cancellation, cancellation.__cause__)
             raise
-        except (KeyboardInterrupt, *CLOSING):
+        except (KeyboardInterrupt, *SHUTDOWN_ERRORS):
             raise
         except BaseException as failure:
             if error is None:
                 raise
             note_failure(error, failure)
         self.phase = phase
+
+    @classmethod
+    def speaks_for_user(cls) -> bool:
+        """Return whether the class answers the model's messages as the user."""
+        return cls.user is not None or cls.user_turn is not VerifierEnv.user_turn
 
     @property
     def env_id(self) -> str:
@@ -435,14 +466,14 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         if items and items[-1].get("type") == "reasoning" and all(item.get("type") == "reasoning" for item in items):
             return False, last_turn
         self.phase = "respond"
-        reply = self.respond(self._task, episode)
+        reply = self.user_turn(self._task, episode)
         if reply is not None and inspect.isawaitable(reply):
             reply = cast("str | list[Item] | None", wait(reply))
         if reply is None:
             return True, False
         if last_turn:
             return False, True
-        episode.items.extend(user_items(reply, "respond"))
+        episode.items.extend(user_items(reply, "user_turn"))
         self.phase = "env"
         return False, False
 

@@ -17,6 +17,7 @@ from yarl import URL
 
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Capabilities, Engine
+from gym_llm.engines.engine_response import overflow_response
 from gym_llm.engines.health import HealthChecks
 from gym_llm.engines.http_bodies import (
     chat_body,
@@ -40,7 +41,6 @@ from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
-from gym_llm.engines.token_response import overflow_response
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
 from gym_llm.types import Request, ResponseDict

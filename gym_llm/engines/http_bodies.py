@@ -10,8 +10,8 @@ from typing import Any, cast
 import orjson
 
 from gym_llm.data.files.jsonl import dumps
+from gym_llm.engines.engine_response import log_prob_entry, text_response
 from gym_llm.engines.http_failures import parse_body
-from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.protocols.chat.requests import request_to_chat
@@ -115,9 +115,7 @@ def completion_to_response(
         if not isinstance(choice["text"], str):
             raise TypeError("its `text` is no string")
         cut_by = FINISH_REASONS.get(choice.get("finish_reason"))
-        response = token_response(
-            model, choice["text"], prompt=prompt, sampled=sampled, log_probs=log_probs, incomplete=cut_by
-        )
+        response = text_response(choice["text"], tokens=(prompt, sampled, log_probs), model=model, incomplete=cut_by)
         if text_log_probs:
             tokens, likeliest = choice["logprobs"]["tokens"], choice["logprobs"].get("top_logprobs")
             response["output"][0]["content"][0]["logprobs"] = [

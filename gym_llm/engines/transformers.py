@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gym_llm.engines.engine import Capabilities, Engine
+from gym_llm.engines.engine_response import log_prob_entry, text_response
 from gym_llm.engines.prompt_ids import check_folder, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, text_format, turn_seed, wants_log_probs
-from gym_llm.engines.token_response import log_prob_entry, token_response
 from gym_llm.engines.weights import Gate, Weights, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.records.failures import reason
@@ -343,12 +343,10 @@ class TransformersEngine(Engine):
         except Exception as error:  # a tokenizer's objection to an id that only the model has
             text = f"{self.model} sampled what cannot be decoded: {reason(error)}"
             return EngineError(text, failure_kind="agent_run_error")
-        return token_response(
-            self.model,
+        return text_response(
             text,
-            prompt=sequence.prompt,
-            sampled=ids,
-            log_probs=sequence.log_probs,
+            tokens=(sequence.prompt, ids, sequence.log_probs),
+            model=self.model,
             incomplete=None if sequence.stopped else "max_output_tokens",
         )
 

@@ -17,9 +17,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.engines.engine import Capabilities, Engine
+from gym_llm.engines.engine_response import log_prob_entry, overflow_response, text_response
 from gym_llm.engines.prompt_ids import build_prompt, check_folder, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
-from gym_llm.engines.token_response import log_prob_entry, overflow_response, token_response
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import FINISH_REASONS
@@ -189,14 +189,9 @@ class VLLMEngine(Engine):
         sampled = list(output.token_ids)
         ended = output.finish_reason == "stop" and not isinstance(output.stop_reason, str)
         text = output.text if by_token else self._prompts.decode(sampled[:-1] if ended else sampled)
-        response = token_response(
-            self.model,
-            text,
-            prompt=prompt,
-            sampled=sampled,
-            log_probs=[output.logprobs.logprobs[start] for start in output.logprobs.start_indices],
-            incomplete=FINISH_REASONS.get(output.finish_reason),
-        )
+        log_probs = [output.logprobs.logprobs[start] for start in output.logprobs.start_indices]
+        incomplete = FINISH_REASONS.get(output.finish_reason)
+        response = text_response(text, tokens=(prompt, sampled, log_probs), model=self.model, incomplete=incomplete)
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]
             response["output"][-1]["content"][0]["logprobs"] = entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -14,9 +15,9 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ProblemMetadata(BaseModel, Generic[M]):
-    """A row's `verifier_metadata`: which problem it is of, and the problem, where it is not in a file.
+    """A row's `verifier_metadata`: the id of its problem, and the problem itself where no file has it.
 
-    Derive from it for a kind of problem: only a class that its module has under its name can be pickled.
+    Derive a class from it for a kind of problem: a class can be pickled only if its module has it under its name.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -25,21 +26,25 @@ class ProblemMetadata(BaseModel, Generic[M]):
     problem: M | None = None
 
     def problem_in(self, problems: dict[str, M]) -> M | None:
-        """The row's own problem, else that of a file, else None."""
+        """Return the row's own problem, else the file's, else None."""
         return self.problem or problems.get(self.task_id or "")
 
 
-@cache
-def read_problems(path: str, kind: type[M]) -> dict[str, M]:
-    """The problems of a file, by `task_id`; one that is asked for again is not read again.
+def read_problems(path: str | None, kind: type[M]) -> dict[str, M]:
+    """Return the problems of a file, by `task_id`. A process reads each file once.
 
     Args:
-        path: A JSON Lines file, e.g. of the evalplus package, or another source of rows.
-        kind: What each line is, beside its `task_id`.
+        path: A JSON Lines file, e.g. of the evalplus package, or another source of rows; None for no problems.
+        kind: The model of a line, beside its `task_id`.
 
     Raises:
-        DataError: If it cannot be read, or a line is no problem.
+        DataError: If the file cannot be read, or a line is not a problem.
     """
+    return {} if path is None else _read(os.path.abspath(path), kind)
+
+
+@cache
+def _read(path: str, kind: type[M]) -> dict[str, M]:
     problems = {}
     for number, fields in read_objects(path):
         try:

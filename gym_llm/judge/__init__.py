@@ -1,10 +1,12 @@
-"""Judges: models that say how good an answer is, and simulated users, which are engines beside the policy's too."""
+"""Judges, which are models that grade answers, and simulated users: engines beside the policy's."""
 
-from gym_llm.judge.auxiliary_engine import EngineArgument, check_engine, side_engine
+from typing import Any
+
+from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine
 from gym_llm.judge.judge import Answer, Judge, Params
 from gym_llm.judge.judge_prompts import Prompt, make_prompt, read_prompt
 from gym_llm.judge.judged_env import FAILS, JudgedEnv, Judgement
-from gym_llm.judge.user_simulator import UserSimulator
+from gym_llm.judge.simulated_user import SimulatedUser
 from gym_llm.judge.verdicts import (
     Labels,
     Parser,
@@ -20,6 +22,7 @@ from gym_llm.judge.verdicts import (
     tail_label,
     yes_no_line,
 )
+from gym_llm.utils.deprecated import renamed
 
 __all__ = [
     "FAILS",
@@ -32,7 +35,8 @@ __all__ = [
     "Params",
     "Parser",
     "Prompt",
-    "UserSimulator",
+    "SimulatedUser",
+    "auxiliary_engine",
     "boxed_score",
     "check_engine",
     "first_label",
@@ -45,7 +49,10 @@ __all__ = [
     "number_over",
     "points",
     "read_prompt",
-    "side_engine",
     "tail_label",
     "yes_no_line",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

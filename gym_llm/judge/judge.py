@@ -1,25 +1,53 @@
-"""Judge: an engine that many episodes ask about answers, which asks it once for what they ask twice."""
+"""Judge: an engine that grades answers for many episodes, with votes, retries and a cache.
+
+A verdict is made in these steps, each a method of `Judge`. `verdict` counts the votes and exchanges the answers.
+`_vote` asks again until a verdict can be read. `ask` looks into the cache and joins an identical request under way.
+`_request` waits for a free place and calls the engine.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines import Engine
 from gym_llm.errors import InfrastructureError, JudgeError
 from gym_llm.judge.cache import FileCache, MemoryCache
+from gym_llm.judge.verdicts import Labels, Parser
+from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item, ResponseDict
+from gym_llm.utils.printable import excerpt
+
+FAILS: Final = object()
+"""The value of `unparsable` with which an unreadable verdict is the judge's failure, and not a reward."""
+
+
+@dataclass(slots=True)
+class Judgement:
+    """A judge's decision.
+
+    Attributes:
+        value: What the parser read; `unparsable` if it could not.
+        text: The judge's text, with its thinking; of several votes one that decided.
+        swap_failed: Whether the verdict was true first, and not when the two answers had changed their places.
+    """
+
+    value: Any
+    text: str
+    swap_failed: bool = False
 
 
 class Answer(NamedTuple):
-    """What a judge said.
+    """A judge's answer.
 
     Attributes:
         text: Its message, with the thinking that no parser has taken out.
-        response: The response with only what is the same each time: no ids, no times, no reasoning items.
+        response: The response without what differs each time: ids, times, reasoning items.
     """
 
     text: str
@@ -27,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class Params(NamedTuple):
-    """The fields of a judge's requests beside the messages, ready to be hashed."""
+    """Fields of a judge's requests beside the messages, with the bytes that are hashed."""
 
     fields: dict[str, Any]
     key: bytes
@@ -35,7 +63,7 @@ class Params(NamedTuple):
 
     @classmethod
     def read(cls, *fields: Mapping[str, Any]) -> Params:
-        """Fields of several sources, later ones win; a null takes one away. The messages and the model are not here."""
+        """Merge fields of several sources, without messages and model: later ones win, and null removes one."""
         merged: dict[str, Any] = {}
         for each in fields:
             merged.update(each)
@@ -43,17 +71,31 @@ class Params(NamedTuple):
         return cls(kept, dumps(sorted(kept.items())), kept.get("temperature") == 0)
 
 
+_NO_PARAMS: Final = Params.read()
+_NO_ANSWER: Final = Answer("", {})
+
+
+class _Question(NamedTuple):
+    parse: Parser
+    params: Params
+    votes: int
+    retries: int
+    unparsable: Any
+    empty_fails: bool
+    as_read: Callable[[str], str] | None
+
+
 class Judge:
-    """Asks an engine; used from one event loop, closed with `aclose`.
+    """A grader behind an engine. It belongs to one event loop, and is closed with `aclose`.
 
     Identical calls are one request, also while it is under way: in training the same answer ("42") comes a thousand
-    times. What waits for it may be cancelled, and the others get their answer; the last to go ends the request.
+    times. A caller may be cancelled, and the others get their answer; the last one to leave ends the request.
 
     Args:
-        engine: What is asked, started already; it stays open when the judge is closed.
+        engine: The engine, started already; it stays open when the judge is closed.
         identity: What the answers depend on beside the request, e.g. the model: a part of their keys.
         concurrency: The most requests at a time.
-        cache: Whether answers are kept; None for those of temperature 0, others being one sample of many.
+        cache: Whether answers are cached; None for those of temperature 0, since others are one sample of many.
         cache_file: An SQLite file for them, None for memory alone.
     """
 
@@ -75,16 +117,107 @@ class Judge:
         self._file = None if cache_file is None else FileCache(cache_file)
         self._flights: dict[bytes, _Flight] = {}
 
+    async def verdict(
+        self,
+        messages: list[Item],
+        parse: Parser,
+        params: Params = _NO_PARAMS,
+        *,
+        votes: int = 1,
+        retries: int = 1,
+        swapped: list[Item] | None = None,
+        unparsable: Any = FAILS,
+        empty_fails: bool = False,
+        as_read: Callable[[str], str] | None = None,
+        calls: list[dict[str, Any]] | None = None,
+    ) -> Judgement:
+        """Return the judge's verdict.
+
+        Args:
+            messages: The question. Not changed.
+            parse: Reads the judge's text, without its thinking; None means that it cannot be read.
+            params: The requests' other fields.
+            votes: How often the judge is asked. The most frequent verdict counts; a draw of true and false is false,
+                and any other draw is unreadable.
+            retries: How often it is asked again for a verdict that cannot be read.
+            swapped: The question with the two answers exchanged. A true verdict has to be true for it, too.
+            unparsable: The value of a verdict that cannot be read after the retries; `FAILS` raises a JudgeError.
+            empty_fails: Whether an empty text raises a JudgeError even so.
+            as_read: Makes of the judge's text the one that `parse` reads and the judgement has; None as said above.
+            calls: A list to which the record of each call is appended.
+
+        Raises:
+            JudgeError: If the engine fails, or the verdict cannot be read.
+        """
+        question = _Question(parse, params, votes, retries, unparsable, empty_fails, as_read)
+        calls = [] if calls is None else calls
+        judgement = await self._poll(messages, question, calls)
+        if swapped is not None and judgement.value:
+            again = await self._poll(swapped, question, calls)
+            if not again.value:
+                return Judgement(False, again.text, swap_failed=True)
+        return judgement
+
+    async def _poll(self, messages: list[Item], question: _Question, calls: list[dict[str, Any]]) -> Judgement:
+        if question.votes == 1:
+            return await self._vote(messages, question, 0, calls)
+        ballots: list[list[dict[str, Any]]] = [[] for _ in range(question.votes)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._vote(messages, question, number, ballot))
+                    for number, ballot in enumerate(ballots)
+                ]
+        except* JudgeError as failures:
+            raise failures.exceptions[0] from None
+        for ballot in ballots:
+            calls.extend(ballot)
+        judgements = [task.result() for task in tasks]
+        votes = [repr(judgement.value) for judgement in judgements]  # a value may be a dict
+        (vote, most), *others = Counter(votes).most_common(2)
+        if not others or others[0][1] < most:
+            return judgements[votes.index(vote)]
+        if all(isinstance(judgement.value, bool) for judgement in judgements):
+            return Judgement(False, judgements[0].text)
+        if question.unparsable is FAILS:
+            raise JudgeError("The judge's votes are a draw.", failure_kind="judge_unparseable")
+        return Judgement(question.unparsable, judgements[0].text)
+
+    async def _vote(
+        self, messages: list[Item], question: _Question, vote: int, calls: list[dict[str, Any]]
+    ) -> Judgement:
+        parse, params, as_read = question.parse, question.params, question.as_read
+        answer, text = _NO_ANSWER, ""
+        for retry in range(1 + question.retries):
+            answer = await self.ask(messages, params, sample=vote + retry * question.votes)
+            text = answer.text if as_read is None else as_read(answer.text)
+            value = parse(strip_thinking(text, unclosed=True) if as_read is None else text)
+            calls.append(
+                {
+                    "responses_create_params": {"input": messages, **params.fields},
+                    "response": answer.response,
+                    "verdict_label": parse.name_of(value) if isinstance(parse, Labels) else value,
+                }
+            )
+            if value is not None:
+                return Judgement(value, text)
+        if question.empty_fails and not text.strip():
+            raise JudgeError("The judge said nothing.")
+        if question.unparsable is FAILS:
+            said = excerpt(answer.text[-200:], 200) if answer.text.strip() else "nothing"
+            raise JudgeError(f"The judge's verdict cannot be read: {said}", failure_kind="judge_unparseable")
+        return Judgement(question.unparsable, text)
+
     async def ask(self, messages: list[Item], params: Params, *, sample: int = 0) -> Answer:
-        """What the judge says to these messages.
+        """Return the judge's answer to these messages.
 
         Args:
             messages: The conversation. Not changed.
             params: The request's other fields.
-            sample: Which one of several answers to the same; each is asked for, and kept, once.
+            sample: The number of one of several answers to the same messages; each is requested and cached once.
 
         Raises:
-            JudgeError: If its engine fails.
+            JudgeError: If the engine fails.
         """
         if not (params.greedy if self.cache is None else self.cache):
             return await self._request(messages, params, "")
@@ -101,7 +234,7 @@ class Judge:
         try:
             return await asyncio.shield(flight.task)
         except JudgeError as error:
-            # Everybody raises an error of their own: a traceback grows on the one that is raised.
+            # Each caller raises an error of its own: a traceback grows on the one that is raised.
             raise JudgeError(*error.args, failure_kind=error.failure_kind) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -116,7 +249,7 @@ class Judge:
                     del self._flights[key]
 
     async def aclose(self) -> None:
-        """End what is under way and close the cache's file."""
+        """Cancel the requests under way and close the cache's file."""
         tasks = [flight.task for flight in self._flights.values()]
         for task in tasks:
             task.cancel()

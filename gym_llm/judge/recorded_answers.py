@@ -1,4 +1,4 @@
-"""ReplayedAnswers: a judge, or a user, that says what was recorded."""
+"""ReplayedAnswers: recorded answers in the place of a judge or a user."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps, read_jsonl
-from gym_llm.engines import Engine
+from gym_llm.engines import Engine, text_response
 from gym_llm.errors import EngineError
 from gym_llm.types import Request, ResponseDict
 
 
 class ReplayedAnswers(Engine):
-    """Answers with recorded texts: those of the same messages, else the next one in order that was not said yet.
+    """An engine that answers with recorded texts: those of the same messages, else the next unused one in order.
 
-    Of several texts for the same messages each is said once, the last one again and again.
+    Of several texts for the same messages each is used once, and the last one again and again.
 
     Args:
-        path: A file of JSON lines, `{"text": "…"}` with or without `"input": [messages]`; "" for none.
-        answers: The same as a list instead, texts alone or such objects.
+        path: A file of JSON lines, `{"text": "…"}` with or without `"input": [messages]`; "" without a file.
+        answers: The same as a list: texts, or such objects.
 
     Raises:
         DataError: If the file cannot be read.
-        ValueError: If there is neither or both, or a line has no text.
+        ValueError: If neither or both are given, or a line has no text.
     """
 
     def __init__(self, path: str = "", *, answers: Iterable[str | dict[str, Any]] | None = None) -> None:
@@ -43,22 +43,13 @@ class ReplayedAnswers(Engine):
                 self._by_input.setdefault(_key(messages), []).append(number)
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """The recorded answer; see `Engine.respond`. An EngineError when all has been said."""
+        """Return the recorded answer; see `Engine.respond`. Raise an EngineError when all are used."""
         numbers = self._by_input.get(_key(request["input"]))
         number = (
             next((each for each in numbers if each not in self._said), numbers[-1]) if numbers else self._in_order()
         )
         self._said.add(number)
-        part = {"type": "output_text", "text": self._texts[number], "annotations": []}
-        message = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
-        return {
-            "id": f"resp_{number}",
-            "object": "response",
-            "created_at": 0.0,
-            "model": self.model,
-            "status": "completed",
-            "output": [message],
-        }
+        return text_response(self._texts[number], model=self.model)
 
     def _in_order(self) -> int:
         while self._next in self._said:
@@ -69,7 +60,6 @@ class ReplayedAnswers(Engine):
 
 
 def _key(messages: Any) -> bytes:
-    """What was said, whether as a text or as parts."""
     if isinstance(messages, str):
         return dumps([["user", messages]])
     return dumps([[item.get("role"), _text(item.get("content"))] for item in messages if isinstance(item, dict)])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 
 from gym_llm.engines.engine import Engine
-from gym_llm.tokens.parsers import Parser
 from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.tokens.parsers import Parser
 from gym_llm.wrappers.parse_response import ParsingWrapper
 
 if TYPE_CHECKING:

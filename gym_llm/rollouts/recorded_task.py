@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.records.record import OWN_NAMES, is_early
-from gym_llm.utils.secrets import MASK
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import MASK
 
 _PARAMS: Final = "responses_create_params"
 

@@ -10,14 +10,14 @@ import gymnasium as gym
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
 from gym_llm.agents.agent_specs import agent_name, parse_agent_spec
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.engines.sampling import PASSED_ON, check_sampling
 from gym_llm.errors import EngineError
-from gym_llm.utils.limits import check_seconds
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.types import Request, ResponseDict, Rollout
+from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.limits import check_seconds
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 
 DEFAULT_WRAPPERS: tuple[Wrap, ...] = (ToolCallParser, ReasoningParser, TokenIdTracking)
@@ -64,9 +64,10 @@ class RolloutSettings:
         seed: Chooses generated tasks, the environments' randomness, and the sampling of engines that run here.
         sampling: Request fields to set over the tasks' own, e.g. `{"temperature": 0.7, "max_output_tokens": 64}`.
         step_timeout: Seconds that a reset or step of an environment may wait; its episode fails when it takes longer.
-            None for no limit. Code that blocks is interrupted in workers only; see `gym_llm.rollouts.ray.loop_watchdog`.
-        retries: How often an episode that is masked for a reason that may pass (`gym_llm.records.failures.TRANSIENT`: a server
-            or a judge that is down, a process that died) is played again, after a pause of 1, 2, 4, … seconds.
+            None for no limit. Code that blocks is interrupted in workers only; see
+            `gym_llm.rollouts.ray.loop_watchdog`.
+        retries: How often an episode that is masked for a reason that may pass (`gym_llm.records.failures.TRANSIENT`: a
+            server or a judge that is down, a process that died) is played again, after a pause of 1, 2, 4, … seconds.
         workers: Processes to play in, over Ray; 0 for this one alone. The engine has to be a spec then.
         ray_address: A cluster's address; None for a Ray of this machine's own.
         runtime_env: Ray's `runtime_env` of the workers, e.g. `{"pip": ["math-verify==0.7.0"]}`, or a list: one for each
@@ -114,7 +115,9 @@ class RolloutSettings:
             _check_sampling(self.sampling)
         check_seconds("agent_timeout", self.agent_timeout)
         if isinstance(self.agent, str) or (self.agent is not None and not callable(self.agent)):
-            object.__setattr__(self, "agent", parse_agent_spec(self.agent))  # here: a command's paths are this process's
+            object.__setattr__(
+                self, "agent", parse_agent_spec(self.agent)
+            )  # here: a command's paths are this process's
 
     @classmethod
     def of(cls, settings: Self | None = None, /, **values: Any) -> Self:

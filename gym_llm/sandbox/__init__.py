@@ -2,8 +2,10 @@
 
 from gym_llm.sandbox.backends import Box, own_python
 from gym_llm.sandbox.python_session import CellResult, PythonSession
+from gym_llm.sandbox.python_tool import PythonTool
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import check_backend, check_sandbox, compiler_for, sandbox_for
 from gym_llm.utils.limits import check_seconds
 
@@ -12,8 +14,10 @@ __all__ = [
     "CellResult",
     "Limits",
     "PythonSession",
+    "PythonTool",
     "RunResult",
     "Sandbox",
+    "SandboxedEnv",
     "check_backend",
     "check_sandbox",
     "check_seconds",

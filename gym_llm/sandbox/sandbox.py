@@ -17,6 +17,7 @@ from gym_llm.sandbox.run_limits import Limits
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
 _LONG = 12  # times what a run may take: the supervisor ends it long before
 _MAIN = "main.py"
+_LAST_BYTES = 2000  # of standard error, in which its last line is looked for
 _LONGEST_PART, _LONGEST_NAME = 255, 1000  # bytes of a file's or folder's name, characters of all of it
 
 
@@ -50,6 +51,23 @@ class RunResult:
     def ok(self) -> bool:
         """Whether it ended by itself, with exit code 0."""
         return self.limit is None and self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error(self) -> str | None:
+        """Why it is not `ok`: the limit, the signal, or the last line of standard error; None if it is."""
+        if self.ok:
+            return None
+        if self.limit is not None:
+            return f"it passed its limit of {self.limit}"
+        if self.signal is not None:
+            return f"signal {self.signal} ended it"
+        last = self.stderr[-_LAST_BYTES:].decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+        return last or f"it ended with {self.exit_code}"
 
 
 class Sandbox:

@@ -1,61 +1,99 @@
-"""SandboxedEnv: a verifier that runs what a model wrote."""
+"""SandboxedEnv: a verifier that runs the code that a model wrote."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
 
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.core.config import Count
 from gym_llm.sandbox.run_limits import Limits
-from gym_llm.sandbox.sandbox import Sandbox
+from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.shared import check_sandbox, sandbox_for
-from gym_llm.types import Row
 
 _MEBI = 1 << 20
 
 
+def _checked(name: str) -> str:
+    check_sandbox(name)
+    return name
+
+
 class SandboxedEnv(NemoCompatible):
-    """A verifier that runs what a model wrote in a sandbox, which environments of an event loop share.
+    """A verifier that runs the code that a model wrote. Environments of an event loop share one sandbox.
+
+    ```python
+    async def verify(self, task, episode):
+        run = await self.run_python(python_code(episode.answer), stdin=task.stdin, seconds=2)
+        return float(run.ok and run.text.strip() == task.expected)
+    ```
+
+    In a hook that is not async: `run = wait(self.run_python(code))`, with `gym_llm.concurrency.wait`.
 
     Args:
         tasks: See `VerifierEnv`.
         sandbox: Its back end, e.g. `"bubblewrap"`; see `Sandbox`.
-        memory_mib: What a program may take of memory, in MiB.
-        num_processes: The most runs of one verification at a time; the sandbox has its own limit for all.
-        **kwargs: As for every `NemoCompatible`.
+        memory_mib: The most memory of a program, in MiB.
+        num_processes: The most runs of one verification at a time. The sandbox has its own limit for all.
+        **kwargs: See `NemoCompatible`.
 
     Raises:
-        ValueError: If an argument makes no sense.
-        SandboxUnavailable: If there is no such sandbox here.
+        ValueError: If an argument is invalid.
+        SandboxUnavailable: If this machine does not have the back end.
     """
 
-    def __init__(
+    class Config(NemoCompatible.Config):
+        """Where programs run, and with how much memory."""
+
+        sandbox: Annotated[str, AfterValidator(_checked), Field(validate_default=True)] = "bubblewrap"
+        memory_mib: Count = 4096
+        num_processes: Count = 8
+
+    config: Config
+
+    async def run_python(
         self,
-        tasks: str | list[Row] | None = None,
+        code: str,
         *,
-        sandbox: str = "bubblewrap",
-        memory_mib: int = 4096,
-        num_processes: int = 8,
-        **kwargs: Any,
-    ) -> None:
-        check_sandbox(sandbox)
-        for name, value in (("memory_mib", memory_mib), ("num_processes", num_processes)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is a whole number, 1 or more; got {value!r}.")
-        super().__init__(tasks, **kwargs)
-        self.sandbox = sandbox
-        self.num_processes = num_processes
-        self._memory = memory_mib * _MEBI
+        stdin: str | bytes = "",
+        seconds: float = 10.0,
+        files: Mapping[str, bytes] | None = None,
+        **options: Any,
+    ) -> RunResult:
+        """Run a Python program in the sandbox, as `python main.py` would.
+
+        The program never sees the expected answer: compare its output here.
+
+        Args:
+            code: The program.
+            stdin: Its standard input.
+            seconds: Seconds of processor time, and as many of waiting, after which it is killed.
+            files: Files beside it, by name.
+            **options: Further arguments of `Sandbox.run`, e.g. `collect`.
+
+        Returns:
+            The result: `ok`, `text` (its standard output), `error` (why it is not `ok`) and more.
+
+        Raises:
+            SandboxError: If the sandbox failed, which masks the episode; never for what the program does.
+        """
+        data = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
+        sandbox = await self.started_sandbox()
+        options.setdefault("limits", self.limits(seconds))
+        return await sandbox.python(code, stdin=data, files=files, **options)
 
     async def started_sandbox(self) -> Sandbox:
-        """The sandbox."""
-        return await sandbox_for(self, self.sandbox)
+        """Return the sandbox, for more than `run_python` does."""
+        return await sandbox_for(self, self.config.sandbox)
 
     def limits(self, seconds: float, output_bytes: int = _MEBI) -> Limits:
-        """What a program may take that gets these seconds, and whose right output has about that many bytes."""
+        """Return the limits of a program with these seconds, whose correct output has about that many bytes."""
         return Limits(
             cpu_seconds=seconds,
             wall_seconds=seconds,
-            memory_bytes=self._memory,
+            memory_bytes=self.config.memory_mib * _MEBI,
             output_bytes=max(_MEBI, 2 * output_bytes),
             stack_bytes=256 * _MEBI,
         )
@@ -65,7 +103,7 @@ def check_number(name: str, value: Any) -> None:
     """Check an argument that is a number of seconds, or of times.
 
     Raises:
-        ValueError: If it is none between 0 and 86,400, the seconds of a day; one sentence.
+        ValueError: If it is not a number above 0 and below 86,400, the seconds of a day.
     """
     if not isinstance(value, int | float) or not 0 < value < 86_400:
         raise ValueError(f"{name} is a number above 0; got {value!r}.")

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
 
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
 from gym_llm.protocols.http.access import AccessDenied
@@ -131,7 +131,7 @@ class EnvServer(HttpServer):
         return list(self._makers)
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        stack.enter_context(rare_collection())
+        stack.enter_context(relaxed_gc())
         stack.push_async_callback(self.sessions.aclose)
 
     async def _stop(self) -> None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 
-from gym_llm.concurrency import Suspended, begin, drive, gives_up
+from gym_llm.concurrency import Waiting, is_cancellation, run_until_wait
+from gym_llm.core.driver import Driver
 from gym_llm.core.seeding import forget_seed
-from gym_llm.core.truncation import with_score
+from gym_llm.core.step_clock import StepClock
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import CallerError, DataError, InfrastructureError, StepTimeout
 from gym_llm.protocols.http.metrics import Histogram
-from gym_llm.protocols.responses.actions import is_refusal
-from gym_llm.records.failures import Failure, failure_of
+from gym_llm.records.failures import Failure
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.types import Episode, Item, OutcomeName, Request
 
 _ASKED_WRONGLY = (DataError, IndexError, ValueError, TypeError, OverflowError)
@@ -112,7 +111,7 @@ class EpisodeSession:
     """
 
     __slots__ = (
-        *("_clock", "_env", "_factory", "_task", "asked_at", "env_id", "failure", "id", "is_ended", "last", "notes"),
+        *("_clock", "_driver", "_factory", "_task", "asked_at", "env_id", "failure", "id", "is_ended", "last", "notes"),
         *("on_end", "outcome", "tally", "total_reward", "turn_rewards"),
     )
 
@@ -137,8 +136,8 @@ class EpisodeSession:
         self.on_end: Callable[[], None] | None = None
         self.notes: dict[str, Any] = {}
         self._factory = factory
-        self._env = env
         self._clock = clock
+        self._driver = None if env is None else Driver(env, clock)
         self.tally = tally
         self._task: asyncio.Task[Any] | None = None
 
@@ -148,21 +147,26 @@ class EpisodeSession:
         return self._task is not None
 
     @property
-    def verifier(self) -> Any:
-        """The `VerifierEnv` that it plays, made if need be."""
-        return self.env.unwrapped
+    def driver(self) -> Driver:
+        """The driver of its environment, which is made if necessary."""
+        if self._driver is None:
+            self._driver = Driver(self._factory.make(), self._clock)
+        return self._driver
+
+    @property
+    def verifier(self) -> VerifierEnv:
+        """The environment that it plays, without its wrappers; made if necessary."""
+        return self.driver.verifier
 
     @property
     def env(self) -> gym.Env[Any, Any]:
-        """The environment that it plays, with its wrappers, made if need be."""
-        if self._env is None:
-            self._env = self._factory.make()
-        return self._env
+        """The environment that it plays, with its wrappers; made if necessary."""
+        return self.driver.env
 
     @property
     def episode(self) -> Episode | None:
         """The episode being played, or the last one; None before the first."""
-        return self._env.unwrapped.episode if self._env is not None else None  # type: ignore[attr-defined]
+        return self._driver.verifier.episode if self._driver is not None else None
 
     @property
     def is_playing(self) -> bool:
@@ -244,17 +248,18 @@ class EpisodeSession:
 
     def release(self) -> gym.Env[Any, Any] | None:
         """Hand the environment over, if there is one; the session has none any more."""
-        env, self._env = self._env, None
+        driver, self._driver = self._driver, None
         self.last, self.notes = None, {}
-        if env is not None:  # whom it serves next draws as from a new one, not on from this client's seed
-            forget_seed(env)
-        return env
+        if driver is None:
+            return None
+        forget_seed(driver.env)  # the next client must not continue this client's random numbers
+        return driver.env
 
     def fail(self, error: BaseException) -> EpisodeFailed:
         """Mask the episode for what a hook or a tool raised; the error to raise. Its `teardown` must have run."""
         if self.outcome is not None:  # it was scored before its time was found to be over
             self.tally[self.outcome] -= 1
-        self.failure = failure_of(error, self.verifier.phase, self.env_id)
+        self.failure = self.driver.failure(error)
         self.outcome = "masked"
         self.tally["masked"] += 1
         return EpisodeFailed(self.failure)
@@ -271,21 +276,17 @@ class EpisodeSession:
             return asyncio.ensure_future(self._alone(function, *args))
         if self.is_ended and function != self._end:  # a new environment would be nobody's to end
             raise BadRequest("The session has ended.")
-        outcome = begin(function, *args)
-        if not isinstance(outcome, Suspended):
+        outcome = run_until_wait(function, *args)
+        if not isinstance(outcome, Waiting):
             return outcome
         self._task = asyncio.create_task(self._resume(outcome))
         self._task.add_done_callback(_look_at)
         return asyncio.shield(self._task)
 
-    async def _resume(self, suspended: Suspended[Any]) -> Any:
-        verifier = self.verifier
+    async def _resume(self, suspended: Waiting[Any]) -> Any:
         try:
-            with nullcontext() if self._clock is None else self._clock.step(verifier):
-                return await suspended.resume()
+            return await self.driver.resume(suspended)
         except StepTimeout as late:
-            if not verifier.is_over or verifier.open_episode is not None:  # a hook that went on when it was cut off
-                await drive(verifier.end_episode, late)
             raise self.fail(late) from None
         finally:
             self._task = None
@@ -293,16 +294,14 @@ class EpisodeSession:
     def _reset(self, seed: int | None, options: dict[str, Any] | None) -> Step:
         if self.is_playing:
             self.tally["abandoned"] += 1
-        verifier = self.verifier
+        driver, verifier = self.driver, self.verifier
         self.tally["resets"] += 1
         self.last, self.outcome, self.failure = None, None, None
         self.total_reward, self.turn_rewards = 0.0, []
-        verifier.episode, verifier.phase = None, "env"
-        env = cast("gym.Env[Any, Any]", self._env)
         try:
-            request, info = env.reset(seed=seed, options=options)
+            request, info = driver.reset(seed=seed, options=options)
         except BaseException as error:  # a panic in Rust is no Exception
-            if gives_up(error):
+            if is_cancellation(error):
                 raise
             if isinstance(error, _ASKED_WRONGLY) and verifier.episode is None and verifier.phase == "env":
                 raise BadRequest(str(error)) from None
@@ -311,25 +310,22 @@ class EpisodeSession:
         return self.last
 
     def _step(self, action: Any) -> Step:
-        env, verifier = self._env, self.verifier
-        if env is None or not self.is_playing:
+        driver, episode = self._driver, self.episode
+        if driver is None or episode is None or not self.is_playing:
             raise BadRequest("No episode is under way: reset first.")
-        before = len(verifier.episode.items)
+        before = len(episode.items)
         try:
-            request, reward, terminated, truncated, info = outcome = env.step(action)
-            if (terminated or truncated) and not verifier.is_over:  # a wrapper has cut it short
-                request, reward, terminated, truncated, info = with_score(env, outcome)
-                verifier.end_episode()
+            request, reward, terminated, truncated, info = driver.step(action)
         except BaseException as error:
-            if gives_up(error):
+            if is_cancellation(error):
                 raise
-            if is_refusal(error, verifier):
+            if driver.refuses(error):
                 raise BadRequest(str(error)) from None
             raise self.fail(error) from error
         self.tally["steps"] += 1
         self.turn_rewards.append(float(reward))
         self.total_reward += float(reward)
-        new_items = _said_after(verifier.episode.items, before)
+        new_items = _said_after(episode.items, before)
         self.last = Step(request, float(reward), terminated, truncated, info, new_items)
         if terminated or truncated:
             self.outcome = "truncated" if truncated else "scored"
@@ -337,16 +333,13 @@ class EpisodeSession:
         return self.last
 
     def _cut_short(self) -> Step:
-        env, verifier = self._env, self.verifier
-        if env is None or self.last is None or not self.is_playing:
+        driver = self._driver
+        if driver is None or self.last is None or not self.is_playing:
             raise BadRequest("No episode is under way: reset first.")
-        episode = verifier.episode
-        episode.step_reward = 0.0  # it went with its turn
-        info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
         try:
-            _, reward, _, _, info = with_score(env, (None, 0.0, False, True, info))
+            _, reward, _, _, info = driver.truncate(self.last.request)
         except BaseException as error:
-            if gives_up(error):
+            if is_cancellation(error):
                 raise
             raise self.fail(error) from error
         self.total_reward += float(reward)
@@ -356,14 +349,13 @@ class EpisodeSession:
         return self.last
 
     def _end(self) -> None:
-        if self._env is None:
+        if self._driver is None:
             return
         if self.is_playing:
             self.tally["abandoned"] += 1
         self.last = None
-        verifier: Any = self._env.unwrapped
-        verifier.end_episode()
-        verifier.episode = None
+        self._driver.end()
+        self._driver.verifier.episode = None
 
 
 def _as_action(action: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gym_llm.concurrency import gives_up
+from gym_llm.concurrency import is_cancellation
 from gym_llm.core.rewards import read_step_reward
 from gym_llm.core.tools import Tool, tools_of
 from gym_llm.core.tools.calls import run_calls
@@ -45,7 +45,7 @@ def _call(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool
     kind: Any = type(playing)
     if not playing.executes_tools:
         return error_output(_GRADED), True
-    episode = playing.episode
+    episode: Any = playing.episode
     call = {"type": "function_call", "call_id": "", "name": name, "arguments": arguments}
     verifier.phase = "tool"
     episode.step_reward = 0.0
@@ -54,7 +54,7 @@ def _call(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool
         outputs, errors = run_calls(playing, _tools(kind), [call], episode.state)
         reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
     except BaseException as error:  # a panic in Rust is no Exception
-        if gives_up(error):
+        if is_cancellation(error):
             raise
         verifier.end_episode(error)
         raise session.fail(error) from error

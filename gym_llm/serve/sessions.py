@@ -15,10 +15,10 @@ from typing import Any
 import gymnasium as gym
 
 from gym_llm.concurrency import drive
+from gym_llm.core.step_clock import StepClock
 from gym_llm.errors import CallerError, InfrastructureError
 from gym_llm.protocols.http.metrics import Histogram, Labels, Metric
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.serve.episode_session import EpisodeSession, SessionCounters
 from gym_llm.types import FailureKind
 from gym_llm.utils.limits import check_seconds
@@ -254,7 +254,7 @@ class Sessions:
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self.idle_seconds / 4))
             # A connection that breaks leaves a circle of objects, 15 KB, which Python would look for too rarely
-            # (`collect_rarely`): 16,384 of them, again and again, were 100 MB more each time.
+            # (`relax_gc`): 16,384 of them, again and again, were 100 MB more each time.
             if self._ended >= max(_COLLECT_AFTER, len(self._sessions)):
                 self._ended = 0
                 gc.collect()

@@ -38,7 +38,7 @@ MODULES = {
     "concurrency.garbage": "concurrency.relaxed_gc",
     "config": "rollouts.config",
     "conforming": "core.compat",
-    "cut_short": "core.truncation",
+    "cut_short": "core.driver",
     "data.files.records": "records.record_files",
     "data.files.rollout_file": "records.rollout_file",
     "dialects": "protocols",
@@ -74,7 +74,8 @@ MODULES = {
     "judge.parsers": "judge.verdicts",
     "judge.prompts": "judge.judge_prompts",
     "judge.replay": "judge.recorded_answers",
-    "judge.side_engine": "judge.auxiliary_engine",
+    "judge.user_simulator": "judge.simulated_user",
+    "judge.side_engine": "judge.engine_argument",
     "limits": "utils.limits",
     "loopback": "utils.loopback",
     "mcp": "protocols.mcp",
@@ -164,8 +165,13 @@ NAMES: dict[str, str] = {
     "serve.frontend.MakeWire": "MakeFrontend",
     "serve.frontend.Wire": "Frontend",
     "core.compat.ConformingEnv": "NemoCompatible",
+    "judge.UserSimulator": "SimulatedUser",
+    "judge.engine_argument.side_engine": "auxiliary_engine",
+    "judge.side_engine": "auxiliary_engine",
+    "judge.simulated_user.UserSimulator": "SimulatedUser",
+    "core.driver.with_score": "score_step",
 }
-"""Old name in a new module -> the name that replaces it: `"judge.auxiliary_engine.side_engine": "auxiliary_engine"`."""
+"""Old name in a new module -> the name that replaces it: `"judge.UserSimulator": "SimulatedUser"`."""
 
 
 class _OldModule(ModuleType):

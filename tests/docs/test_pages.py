@@ -107,7 +107,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert {"index.html", "environments/weather/index.html", "reference/command-line/index.html"} <= pages
     reference = (tmp_path / "site" / "reference" / "command-line" / "index.html").read_text("utf-8")
     assert "gym-llm rollout" in reference and "--max-failures" in reference
-    assert "instead of looking for &lt;think&gt;" in reference
+    assert "look for &lt;think&gt;" in reference
     assert not re.search(r'(?:src|href)="https?://(?!github\.com)[^"]+\.(?:js|css)"', reference), (
         "another server's code"
     )
@@ -278,8 +278,8 @@ def test_code_of_a_model_runs_in_a_sandbox_of_its_own() -> None:
         pytest.skip(str(error))
     play = """
 env = gym.make("mine/PrintIt-v0")
-for code in ("print(2 * 3 * 4 * 5)", "print(open('/etc/passwd').read())", "while True: pass", "print(3)"):
-    row = {"responses_create_params": {"input": "?"}, "expected": "120"}
+for code in ("print(24 * int(input()))", "print(open('/etc/passwd').read())", "while True: pass", "print(3)"):
+    row = {"responses_create_params": {"input": "?"}, "stdin": "5", "expected": "120"}
     env.reset(options={"task": row})
     answer = {"type": "message", "role": "assistant", "content": f"```python\\n{code}\\n```"}
     print(env.step([answer])[1])

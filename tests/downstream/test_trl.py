@@ -42,7 +42,7 @@ class Failing(VerifierEnv):
 class Talking(VerifierEnv):
     """A user who asks twice more."""
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         return f"And {episode.turn} plus 1?" if episode.turn < 3 else None
 
     def verify(self, task, episode):
@@ -52,7 +52,7 @@ class Talking(VerifierEnv):
 class Wordy(VerifierEnv):
     """A user who answers at length; how many turns the verifier was shown is the reward."""
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         return "And " + "once more " * 20 + "1 + 2?" if episode.turn < 2 else None
 
     def verify(self, task, episode):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 class Asking(VerifierEnv):
     """A user who asks twice more; how many turns there were is the reward."""
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         return f"And {episode.turn} plus 1?" if episode.turn < 3 else None
 
     def verify(self, task, episode):

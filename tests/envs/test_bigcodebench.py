@@ -150,7 +150,7 @@ def test_another_interpreter_can_run_it() -> None:
     assert play("import numpy\ndef task_func(x): return numpy.sqrt(x)", python=sys.executable)[0] == 1.0
     with pytest.raises(ValueError, match="python is the path of a Python interpreter"):
         BigCodeBench(python="/bin/false")
-    with pytest.raises(ValueError, match="subprocess_timeout is a number above 0"):
+    with pytest.raises(ValueError, match="subprocess_timeout"):
         BigCodeBench(subprocess_timeout=-1)
 
 

@@ -237,7 +237,7 @@ def test_a_row_that_makes_no_sense_is_refused(unit_tests: dict[str, Any], proble
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     for kwargs in ({"runner": "docker"}, {"unit_test_timeout_secs": 0}, {"num_processes": 0}, {"memory_mib": "1"}):
-        with pytest.raises(ValueError, match=f"{next(iter(kwargs))} is"):
+        with pytest.raises(ValueError, match=next(iter(kwargs))):
             CodeGen(**kwargs)
     with pytest.raises(ValueError, match="sandbox is one of"):
         gym.make("gym_llm/CodeGen-v0", sandbox="chroot")

@@ -144,5 +144,5 @@ def test_a_reference_that_fails_is_a_fault() -> None:
 def test_a_row_that_makes_no_sense_is_refused(problem: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
         EvalPlus(tasks=[row(verifier_metadata={"problem": PROBLEM | problem})])
-    with pytest.raises(ValueError, match="min_time_limit is a number above 0"):
+    with pytest.raises(ValueError, match="min_time_limit"):
         EvalPlus(min_time_limit=0)

@@ -19,7 +19,7 @@ from gymnasium.utils.env_checker import check_env
 from hostile import HostileActions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import ROOT, function_call, message, response
+from testing import ROOT, function_call, message, often, response
 
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.registry.env_class import env_class, known_arguments
@@ -302,7 +302,7 @@ def json_actions() -> list[Any]:
     """Examples of any JSON value: drawn once, which takes a hundred times what a verifier does with them."""
     drawn = []
 
-    @settings(max_examples=150, deadline=None, database=None)
+    @settings(max_examples=often(100, 150), deadline=None, database=None)
     @given(action=_actions)
     def draw(action: Any) -> None:
         drawn.append(action)

@@ -8,7 +8,7 @@ import pytest
 from testing import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hostile_actions_raise_nothing_and_every_record_is_read_as_it_was_written() -> None:
     command = [
         sys.executable,

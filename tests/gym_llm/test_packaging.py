@@ -135,7 +135,7 @@ def test_the_wheel_has_every_module_and_all_package_data(wheel: Path) -> None:
     assert "gym_llm/py.typed" in files
     for file in (ROOT / "gym_llm" / "engines" / "pocket" / "model").glob("*"):
         assert f"gym_llm/engines/pocket/model/{file.name}" in files
-    for file in (ROOT / "gym_llm" / "scaffold" / "verifier").iterdir():
+    for file in (ROOT / "gym_llm" / "author" / "scaffold" / "verifier").iterdir():
         assert f"gym_llm/author/scaffold/verifier/{file.name}" in files
     assert {name.split("/")[0].partition("-")[0] for name in files} == {"gym_llm"}
     assert not [name for name in files if "__pycache__" in name]

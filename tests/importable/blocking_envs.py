@@ -53,7 +53,7 @@ class InThreads(VerifierEnv):
     barrier = threading.Barrier(8)
 
     @hook(blocking=True)
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         self.barrier.wait(30)
         return "And?" if episode.turn == 1 else None
 

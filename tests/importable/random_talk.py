@@ -62,7 +62,7 @@ class RandomTalk(VerifierEnv):
         """
         return words(state, 6)
 
-    def respond(self, task: Any, episode: Any) -> list[dict[str, Any]] | None:
+    def user_turn(self, task: Any, episode: Any) -> list[dict[str, Any]] | None:
         """A user's message, or the end."""
         return None if episode.state.random() < 0.3 else [{"role": "user", "content": words(episode.state, 8)}]
 

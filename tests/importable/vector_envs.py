@@ -190,7 +190,7 @@ class Leased(VerifierEnv):
         """Use what was leased."""
         return self._in(self._task, "tool", lambda: f"lease {state}")
 
-    def respond(self, task: Any, episode: Any) -> Any:
+    def user_turn(self, task: Any, episode: Any) -> Any:
         return self._in(task, "respond", lambda: None)
 
     def verify(self, task: Any, episode: Any) -> Any:

@@ -29,7 +29,10 @@ def check(vllm, model):
         assert said["generation_log_probs"] == pytest.approx(own, abs=2e-3)
 
 
-@pytest.mark.parametrize("kind", ["tensor_parallel_size", "data_parallel_size"])
+NIGHTLY = pytest.mark.nightly
+
+
+@pytest.mark.parametrize("kind", ["tensor_parallel_size", pytest.param("data_parallel_size", marks=NIGHTLY)])
 def test_two_processes_sample_from_one_model_and_take_its_new_weights(start_vllm, monkeypatch, kind):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

@@ -52,6 +52,7 @@ def test_shards_share_one_vllm_over_several_rollouts_and_weights():
         assert all(record["trajectory"] for record in records)
 
 
+@pytest.mark.nightly
 def test_workers_share_the_vllm_that_a_spec_names():
     records = gym_llm.collect("gym_llm/Arithmetic-v0", "vllm:pocket", episodes=32, workers=2)
     assert len(records) == 32 and not [record["error"] for record in records if record["error"]]

@@ -31,7 +31,13 @@ def log_probs(model, prompt, completion):
     return scores.gather(1, ids[0, len(prompt) :, None])[:, 0].tolist()
 
 
-@pytest.mark.parametrize("adapters", [None, LoraConfig(target_modules="all-linear")], ids=["all weights", "adapters"])
+@pytest.mark.parametrize(
+    "adapters",
+    [
+        pytest.param(None, id="all weights"),
+        pytest.param(LoraConfig(target_modules="all-linear"), id="adapters", marks=pytest.mark.nightly),
+    ],
+)
 def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path, adapters):
     weather = RolloutFunc("gym_llm/Weather-v0", engine="vllm:pocket", engine_options={"dtype": "float32"})
     calls = []
@@ -87,7 +93,7 @@ def test_vllm_samples_with_the_trainers_weights_of_every_step(tmp_path, adapters
     assert before != pytest.approx(recomputed[0], abs=5e-3)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.nightly), 1])
 def test_processes_share_the_main_ones_vllm_and_it_has_the_weights_of_every_step(tmp_path, workers):
     script = Path(__file__).parent.parent / "importable" / "trl_process.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]

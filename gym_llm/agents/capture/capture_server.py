@@ -18,7 +18,7 @@ from aiohttp import web
 from gym_llm.agents.capture.call_graph import Call
 from gym_llm.agents.capture.capture_session import CallRefused, CaptureSession
 from gym_llm.agents.capture.session_api import SessionControl
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.model_server import ModelApiServer
 from gym_llm.errors import InfrastructureError
@@ -131,7 +131,7 @@ class CaptureServer(ModelApiServer):
     # -- routes ------------------------------------------------------------------------------------------------------
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        stack.enter_context(rare_collection())  # sessions keep all messages
+        stack.enter_context(relaxed_gc())  # sessions keep all messages
         for engine in (self.engine, *self.others.values()):
             if engine is not None:
                 await stack.enter_async_context(engine)

@@ -138,7 +138,8 @@ class Faulty(gym.Wrapper[Any, Any, Any, Any]):
         verifier: Any = env.unwrapped
         for name in HOOKS:
             if name != "tool":
-                setattr(verifier, name, self._around(name, getattr(verifier, name)))
+                method = "user_turn" if name == "respond" else name
+                setattr(verifier, method, self._around(name, getattr(verifier, method)))
         tools = {}
         for name, tool in type(verifier)._tools.items():
             tools[name] = copy.copy(tool)

@@ -52,7 +52,7 @@ def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
         None where it takes anything: what another package's class does with the rest is its own affair.
     """
     for parent, parameters in _constructors(verifier):
-        if parent is not VerifierEnv and _passes_on(parameters) and not parent.__module__.startswith("gym_llm."):
+        if _passes_on(parameters) and not parent.__module__.startswith("gym_llm."):
             return None
     return known_arguments(verifier)
 
@@ -63,7 +63,7 @@ def _constructors(cls: type) -> Iterator[tuple[type, list[inspect.Parameter]]]:
         if "__init__" in vars(parent):
             parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
             yield parent, parameters
-            if not _passes_on(parameters):
+            if parent is VerifierEnv or not _passes_on(parameters):  # its `**arguments` are the fields of `Config`
                 return
 
 

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tasks import PreparedTask
-from gym_llm.core.truncation import Step, with_score
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.errors import DataError, UsageError
@@ -55,11 +55,11 @@ def check_env(env: gym.Env[Any, Any]) -> None:
     Raises:
         NotFromItems: If a wrapper or a `step` of its own may have a part in it.
     """
-    verifier: Any = env.unwrapped
+    env_id = Driver(env).verifier.env_id
     while isinstance(env, gym.Wrapper):
         if not isinstance(env, OrderEnforcing | PassiveEnvChecker | TimeLimit):
             raise NotFromItems(
-                f"{verifier.env_id} is wrapped with {type(env).__name__}, which verify knows nothing of: {_RERUN}."
+                f"{env_id} is wrapped with {type(env).__name__}, which verify knows nothing of: {_RERUN}."
             )
         env = env.env
 
@@ -85,9 +85,9 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
             tasks.
         Exception: What the hooks raise.
     """
-    verifier: Any = env.unwrapped
-    _reset(env, record, seed)
-    playing: VerifierEnv = verifier.playing
+    driver = Driver(env)
+    _reset(driver, record, seed)
+    playing = driver.verifier.playing
     was_rewarded = "turn_rewards" in record or "reward" in record.get("info", {})
     if was_rewarded or _traits(cast(Any, type(playing))).rewards_turns:
         raise NotFromItems(f"{playing.env_id} rewards turns, too, which verify knows nothing of: {_RERUN}.")
@@ -117,7 +117,7 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
         playing.open_episode = episode
     info: dict[str, Any] = {"task_index": episode.task_index, "turn": turn, "tool_errors": episode.tool_errors}
     try:
-        reward = playing.score_cut_short(info)
+        reward = playing.score_truncated(info)
     finally:
         if isinstance(episode, _Watched) and episode.was_asked:
             raise NotFromItems(
@@ -125,7 +125,7 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
                 f"that is not in the file: {_RERUN}, or, if it does not matter, say so in the class: "
                 'reverify_mode = "stateless".'
             )
-    if playing is not verifier:
+    if playing is not driver.verifier:
         info["env_id"] = playing.env_id
     return Score(reward, _was_truncated(record, items[start:], response), info)
 
@@ -140,19 +140,17 @@ def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
         NotFromItems: If it has no such tasks.
         Exception: What hooks and tools raise.
     """
-    info = _reset(env, record, seed)
+    driver = Driver(env)
+    info = _reset(driver, record, seed)
     response: Any = _with_ids(record)["response"]
     turns = recorded_turns(response)
-    verifier: Any = env.unwrapped
     outcome: Step = None, 0.0, False, False, info
     rewards: list[float] = []
     terminated = truncated = False
     for number, items in enumerate(turns, 1):
         last = response if number == len(turns) else {}
         action = {"output": items, "status": last.get("status") or "completed", "usage": last.get("usage")}
-        outcome = env.step(action)
-        if outcome[3] and not verifier.is_over:  # a wrapper has cut it short
-            outcome = with_score(env, outcome)
+        outcome = driver.step(action)
         _, reward, terminated, truncated, info = outcome
         rewards.append(float(reward))
         if terminated or truncated:
@@ -162,28 +160,28 @@ def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
     if not (terminated or truncated):
         if not record.get("truncated"):
             raise DataError(f"The environment goes on after the {len(turns)} recorded turns: it has changed since.")
-        _, reward, _, truncated, info = with_score(env, (None, outcome[1], False, True, info))
+        _, reward, _, truncated, info = driver.score((None, outcome[1], False, True, info))
         rewards[-1:] = [float(reward)]
-    verifier.end_episode()
+    driver.end()
     info = {name: value for name, value in info.items() if name != "trajectory"}
     return Score(sum(rewards, 0.0), truncated, info, tuple(rewards))
 
 
-def _reset(env: gym.Env[Any, Any], record: Rollout, seed: int) -> dict[str, Any]:
+def _reset(driver: Driver, record: Rollout, seed: int) -> dict[str, Any]:
     number = record["rollout_id"]
     job = Job(number["task_index"], number["repeat_index"])
     try:
-        options = {"task": _prepared(env.unwrapped, job.task_index, row_of(record)), "task_index": job.task_index}
-        _, info = env.reset(seed=job.env_seed(seed), options=options)
+        options = {"task": _prepared(driver.verifier, job.task_index, row_of(record)), "task_index": job.task_index}
+        _, info = driver.reset(seed=job.env_seed(seed), options=options)
     except DataError as error:
-        verifier: Any = env.unwrapped
-        if verifier.phase != "env":  # a hook's
+        verifier = driver.verifier
+        if verifier.phase != "env":  # raised by a hook
             raise
-        raise NotFromItems(f"Task {job.task_index} is none of {verifier.env_id}: {error}.") from None
+        raise NotFromItems(f"Task {job.task_index} does not belong to {verifier.env_id}: {error}.") from None
     return info
 
 
-def _prepared(verifier: Any, index: int, row: Row) -> PreparedTask:
+def _prepared(verifier: VerifierEnv, index: int, row: Row) -> PreparedTask:
     """A row, checked; once for all repeats of a task that are not far from each other."""
     checked = _CHECKED.setdefault(verifier, {})
     prepared = checked.get(index)
@@ -272,7 +270,7 @@ def _traits(cls: Any) -> _Traits:
     return _Traits(
         cls.reverify_mode,
         cls.step is not VerifierEnv.step,
-        cls.respond is not VerifierEnv.respond,
+        cls.speaks_for_user(),
         frozenset(schema["name"] for schema in cls.tool_schemas()),
         _sets_attributes(cls.setup),
         _rewards_turns(cls),

@@ -14,6 +14,7 @@ from omegaconf import AnyNode, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from gym_llm.errors import ConfigError
 from gym_llm.rollouts.config.config_files import (
     CONFIG_PATHS,
     DEEPEST,
@@ -26,7 +27,6 @@ from gym_llm.rollouts.config.config_files import (
 )
 from gym_llm.rollouts.config.inherit import SERVER_TYPES, inherit
 from gym_llm.utils.did_you_mean import did_you_mean
-from gym_llm.errors import ConfigError
 from gym_llm.utils.secrets import MASK, add_secrets, find_in_text, find_secrets, is_secret_key, redact, secret_values
 
 ENV_FILE = "env.yaml"

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from gym_llm.data.files.datasets import found_from
+from gym_llm.data.files.reading import parse_source
+from gym_llm.errors import ConfigError
 from gym_llm.rollouts.config.compose import COMMAND_LINE, Composed, compose
 from gym_llm.rollouts.config.inherit import AGENTS, SERVER_TYPES
 from gym_llm.rollouts.config.mapped import MappedSections
 from gym_llm.rollouts.config.nemo_gym import map_nemo_gym
 from gym_llm.rollouts.config.sections import EngineSection, EnvironmentSection
-from gym_llm.data.files.datasets import found_from
-from gym_llm.data.files.reading import parse_source
 from gym_llm.utils.did_you_mean import did_you_mean
-from gym_llm.errors import ConfigError
 from gym_llm.utils.secrets import mask
 
 POLICY = "policy"

@@ -10,16 +10,16 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from gym_llm.core.registry.env_config import nemo_gym_names, own_values
+from gym_llm.core.registry.ids import env_ids, parse_id
+from gym_llm.data.files.datasets import DatasetConfig, License
+from gym_llm.errors import DataError
 from gym_llm.rollouts.config.compose import COMMAND_LINE, Composed
 from gym_llm.rollouts.config.config_files import find_above
 from gym_llm.rollouts.config.inherit import AGENTS, MODELS, RESOURCES, SERVER_TYPES
 from gym_llm.rollouts.config.mapped import MEANINGLESS, MappedSections, Server
 from gym_llm.rollouts.config.nemo_models import map_model
-from gym_llm.data.files.datasets import DatasetConfig, License
 from gym_llm.utils.did_you_mean import did_you_mean
-from gym_llm.core.registry.env_config import nemo_gym_names, own_values
-from gym_llm.errors import DataError
-from gym_llm.core.registry.ids import env_ids, parse_id
 
 _HEAD_SERVER = "head_server"
 _REQUEST = "responses_create_params"

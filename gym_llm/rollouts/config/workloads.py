@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.rollouts.config.load import Config
 from gym_llm.errors import UsageError
+from gym_llm.rollouts.config.load import Config
 from gym_llm.rollouts.workload import Part
 
 _EXAMPLE = "example"

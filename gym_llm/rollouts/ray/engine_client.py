@@ -11,9 +11,9 @@ from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable, RayUnavailable
 from gym_llm.records.failures import reason
+from gym_llm.rollouts.ray.codec import first_line, pickle_each
 from gym_llm.rollouts.ray.connection import ray_module, watch
 from gym_llm.rollouts.ray.ray_health import Watch
-from gym_llm.rollouts.ray.codec import first_line, pickle_each
 from gym_llm.types import FailureKind, Request, ResponseDict
 
 _ATTEMPTS = 5
@@ -27,9 +27,10 @@ _New: TypeAlias = tuple[int, Request | None, str]
 class ActorEngine(Engine):
     """A client of an engine that lives in a Ray actor: `actor:NAME`, the name of an `EngineActor`.
 
-    Requests made in the same turn of the event loop travel together, and so do answers; `gym_llm.rollouts.ray.engine_actor` says
-    who waits for whom. If the actor's process ends, what it was asked fails; later requests wait for the process that
-    comes in its place, unless one after the other ends without an answer. Before it is started it can be pickled.
+    Requests made in the same turn of the event loop travel together, and so do answers;
+    `gym_llm.rollouts.ray.engine_actor` says who waits for whom. If the actor's process ends, what it was asked fails;
+    later requests wait for the process that comes in its place, unless one after the other ends without an answer.
+    Before it is started it can be pickled.
     """
 
     capabilities = Capabilities(weights=True)  # the rest is its engine's, known once it is started
@@ -156,7 +157,7 @@ class ActorEngine(Engine):
         import ray
 
         try:
-            finished = pickle.loads(await self._result(self._actor.exchange.remote(self._client, batch)))
+            finished = pickle.loads(await self._result(self._actor.submit_and_poll.remote(self._client, batch)))
         except Exception as error:  # an answer that cannot be read here, too: whoever waits would wait for ever
             if not isinstance(error, ray.exceptions.RayActorError | RayUnavailable):
                 self._fail(_failed(error))

@@ -10,9 +10,9 @@ from typing import Any
 
 from gym_llm.engines import engine_class
 from gym_llm.errors import EngineUnavailable, RayUnavailable
-from gym_llm.rollouts.ray.engine_actor import EngineActor
-from gym_llm.rollouts.ray.connection import connect, watch
 from gym_llm.rollouts.ray.codec import first_line
+from gym_llm.rollouts.ray.connection import connect, watch
+from gym_llm.rollouts.ray.engine_actor import EngineActor
 
 _CLOSING_SECONDS = 30.0
 

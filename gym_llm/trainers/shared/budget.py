@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm.engines import Engine
-from gym_llm.engines.token_response import overflow_response, token_response
+from gym_llm.engines.engine_response import overflow_response, text_response
 from gym_llm.types import Item, Request, ResponseDict
 
 _REMEMBERED = 65_536
@@ -61,12 +61,10 @@ class WithinBudget(Engine):
             return overflow_response(self.model, len(prompt))
         if len(sampled) <= budget:
             return response
-        return token_response(
-            self.model,
+        return text_response(
             self._tokenizer.decode(sampled[:budget], skip_special_tokens=False, clean_up_tokenization_spaces=False),
-            prompt=prompt,
-            sampled=sampled[:budget],
-            log_probs=turns[0]["generation_log_probs"][:budget],
+            tokens=(prompt, sampled[:budget], turns[0]["generation_log_probs"][:budget]),
+            model=self.model,
             incomplete="max_output_tokens",
         )
 

@@ -48,9 +48,7 @@ class TokenRow:
 
     @property
     def turns(self) -> list[tuple[int, int]]:
-        """Return the (start, end) of each run of sampled ids. These are the model's turns, unless two follow each
-        other.
-        """
+        """Return the (start, end) of each run of sampled ids: the model's turns, unless two are adjacent."""
         spans, index = [], 0
         for sampled, run in itertools.groupby(self.loss_mask):
             end = index + len(list(run))

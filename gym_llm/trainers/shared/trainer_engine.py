@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeAlias
 
 from gym_llm.engines import Capabilities, Engine
+from gym_llm.engines.engine_response import overflow_response, text_response
 from gym_llm.engines.prompt_ids import build_prompt, prompt_tokens
 from gym_llm.engines.sampling import sampling_arguments
-from gym_llm.engines.token_response import overflow_response, token_response
 from gym_llm.errors import EngineError
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
@@ -95,12 +95,10 @@ class TrainerEngine(Engine):
         text = self._prompts.decode(token_ids[:-1] if ended else token_ids)
         if not ended and (place := _stop_place(text, arguments.get("stop"))) is not None:
             text, stopped = text[:place], True
-        return token_response(
-            self.model,
+        return text_response(
             text,
-            prompt=prompt,
-            sampled=token_ids,
-            log_probs=log_probs,
+            tokens=(prompt, token_ids, log_probs),
+            model=self.model,
             incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
         )
 

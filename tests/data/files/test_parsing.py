@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testing import often
 
 from gym_llm.data.files.line_parsing import parse_line
 from gym_llm.errors import BadRow
@@ -103,7 +104,7 @@ def character(value: str, style: Random) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(100, 150), deadline=None)
 @given(st.dictionaries(TEXT, VALUES | st.just('say ":" and " :'), max_size=5), st.randoms())
 def test_exactly_the_lines_that_repeat_a_key_are_refused(row: dict[str, Any], style: Random) -> None:
     repeated = [False]

@@ -10,6 +10,7 @@ import pytest
 import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testing import often
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from gym_llm.data.prepare import tokens
@@ -54,7 +55,7 @@ def test_the_tokenizers_of_current_models_are_counted_word_by_word(tokenizer: To
         assert count(text) == count(text) == len(tokenizer.encode(text, add_special_tokens=False))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(100, 150), deadline=None)
 @given(TEXTS)
 def test_word_by_word_is_exact(text: str) -> None:
     for tokenizer in TOKENIZERS:
@@ -83,7 +84,7 @@ def tiktoken_patterns() -> list[str]:
 ENCODINGS = [tiktoken_encoding(pattern) for pattern in tiktoken_patterns()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(100, 150), deadline=None)
 @given(TEXTS)
 def test_word_by_word_is_exact_for_tiktoken(text: str) -> None:
     for encoding in ENCODINGS:

@@ -51,9 +51,9 @@ ENV = f"random_talk:{random_talk.ENV_ID}"
 class TurnTalk(random_talk.RandomTalk):
     """Rewards turns, too."""
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         episode.step_reward += 0.25
-        return super().respond(task, episode)
+        return super().user_turn(task, episode)
 
 
 gymnasium.registry[random_talk.ENV_ID].entry_point = TurnTalk

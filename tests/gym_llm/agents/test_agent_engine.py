@@ -195,7 +195,7 @@ def test_the_rewards_of_steps_stand_where_the_model_led_to_them() -> None:
     class Pays(VerifierEnv):
         """Pays for each answer."""
 
-        def respond(self, task: Any, episode: Any) -> str | None:
+        def user_turn(self, task: Any, episode: Any) -> str | None:
             episode.step_reward = float(episode.turn)
             return "Go on." if episode.turn < 3 else None
 

@@ -14,7 +14,7 @@ from testing import message_item, row
 import gym_llm
 from gym_llm import collect
 from gym_llm.agents import AgentEpisode, EpisodeOver
-from gym_llm.engines.token_response import overflow_response
+from gym_llm.engines.engine_response import overflow_response
 from gym_llm.errors import EngineError
 
 

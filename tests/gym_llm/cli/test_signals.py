@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 import testing
 from model_server import ModelServer
-from testing import has_lines, row
+from testing import has_lines, often, row
 from testing import rollout_ids as pairs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 COMMAND = [sys.executable, "-m", "gym_llm.cli", "rollout"]
 ENV = "gym_llm/FollowUp-v0"
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-KILLS = int(os.environ.get("GYM_LLM_KILLS", "20"))
+KILLS = int(os.environ.get("GYM_LLM_KILLS", often(3, 20)))
 """`GYM_LLM_KILLS=1000 pytest tests/gym_llm/cli/test_signals.py -k kills` takes a quarter of an hour."""
 
 

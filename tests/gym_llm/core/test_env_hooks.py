@@ -31,7 +31,7 @@ class Game(VerifierEnv):
             raise ValueError("no board")
         return state
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         return "Go on." if episode.turn < 2 else None
 
     def verify(self, task, episode):
@@ -136,3 +136,44 @@ def test_the_constant_engine_says_its_text() -> None:
     (record,) = collect("gym_llm/Arithmetic-v0", "constant:\\boxed{4}", episodes=1)
     assert record["response"]["output"][-1]["content"][0]["text"] == "\\boxed{4}"
     assert make_engine("constant:A: b").text == "A: b"
+
+
+class TestRespond:
+    """The old name of `user_turn`."""
+
+    def test_a_class_that_defines_it_speaks_for_the_user_and_is_warned_once(self) -> None:
+        with pytest.warns(DeprecationWarning, match="user_turn") as warnings:
+
+            class Old(VerifierEnv):
+                def respond(self, task, episode):
+                    return "Old." if episode.turn == 1 else None
+
+                def verify(self, task, episode):
+                    return 1.0
+
+            class Derived(Old):
+                def user_turn(self, task, episode):
+                    return super().respond(task, episode)
+
+        assert len(warnings) == 1
+        for cls in (Old, Derived):
+            env = cls([row()])
+            env.reset()
+            assert env.step(message("Hm"))[0]["input"][-1]["content"] == "Old."
+            assert env.step(message("Hm"))[2]
+            assert cls.respond is cls.user_turn
+
+    def test_a_class_that_defines_it_can_call_the_new_hook_of_its_parent(self) -> None:
+        class New(VerifierEnv):
+            def user_turn(self, task, episode):
+                return "New."
+
+        with pytest.warns(DeprecationWarning):
+
+            class Old(New):
+                def respond(self, task, episode):
+                    return super().respond(task, episode) + " Old."
+
+        env = Old([row()])
+        env.reset()
+        assert env.step(message("Hm"))[0]["input"][-1]["content"] == "New. Old."

@@ -17,7 +17,7 @@ from testing import function_call, message, message_item, response, row
 import gym_llm
 from gym_llm import Verdict, VerifierEnv, tool
 from gym_llm.cli import main
-from gym_llm.core.truncation import with_score
+from gym_llm.core.driver import Driver
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines import Engine
 from gym_llm.errors import InvalidReward, UsageError
@@ -50,7 +50,7 @@ class Plain(VerifierEnv):
         """Rest."""
         return "rested"
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         return "And?" if episode.answer == "more" else None
 
     def verify(self, task: Any, episode: Any) -> Verdict:
@@ -67,15 +67,15 @@ class Digger(Plain):
         episode.step_reward += 0.25 * depth
         return "dug"
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         episode.step_reward -= 0.125
-        return super().respond(task, episode)
+        return super().user_turn(task, episode)
 
 
 class Unkind(Plain):
     """What it gives for some answers is no number."""
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         episode.step_reward = NOT_FINITE.get(episode.answer, 0.0)
         return None
 
@@ -189,7 +189,7 @@ def test_a_vector_s_rewards_and_infos_have_them() -> None:
 def test_mixed_gives_what_its_verifier_gives() -> None:
     env = TimeLimit(gym.make("gym_llm/Mixed-v0", tasks=[row(env_id=DIGGER)]), 2)
     assert steps(env, DIG) == [(0.5, False, False, 0.5)]
-    assert with_score(env, env.step(DIG))[1] == 1.5
+    assert Driver(env).step(DIG)[1] == 1.5
 
 
 # Records ------------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_what_a_wrapper_cuts_short_has_its_turns_and_its_score() -> None:
     assert rewards(record) == [[0.0, 0.0, 0.5, 0.0, 0.0, 1.5]]
     env = TransformReward(TimeLimit(Digger([row()]), 1), lambda reward: reward**2)
     env.reset()
-    assert with_score(env, env.step(DIG))[1] == 1.5**2
+    assert Driver(env).step(DIG)[1] == 1.5**2
 
 
 def test_the_viewer_finds_the_trajectory_without_parsing_it() -> None:

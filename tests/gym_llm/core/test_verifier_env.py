@@ -187,7 +187,7 @@ class AsyncHooks(VerifierEnv):
         await asyncio.sleep(0)
         return {"asked": 0}
 
-    async def respond(self, task: Any, episode: Episode) -> str | None:
+    async def user_turn(self, task: Any, episode: Episode) -> str | None:
         await asyncio.sleep(0)
         episode.state["asked"] += 1
         return "More?" if episode.state["asked"] == 1 else None
@@ -223,7 +223,7 @@ def test_the_user_may_answer_with_items_and_only_with_items() -> None:
     class Replies(Echo):
         reply: Any = None
 
-        def respond(self, task: Any, episode: Episode) -> Any:
+        def user_turn(self, task: Any, episode: Episode) -> Any:
             return self.reply
 
     env = Replies(tasks=[row()])
@@ -232,7 +232,7 @@ def test_the_user_may_answer_with_items_and_only_with_items() -> None:
     assert env.step(message("x"))[0]["input"][-2:] == env.reply
     for env.reply in ({"role": "user", "content": "A"}, 3):
         env.reset()
-        with pytest.raises(TypeError, match="respond returns"):
+        with pytest.raises(TypeError, match="user_turn"):
             env.step(message("x"))
 
 

@@ -314,8 +314,8 @@ def test_the_command_says_what_changed(tmp_path: Path, capsys: Any) -> None:
         (["--env", "gym_llm/Arithmetik-v0"], "Did you mean"),
         (["--env", ARITHMETIC, "--env-kwargs", '{"digit": 3}'], "has no argument 'digit'"),
         (["--env", ARITHMETIC, "--output", str(path)], "already exists"),
-        (["--env", COUNTER], "is none of gym_llm/Counter-v0: initial_count: Field required"),
-        (["--env", COUNTER, "--rerun-tools"], "is none of gym_llm/Counter-v0: initial_count: Field required"),
+        (["--env", COUNTER], "Counter-v0: initial_count: Field required"),
+        (["--env", COUNTER, "--rerun-tools"], "Counter-v0: initial_count: Field required"),
         ([], "Missing option '--env'"),
     ):
         assert main(["reverify", str(path), *wrong]) == 2

@@ -18,7 +18,7 @@ from model_server import ModelServer
 from testing import ROOT
 
 from gym_llm.engines import Engine, make_engine
-from gym_llm.engines.token_response import overflow_response
+from gym_llm.engines.engine_response import overflow_response
 from gym_llm.errors import EngineError, JudgeError
 from gym_llm.judge import Judge, Params
 from gym_llm.judge.cache import MemoryCache

@@ -53,7 +53,7 @@ class Raises(VerifierEnv):
         """Go on."""
         return self._in("tool", self._task, "went")
 
-    def respond(self, task: Any, episode: Any) -> Any:
+    def user_turn(self, task: Any, episode: Any) -> Any:
         return self._in("respond", task)
 
     def verify(self, task: Any, episode: Any) -> Any:

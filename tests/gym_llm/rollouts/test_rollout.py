@@ -16,9 +16,9 @@ from testing import function_call, message_item, response, row
 import gym_llm
 from gym_llm import Episode, Verdict, VerifierEnv, tool
 from gym_llm.data import dumps
-from gym_llm.records.record_files import parse_record
 from gym_llm.engines import Engine
 from gym_llm.errors import EngineError
+from gym_llm.records.record_files import parse_record
 
 
 class FakeEngine(Engine):
@@ -76,7 +76,7 @@ class Slow(VerifierEnv):
         await asyncio.sleep(0.1)
         return "waited"
 
-    def respond(self, task: Any, episode: Episode) -> Any:
+    def user_turn(self, task: Any, episode: Episode) -> Any:
         return ["hello"] if getattr(task, "broken", None) == "reply" else None
 
     everybody: asyncio.Barrier
@@ -269,7 +269,7 @@ def test_a_failing_engine_costs_its_episode_only() -> None:
         ("panic", "Panic: index out of bounds"),
         ("status", "ClientError: "),
         ("row", "TypeError: "),
-        ("reply", "respond returns"),
+        ("reply", "user_turn returns"),
     ],
 )
 def test_a_failing_environment_costs_its_episode_only(hook: str, words: str) -> None:

@@ -36,6 +36,7 @@ def benchmark(name: str, *arguments: str) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.nightly
 def test_nothing_is_left_of_a_thousand_runs_whose_sandbox_is_killed_at_random():
     figures = benchmark("sandbox_leaks.py", "--runs", "1000")
     assert figures["wrong"] == []
@@ -45,6 +46,7 @@ def test_nothing_is_left_of_a_thousand_runs_whose_sandbox_is_killed_at_random():
     assert figures["outcomes"]["right"] > 200
 
 
+@pytest.mark.nightly
 def test_verdicts_are_the_same_on_a_busy_machine():
     figures = benchmark("sandbox_load.py", "--programs", "14")
     assert figures["disagreements"] == figures["wrong"] == []

@@ -77,7 +77,7 @@ class Judge(VerifierEnv):
 class Answering(VerifierEnv):
     """A user who answers."""
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         return "Go on." if episode.turn < 2 else None
 
     def verify(self, task, episode):
@@ -403,7 +403,7 @@ class Flaky(VerifierEnv):
 
     down = True
 
-    def respond(self, task, episode):
+    def user_turn(self, task, episode):
         return "Are you sure?" if episode.turn == 1 else None
 
     def verify(self, task, episode):

@@ -24,7 +24,7 @@ class Rivers(OwnRows):
     def oracle(self, task: Task) -> str:
         return f"Answer: {task.river}"
 
-    def respond(self, task: Task, episode: Episode) -> str | None:
+    def user_turn(self, task: Task, episode: Episode) -> str | None:
         return f"What else is there to see? By my map:\nAnswer: {task.river}" if episode.turn == 1 else None
 
     def graded(self, episode: Episode) -> list[str]:
@@ -67,7 +67,7 @@ class Riddles(OwnRows):
     def oracle(self, task: Task) -> str:
         return f"Answer: {task.number}"
 
-    def respond(self, task: Task, episode: Episode) -> str | None:
+    def user_turn(self, task: Task, episode: Episode) -> str | None:
         state = episode.state
         state["graded"] += 1
         state["right"] += answer_line(episode.answer) == task.number

@@ -88,7 +88,7 @@ class HigherLower(OwnRows):
     def oracle(self, task: Task) -> str:
         return f"Answer: {task.number}"
 
-    def respond(self, task: Task, episode: Episode) -> str | None:
+    def user_turn(self, task: Task, episode: Episode) -> str | None:
         guess = answer_line(episode.answer)
         if not re.fullmatch("[0-9]{1,9}", guess):
             return "That is no number."

@@ -231,7 +231,7 @@ class Guesses(OwnRows):
     def hits(self, text: str, secret: str) -> bool:
         return text.strip() == secret
 
-    def respond(self, task: Task, episode: Episode) -> str | None:
+    def user_turn(self, task: Task, episode: Episode) -> str | None:
         episode.state["hit"] |= self.hits(episode.answer, str(task.secret))
         if episode.state["hit"] or episode.turn >= 3:
             return None

@@ -4,7 +4,7 @@ from testing import in_loop
 from gym_llm.agents.capture import CaptureSession
 from gym_llm.agents.capture.capture_session import CallRefused
 from gym_llm.engines.engine import Capabilities, Engine
-from gym_llm.engines.token_response import token_response
+from gym_llm.engines.engine_response import text_response
 from gym_llm.errors import EngineError
 from gym_llm.types import TOKEN_FIELDS
 
@@ -22,7 +22,7 @@ class SaysYes(Engine):
                 prompt = [*item["prompt_token_ids"], *item["generation_token_ids"]]
             elif item["role"] == "user":
                 prompt += [1, 2]
-        return token_response(self.model, "Yes.", prompt=prompt, sampled=[7, 8], log_probs=[-0.5, -0.25])
+        return text_response("Yes.", tokens=(prompt, [7, 8], [-0.5, -0.25]), model=self.model)
 
 
 @in_loop
@@ -126,7 +126,7 @@ async def test_retries_of_a_long_prompt_count_with_the_memory_that_they_take():
     class Long(SaysYes):
         async def respond(self, request, *, episode_id=""):
             prompt = [1] * 50_000 + ([7, 8, 1] if len(request["input"]) > 1 else [])
-            return token_response(self.model, "Yes.", prompt=prompt, sampled=[7, 8], log_probs=[-0.5, -0.25])
+            return text_response("Yes.", tokens=(prompt, [7, 8], [-0.5, -0.25]), model=self.model)
 
     session = CaptureSession(Long(), max_bytes=4_000_000)
     question = {"role": "user", "content": "Yes?"}

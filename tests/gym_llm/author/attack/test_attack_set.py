@@ -16,7 +16,7 @@ from gym_llm.author.attack.right_answers import oracle_turns
 SET = ROOT / "tests" / "importable"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "pairs"), [("attack_set", 40), ("attack_set_blind", 21)])
 def test_nine_of_ten_holes_are_found_and_hardly_a_sound_verifier_is_accused(
     name: str, pairs: int, monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,7 @@ def one_of_each_kind() -> list[str]:
     kinds: dict[Any, str] = {}
     for env_id in env_ids():
         cls = env_class(env_id)
-        hooks = [getattr(cls, name) for name in ("setup", "opening", "respond", "verify", "teardown")]
+        hooks = [getattr(cls, name) for name in ("setup", "opening", "user_turn", "verify", "teardown")]
         asynchronous = [inspect.iscoroutinefunction(hook) for hook in hooks]
         own = [hook is not getattr(VerifierEnv, hook.__name__) for hook in hooks]
         kind = (*own[:3], own[4], *asynchronous, bool(cls.tool_schemas()), cls.executes_tools, bool(cls.dry_run_kwargs))

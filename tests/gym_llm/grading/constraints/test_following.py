@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import cpu_seconds
+from testing import cpu_seconds, often
 
 from gym_llm.grading.constraints import Job, follow, follow_later, follow_quickly
 from gym_llm.grading.constraints.following import DEADLINE, LONGEST_QUICK
@@ -39,7 +39,7 @@ def checks_of(registry):
 CHECKS = checks_of(constraint) | checks_of(ifbench) | checks_of(verifif)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=often(100, 150), deadline=None)
 @given(st.text(st.characters(), max_size=60) | st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_no_text_is_an_error(text):
     for check in CHECKS.values():

@@ -6,6 +6,7 @@ import timeit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testing import often
 
 from gym_llm.core.spaces import ResponseSpace
 from gym_llm.errors import EngineError
@@ -262,7 +263,7 @@ def conversations(draw):
 
 
 @given(conversations())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(100, 300), deadline=None)
 def test_conversations_round_trip_to_the_character(items):
     tools = [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}]
     request = {"input": items, "tools": tools, "tool_choice": "auto", "temperature": 1.0, "max_output_tokens": 9}
@@ -419,7 +420,7 @@ FIELDS = ["content", "reasoning_content", "reasoning", "tool_calls", "refusal", 
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), JSON, JSON, JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(100, 300), deadline=None)
 def test_any_answer_is_read_or_an_engine_error(fields, finish_reason, logprobs, usage):
     chat = answer(finish_reason, **fields)
     chat["choices"][0]["logprobs"] = logprobs
@@ -432,7 +433,7 @@ def test_any_answer_is_read_or_an_engine_error(fields, finish_reason, logprobs, 
 
 
 @given(model_turns(), st.sampled_from([None, "max_output_tokens", "content_filter"]), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(100, 300), deadline=None)
 def test_answers_round_trip_to_the_character(items, reason, tokens):
     items = [{**item, "id": "old", "status": "completed"} for item in items]
     if tokens:

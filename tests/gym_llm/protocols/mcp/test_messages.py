@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp_toolbox import Counters, Wire, serving, stateless
+from testing import often
 
 from gym_llm.protocols.mcp import McpError
 from gym_llm.protocols.mcp.jsonrpc import MOST_LEVELS, parse, read_message
@@ -105,7 +106,7 @@ def check(status: int, said: Any, asked: Any) -> None:
 def test_every_message_has_an_answer_of_the_protocols_form() -> None:
     with asking() as ask:
 
-        @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=often(133, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(st.one_of(MESSAGES, MESSAGES, JSON, st.lists(MESSAGES, max_size=4)), HEADERS)
         def talk(message: Any, headers: dict[str, str]) -> None:
             status, said = ask(message, **headers)
@@ -120,7 +121,7 @@ def test_bytes_that_were_a_message_once_are_answered() -> None:
     whole = json.dumps(stateless("tools/call", "add", arguments={"by": 1})[0]).encode()
     with asking() as ask:
 
-        @settings(max_examples=200, deadline=None)
+        @settings(max_examples=often(100, 200), deadline=None)
         @given(st.integers(0, len(whole)), st.integers(0, len(whole)), st.binary(max_size=8))
         def cut(start: int, end: int, middle: bytes) -> None:
             body = whole[: min(start, end)] + middle + whole[max(start, end) :]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from testing import often
 
 from gym_llm.protocols.responses import (
     EasyInputMessage,
@@ -162,7 +163,7 @@ def test_wrong_rows_are_explained_in_one_line(params, message):
 
 
 @given(JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=often(100, 200), deadline=None)
 def test_any_input_is_either_read_or_a_validation_error(value):
     for params in (value, {"input": value}, {"input": [value]}, {"input": [{"role": "user", "content": value}]}):
         try:

@@ -11,8 +11,8 @@ import yaml
 from testing import ROOT
 
 from gym_llm.cli import main
-from gym_llm.rollouts.config import EngineSection, load_config
 from gym_llm.errors import ConfigError
+from gym_llm.rollouts.config import EngineSection, load_config
 from gym_llm.utils.secrets import mask
 
 ENV_CONFIGS = sorted(ROOT.glob("envs/*/config.yaml"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gym_llm.rollouts.config import load_config
 from gym_llm.errors import ConfigError
+from gym_llm.rollouts.config import load_config
 
 ARITHMETIC = "arithmetic:\n  env: gym_llm/Arithmetic-v0\n  kwargs: {digits: 2}\n"
 

@@ -13,7 +13,7 @@ import pytest
 
 from gym_llm.rollouts.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 STUB = Path(__file__).parents[4] / "benchmarks" / "chat_stub.py"
 EPISODES = 1_000_000
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
@@ -172,7 +172,7 @@ def test_ray_listens_to_this_machine_only_and_to_who_knows_its_token_and_ends_wi
 
 ORPHAN = """
 import os, sys, time, psutil
-from gym_llm.rollouts.ray import session
+from gym_llm.rollouts.ray import connection as session
 while os.getppid() == int(sys.argv[2]):
     time.sleep(0.01)
 session.connect()

@@ -23,7 +23,7 @@ def without_ray(code: str) -> subprocess.CompletedProcess[str]:
         "gymnasium.make_vec('gym_llm/Weather-v0', num_envs=2)",
         "gym_llm.collect('gym_llm/Weather-v0', 'http://localhost:1/v1', episodes=2, workers=2)",
         "gym_llm.collect('gym_llm/Weather-v0', 'actor:engine', episodes=2)",
-        "from gym_llm.rollouts.ray.shared_engine import shared_engine; asyncio.run(shared_engine('pocket').__aenter__())",
+        "from gym_llm.rollouts.ray.shared_engine import shared_engine as s; asyncio.run(s('pocket').__aenter__())",
     ],
     ids=["make_vec", "workers", "actor", "shared_engine"],
 )

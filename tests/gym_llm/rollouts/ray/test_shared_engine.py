@@ -16,9 +16,9 @@ from gym_llm import make_engine, rollout
 from gym_llm.engines import Capabilities, Engine, WeightSync
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.rollouts.ray import engine_actor
+from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.ray.engine_actor import EngineActor
 from gym_llm.rollouts.ray.engine_client import ActorEngine
-from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.ray.shared_engine import shared_engine
 
 REQUEST = {"input": [{"role": "user", "content": "What is 2 + 2? Put the answer in \\boxed{}."}], "temperature": 0}
@@ -174,7 +174,7 @@ def test_exchanges_that_come_back_at_the_same_time_leave_no_request_waiting():
             self.replies = []
 
         @property
-        def exchange(self):
+        def submit_and_poll(self):
             return self
 
         def remote(self, client, batch):
@@ -384,7 +384,7 @@ def test_an_engine_works_on_for_nobody_who_has_left():
         ray = SameProcess()
         for overtaken in (False, True):
             client = ray.client()
-            ray.delays = {"exchange": 0.05} if overtaken else {}
+            ray.delays = {"submit_and_poll": 0.05} if overtaken else {}
             asking = asyncio.ensure_future(ask(client, "never", "never"))
             await asyncio.sleep(0.01)
             await client.aclose()

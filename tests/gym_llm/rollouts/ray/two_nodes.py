@@ -8,8 +8,8 @@ import time
 import vector_envs
 from ray.cluster_utils import Cluster
 
-from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.ray.connection import connect
 from gym_llm.vector.ray_vector_env import RayVectorEnv
 
 EPISODES = 600

@@ -27,7 +27,7 @@ class Countdown(VerifierEnv):
         """What comes next."""
         return {"next": 3}
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         Countdown.steps += 1
         if episode.answer in ("3", "2", "1"):
             episode.step_reward += 0.25

@@ -31,7 +31,7 @@ class Guess(VerifierEnv):
     def opening(self, task: Any, state: Any) -> str:
         return "Guess a number."
 
-    def respond(self, task: Any, episode: Any) -> str | None:
+    def user_turn(self, task: Any, episode: Any) -> str | None:
         return None if episode.answer == "7" else "Colder."
 
     @tool

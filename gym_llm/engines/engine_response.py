@@ -1,4 +1,4 @@
-"""The response of an engine that samples tokens itself."""
+"""Responses that an engine makes itself: a text with its tokens, or none for a prompt that is too long."""
 
 from __future__ import annotations
 
@@ -10,32 +10,39 @@ from typing import Any
 from gym_llm.types import Item, ResponseDict
 
 
-def token_response(
-    model: str,
+def text_response(
     text: str,
     *,
-    prompt: list[int],
-    sampled: list[int],
-    log_probs: list[float],
+    tokens: tuple[list[int], list[int], list[float]] | None = None,
+    model: str = "",
     incomplete: str | None = None,
 ) -> ResponseDict:
-    """Return a response with one message: the sampled text without the end-of-turn token, and the turn's tokens.
+    """Return a response with one message, for `Engine.respond`.
 
-    The token lists (see `gym_llm.types.Item`) are not copied. `incomplete` is the reason why the turn was cut off, e.g.
-    `"max_output_tokens"`, or None. `model` is the name to record.
+    Args:
+        text: The message, without the token that ended the turn.
+        tokens: The token ids of the prompt, those that were sampled, and the log probability of each sampled one; see
+            `gym_llm.types.Item`. The lists are not copied. None if the engine does not know them.
+        model: The name to record.
+        incomplete: The reason why the turn was cut off, e.g. `"max_output_tokens"`; None if it was not.
+
+    >>> response = text_response("Four.", tokens=([1, 2], [3], [-0.1]), model="mine")
+    >>> response["output"][0]["content"][0]["text"], response["usage"]["output_tokens"]
+    ('Four.', 1)
     """
-    name, status = uuid.uuid4().hex, "completed" if incomplete is None else "incomplete"
+    name = uuid.uuid4().hex
     message: dict[str, Any] = {
         "id": f"msg_{name}",
         "type": "message",
         "role": "assistant",
-        "status": status,
+        "status": "completed" if incomplete is None else "incomplete",
         "content": [{"type": "output_text", "text": text, "annotations": []}],
-        "prompt_token_ids": prompt,
-        "generation_token_ids": sampled,
-        "generation_log_probs": log_probs,
     }
-    return _response(name, model, [message], incomplete, (len(prompt), len(sampled)))
+    counts = None
+    if tokens is not None:
+        message["prompt_token_ids"], message["generation_token_ids"], message["generation_log_probs"] = tokens
+        counts = len(tokens[0]), len(tokens[1])
+    return _response(name, model, [message], incomplete, counts)
 
 
 def log_prob_entry(token: str, log_prob: float, likeliest: Iterable[tuple[str, float]] = ()) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines import Engine, make_engine
 from gym_llm.errors import EngineUnavailable, JudgeError
 from gym_llm.judge.recorded_answers import ReplayedAnswers
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.secrets import is_secret_key, learn
 
 EngineArgument: TypeAlias = str | dict[str, Any]
@@ -40,7 +41,7 @@ def check_engine(name: str, argument: Any) -> None:
         raise ValueError(f"{name} names no engine that can be used: {error}") from None
 
 
-async def side_engine(env: VerifierEnv, argument: EngineArgument) -> Engine:
+async def auxiliary_engine(env: VerifierEnv, argument: EngineArgument) -> Engine:
     """The engine that an argument names, started, shared by all environments of the event loop.
 
     Args:
@@ -72,23 +73,12 @@ def shared_name(env: VerifierEnv, *values: Any) -> str:
 
     A replay, whose answers are for one call each, is shared with nobody.
     """
-    name = _digest(*values)
+    name = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:24]
     if _parts("engine", values[0])[0].startswith("replay:"):
         name += f" {_replaying.setdefault(env, next(_numbers))}"
     return name
 
 
-def _digest(*values: Any) -> str:
-    try:
-        return _digests[values]  # type: ignore[index]
-    except (KeyError, TypeError):
-        name = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:24]
-    if all(isinstance(value, str | int | None) for value in values) and len(_digests) < 1_000:
-        _digests[values] = name
-    return name
-
-
-_digests: dict[tuple[Any, ...], str] = {}
 _replaying: WeakKeyDictionary[VerifierEnv, int] = WeakKeyDictionary()
 _numbers = count()
 
@@ -119,3 +109,7 @@ def _parts(name: str, argument: Any) -> tuple[str, dict[str, Any]]:
 
 def _name(argument: EngineArgument) -> str:
     return f"The engine {_parts('engine', argument)[0].partition(',')[0]}"
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)
