@@ -53,7 +53,7 @@ def _call(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool
     try:
         outputs, errors = run_calls(playing, _tools(kind), [call], episode.state)
         reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
-    except BaseException as error:  # a panic in Rust is no Exception
+    except BaseException as error:  # a panic in Rust is not an Exception
         if is_cancellation(error):
             raise
         verifier.end_episode(error)
