@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MODULES = {
     "agents.engine": "agents.agent_engine",
@@ -102,6 +107,7 @@ MODULES = {
     "sandbox.env": "sandbox.sandboxed_env",
     "sandbox.image_archive": "sandbox.machines.image_archive",
     "sandbox.in_order": "sandbox.run_tests",
+    "sandbox.interpreter": "sandbox.backends",
     "sandbox.limits": "sandbox.run_limits",
     "sandbox.machine": "sandbox.machines.machine",
     "sandbox.rootfs": "sandbox.machines.rootfs",
@@ -116,12 +122,12 @@ MODULES = {
     "serve.workers": "serve.worker_processes",
     "spaces": "core.spaces",
     "sql": "grading.sql",
-    "sql.answers": "grading.sql.answer_text",
+    "sql.answers": "grading.sql.statements",
     "sql.comparison": "grading.sql.comparison",
-    "sql.databases": "grading.sql.databases",
-    "sql.extraction": "grading.sql.statement_extraction",
+    "sql.databases": "grading.sql.question",
+    "sql.extraction": "grading.sql.statements",
     "sql.grading": "grading.sql.grade",
-    "sql.types": "grading.sql.results",
+    "sql.types": "grading.sql.question",
     "tasks": "core.tasks",
     "token_spans": "records.token_spans",
     "tools": "core.tools",
@@ -159,6 +165,11 @@ NAMES: dict[str, str] = {
     "serve.frontend.MakeWire": "MakeFrontend",
     "serve.frontend.Wire": "Frontend",
     "core.compat.ConformingEnv": "NemoCompatible",
+    "sandbox.Box": "Mounts",
+    "sandbox.backends.Box": "Mounts",
+    "sandbox.languages.box_for": "mounts_for",
+    "grading.sql.Outcome": "QueryResult",
+    "grading.sql.question.Outcome": "QueryResult",
     "judge.UserSimulator": "SimulatedUser",
     "judge.engine_argument.side_engine": "auxiliary_engine",
     "judge.side_engine": "auxiliary_engine",
@@ -200,3 +211,19 @@ def renamed(module: str, name: str) -> Any:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     warnings.warn(f"{module}.{name} is {new} now", DeprecationWarning, stacklevel=3)
     return getattr(sys.modules[module], new)
+
+
+def renamed_argument(old: str, new: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator that accepts a keyword argument under its old name, too, with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if old in kwargs:
+                warnings.warn(f"The argument {old} is {new} now", DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
