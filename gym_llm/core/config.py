@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gym_llm.core.checks import check_pattern
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 Seconds = Annotated[float, Field(gt=0, lt=86_400, allow_inf_nan=False)]
 """Seconds above 0, less than a day."""

@@ -15,10 +15,9 @@ from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, finish, in_driver, run
 from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.config import EnvConfig, read_config
 from gym_llm.core.hooks import User, alias_respond
-from gym_llm.core.metric import Metric
 from gym_llm.core.oracle import RightAnswers
-from gym_llm.core.rewards import read_step_reward, read_verdict
-from gym_llm.core.row_prompts import RowPrompt, read_row_prompt
+from gym_llm.core.prompts import RowPrompt, read_row_prompt
+from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
 from gym_llm.core.seeding import LazilySeeded
 from gym_llm.core.spaces import RequestSpace, ResponseSpace
 from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_source
@@ -53,7 +52,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             form of `gym_llm.data.files.reading`; None for the class's own: its generator, or `data/example.jsonl`
             beside its module.
         max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
-        prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.core.row_prompts`.
+        prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.core.prompts`.
         render_mode: None, or `"ansi"`: `render` returns a readable transcript.
         **arguments: The fields of the class's `Config`.
 
@@ -69,7 +68,8 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
             nothing is run.
         dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
-        reverify_mode: Whether `verify` can score a stored episode, whose tools are not run again (`gym-llm reverify`).
+        reverify_mode: Whether `verify` can score a stored episode without running its tools (`gym-llm reverify`).
+            Declare `"stateless"` if it reads only the episode's items and what `setup` makes.
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` is still to come; None also where the class has none.
         metrics: What of the info of `verify` is reported of a run beside the reward, by name.

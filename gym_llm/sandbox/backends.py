@@ -8,16 +8,18 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.channel import Channel
-from gym_llm.sandbox.per_run import OneShot
+from gym_llm.sandbox.per_run import PerRun
 from gym_llm.sandbox.zygote import Zygote
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.extras import install
 
 INSIDE = Path(__file__).with_name("inside")
@@ -31,9 +33,15 @@ MACHINE_USER = 1_799_999_999
 _FIRST_USER = 1_800_000_000  # far above what anybody else uses
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
 
+_ASK = (
+    "import json, os, sys, sysconfig; paths = sysconfig.get_paths(); "
+    "print(json.dumps([os.path.realpath(sys.executable), [paths['purelib'], paths['platlib']], "
+    "[os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]]))"
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Mounts:
     """What a sandbox shows of this machine, read-only.
 
     Attributes:
@@ -51,7 +59,7 @@ class Box:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def own_python(*, packages: bool = True) -> Box:
+def own_python(*, packages: bool = True) -> Mounts:
     """This interpreter, with its packages or without; never this package's data, which has answers."""
     paths = sysconfig.get_paths()
     folders = tuple(dict.fromkeys(paths[name] for name in ("purelib", "platlib"))) if packages else ()
@@ -60,12 +68,30 @@ def own_python(*, packages: bool = True) -> Box:
     hidden = dict.fromkeys(os.path.realpath(os.path.join(folder, "gym_llm")) for folder in places)
     base = os.path.join(os.path.realpath(sys.base_prefix), "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     python = base if os.path.exists(base) else os.path.realpath(sys.executable)
-    return Box(
+    return Mounts(
         python,
         tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders)),
         tuple(path for path in shown if not _below(path, "/usr")),
         tuple(path for path in hidden if os.path.isdir(path)),
     )
+
+
+@functools.cache
+def mounts_of(python: str) -> Mounts:
+    """Return the mounts for another interpreter and its packages, e.g. a virtual environment's `bin/python`.
+
+    Raises:
+        ValueError: If it is not a Python interpreter.
+    """
+    try:
+        asked = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, timeout=60, check=True)
+        executable, packages, shown = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ValueError(f"python is the path of a Python interpreter; got {python!r}: {error}.") from None
+    folders = dict.fromkeys(shown)
+    hidden = tuple(path for name in dict.fromkeys(packages) if os.path.isdir(path := os.path.join(name, "gym_llm")))
+    outside = tuple(path for path in folders if path != "/usr" and not path.startswith("/usr/"))
+    return Mounts(executable, tuple(dict.fromkeys(packages)), outside, hidden)
 
 
 class Backend(Protocol):
@@ -81,7 +107,7 @@ class Backend(Protocol):
         """End every run."""
 
 
-def make_backend(name: str, box: Box, settings: dict[str, object], image: str | None) -> Backend:
+def make_backend(name: str, mounts: Mounts, settings: dict[str, object], image: str | None) -> Backend:
     """A backend by its name.
 
     Raises:
@@ -90,17 +116,15 @@ def make_backend(name: str, box: Box, settings: dict[str, object], image: str | 
     """
     if name == "bubblewrap":
         bubblewrap_path()
-        return Zygote(lambda control: bubblewrap(box, f"serve {control}", settings))
+        return Zygote(lambda control: bubblewrap(mounts, f"serve {control}", settings))
     if name == "unsafe":
-        interpreter = replace(box, python=sys.executable)
-        return OneShot(lambda _: _python(interpreter.python, str(INSIDE.parent), "once", settings))
+        interpreter = replace(mounts, python=sys.executable)
+        return PerRun(lambda _: _python(interpreter.python, str(INSIDE.parent), "once", settings))
     inside = _python(_CONTAINER_PYTHON, _MOUNTED, "once", {**settings, "packages": []})
     if name == "apptainer":
-        return OneShot(
-            lambda _: [*_apptainer(), image or f"docker://{_IMAGE}", *inside], probe=["apptainer", "version"]
-        )
+        return PerRun(lambda _: [*_apptainer(), image or f"docker://{_IMAGE}", *inside], probe=["apptainer", "version"])
     if name in ("docker", "podman"):
-        return OneShot(
+        return PerRun(
             lambda run: [*_container(name, run), image or _IMAGE, *inside],
             probe=[name, "info"],
             stop=lambda run: [name, "rm", "--force", run],
@@ -108,64 +132,66 @@ def make_backend(name: str, box: Box, settings: dict[str, object], image: str | 
     raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {name!r}.")
 
 
-def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
+def bubblewrap(mounts: Mounts, mode: str, settings: dict[str, object]) -> list[str]:
     """The command line that starts `inside` in bubblewrap.
 
     Args:
-        box: What is shown.
+        mounts: What is shown.
         mode: `serve FD` or `once`.
-        settings: Of `inside.server`.
+        settings: Of `inside.first_process`.
 
     Raises:
         SandboxUnavailable: If there is no bubblewrap.
     """
-    hidden = [_place(path) for path in box.hidden]
+    hidden = [_place(path) for path in mounts.hidden]
     command = [
         *(bubblewrap_path(), "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
         *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--clearenv"),
-        *_surroundings(box),
+        *_surroundings(mounts),
         *(part for path in hidden for part in ("--tmpfs", path)),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside"),
         *(part for path in (*hidden, "/dev", "/") for part in ("--remount-ro", path)),
         *("--chdir", "/tmp"),
-        *_python(_place(box.python), _MOUNTED, mode, {**settings, "packages": [_place(path) for path in box.packages]}),
+        *_python(_place(mounts.python), _MOUNTED, mode, {**settings, "packages": list(map(_place, mounts.packages))}),
     ]
-    return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
+    return without_root(command, [str(INSIDE), bubblewrap_path(), *mounts.shown])
 
 
-def bubblewrapped_machine(box: Box, image: str, control: int, settings: dict[str, object], network: bool) -> list[str]:
-    """The command line that starts `inside.machine`, which has rights over its own namespaces only.
+def bubblewrapped_machine(
+    mounts: Mounts, image: str, control: int, settings: dict[str, object], network: bool
+) -> list[str]:
+    """The command line that starts `inside.machine_process`, which has rights over its own namespaces only.
 
     Args:
-        box: What its first process needs; what runs in the machine sees nothing of it.
+        mounts: What its first process needs; what runs in the machine sees nothing of it.
         image: The folder with the machine's root file system, which stays as it is.
         control: The number of the socket that it inherits.
-        settings: Of `inside.machine`.
+        settings: Of `inside.machine_process`.
         network: Whether it has this machine's network.
 
     Raises:
         SandboxUnavailable: If there is no bubblewrap.
     """
     code = (
-        f"import sys; sys.path.insert(0, {_MOUNTED!r}); from inside import machine; import json; "
-        f"machine.serve({control}, json.loads(sys.argv[1]))"
+        f"import sys; sys.path.insert(0, {_MOUNTED!r}); from inside import machine_process; import json; "
+        f"machine_process.serve({control}, json.loads(sys.argv[1]))"
     )
     command = [
         *(bubblewrap_path(), "--unshare-all", *(["--share-net"] if network else [])),
         # It ends with its socket; with its parent would mean with the thread that started it, in a notebook soon.
         *("--new-session", "--as-pid-1", "--hostname", "machine"),
         *("--uid", "0", "--gid", "0", "--cap-add", "ALL", "--clearenv"),
-        *_surroundings(box),
+        *_surroundings(mounts),
         *("--ro-bind", image, "/image", "--dir", "/machine", "--dir", "/scratch"),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside", "--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--chdir", "/", _place(box.python), "-I", "-S", "-c", code, json.dumps(settings)),
+        *("--chdir", "/", _place(mounts.python), "-I", "-S", "-c", code, json.dumps(settings)),
     ]
-    return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown, image], MACHINE_USER)
+    return without_root(command, [str(INSIDE), bubblewrap_path(), *mounts.shown, image], MACHINE_USER)
 
 
-def _surroundings(box: Box) -> list[str]:
-    """Environment, system and /tmp of the first process, and what the box shows."""
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **box.environment}
+def _surroundings(mounts: Mounts) -> list[str]:
+    """Environment, system and /tmp of the first process, and what the mounts shows."""
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **mounts.environment}
     system = [part for name in ("/usr", "/etc/alternatives", "/etc/ld.so.cache") for part in _shown(name)]
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if os.path.islink(name):
@@ -177,7 +203,7 @@ def _surroundings(box: Box) -> list[str]:
         *system,
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *("--dev-bind", "/dev/full", "/dev/zero"),  # reads alike, and maps no shared memory, which no limit counts
-        *(part for path in box.shown for part in _shown(path)),
+        *(part for path in mounts.shown for part in _shown(path)),
     ]
 
 
@@ -199,10 +225,11 @@ def _apptainer() -> list[str]:
 
 def _python(python: str, folder: str, mode: str, settings: dict[str, object]) -> list[str]:
     code = (
-        f"import sys; sys.path.insert(0, {folder!r}); from inside import server; import json; "
+        f"import sys; sys.path.insert(0, {folder!r}); from inside import first_process; import json; "
         f"settings = json.loads(sys.argv[1]); "
     )
-    code += "server.serve_one(settings)" if mode == "once" else f"server.serve({int(mode.split()[1])}, settings)"
+    code += "first_process."
+    code += "serve_one(settings)" if mode == "once" else f"serve({int(mode.split()[1])}, settings)"
     return [python, "-I", "-S", "-c", code, json.dumps(settings)]
 
 
@@ -269,3 +296,7 @@ def _place(path: str) -> str:
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from gym_llm.errors import SandboxError
-from gym_llm.sandbox.inside import wire
+from gym_llm.sandbox.inside import framing
 
 
 class Channel:
@@ -39,12 +39,12 @@ class Channel:
             SandboxError: If the other side is gone.
         """
         try:
-            self._writer.write(wire.pack(header, pieces))
+            self._writer.write(framing.pack(header, pieces))
             await self._writer.drain()
         except ConnectionError:
             raise self._ended() from None
 
-    async def receive(self, seconds: float) -> wire.Message:
+    async def receive(self, seconds: float) -> framing.Message:
         """Read a message.
 
         Args:
@@ -55,10 +55,10 @@ class Channel:
         """
         try:
             async with asyncio.timeout(seconds):
-                (length,) = wire.LENGTH.unpack(await self._reader.readexactly(wire.LENGTH.size))
-                if length > wire.HEADER_BYTES:
+                (length,) = framing.LENGTH.unpack(await self._reader.readexactly(framing.LENGTH.size))
+                if length > framing.HEADER_BYTES:
                     raise ValueError("a header that is too large")
-                header = wire.header_of(await self._reader.readexactly(length))
+                header = framing.header_of(await self._reader.readexactly(length))
                 pieces = [await self._reader.readexactly(size) for size in header["sizes"]]
         except (asyncio.IncompleteReadError, ConnectionError):
             raise self._ended() from None

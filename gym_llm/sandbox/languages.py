@@ -17,9 +17,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from gym_llm.errors import SandboxUnavailable
-from gym_llm.sandbox.backends import Box, own_python
+from gym_llm.sandbox.backends import Mounts, own_python
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
+from gym_llm.utils.deprecated import renamed
 
 COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20, processes=128)
 _KEPT_BYTES = 256 << 20
@@ -144,16 +145,16 @@ def _below(path: str, folder: str) -> bool:
 
 
 @functools.cache
-def box_for(name: str) -> Box:
+def mounts_for(name: str) -> Mounts:
     """What a sandbox shows that compiles and runs a language.
 
     Raises:
         ValueError: If there is no such language.
         SandboxUnavailable: If its compiler, or interpreter, is not on this machine.
     """
-    one, box = language(name), own_python()
+    one, mounts = language(name), own_python()
     if one.command is None:
-        return box
+        return mounts
     needed = "javac" if one.name == "java" else one.command
     if (found := shutil.which(needed)) is None:
         raise SandboxUnavailable(f"No sandbox for {one.name}: {needed} is not on PATH.")
@@ -169,14 +170,14 @@ def box_for(name: str) -> Box:
         variables["PATH"] = f"{folder}:/usr/local/bin:/usr/bin:/bin"
     if one.name == "java":
         shown += glob.glob("/etc/java-*")  # where Debian's looks for its settings
-    return replace(box, shown=(*box.shown, *shown), environment={**box.environment, **variables})
+    return replace(mounts, shown=(*mounts.shown, *shown), environment={**mounts.environment, **variables})
 
 
 class Compiler:
     """Compiles programs in a sandbox, each once.
 
     Args:
-        sandbox: Made with the box of `box_for`.
+        sandbox: Made with the mounts of `mounts_for`.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -299,3 +300,7 @@ def _with_arguments(arguments: Sequence[str]) -> str:
 
 def _size(compiled: Compiled | CompileError) -> int:
     return len(compiled.program) if isinstance(compiled, Compiled) else len(compiled.output)
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -19,7 +19,7 @@ _LAST_BYTES = 2000
 _END_SECONDS = 20.0
 
 
-class OneShot:
+class PerRun:
     """Starts a command for each run, which speaks over its standard input and output.
 
     Args:

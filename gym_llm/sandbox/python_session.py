@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from gym_llm.errors import SandboxError
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.run_limits import Limits
-from gym_llm.sandbox.sandbox import Limit, Sandbox, patience
+from gym_llm.sandbox.sandbox import Limit, Sandbox, reply_timeout
 
 _EVICTED = "The interpreter was ended, and its state is lost: all sessions together held too much memory."
 
@@ -75,7 +75,7 @@ class PythonSession:
             channel = self._channel or await self.start()
             try:
                 await channel.send({"limits": limits.as_json()}, [code.encode("utf-8", "replace")])
-                answer, (stdout, stderr, *pieces) = await channel.receive(patience(limits))
+                answer, (stdout, stderr, *pieces) = await channel.receive(reply_timeout(limits))
             except BaseException:
                 await self.close()
                 raise
@@ -128,7 +128,7 @@ class PythonSession:
         channel = await self._sandbox.channel()
         try:
             await channel.send({"kind": "cells", "argv": None, **self._sandbox.common(self._limits)}, [])
-            await channel.receive(patience(self._limits))
+            await channel.receive(reply_timeout(self._limits))
         except BaseException:
             await channel.close()
             raise

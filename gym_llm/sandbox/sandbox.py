@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gym_llm.errors import SandboxError
-from gym_llm.sandbox.backends import Box, make_backend, own_python
+from gym_llm.sandbox.backends import Mounts, make_backend, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.memory import SessionMemory
 from gym_llm.sandbox.run_limits import Limits
@@ -80,7 +81,7 @@ class Sandbox:
 
     Args:
         backend: `bubblewrap`, `docker`, `podman`, `apptainer`, or `unsafe`, which protects nothing.
-        box: What is shown of this machine, and which interpreter runs Python; this one's by default.
+        mounts: What is shown of this machine, and which interpreter runs Python; this one's by default.
         image: Of containers: its name, or the path of one of apptainer's.
         preload: Modules that Python programs find imported already.
         concurrency: Runs at a time; None for one per core. More wait. Cells of sessions count, idle sessions do not.
@@ -96,27 +97,31 @@ class Sandbox:
         self,
         backend: str = "bubblewrap",
         *,
-        box: Box | None = None,
+        mounts: Mounts | None = None,
         image: str | None = None,
         preload: Sequence[str] = (),
         concurrency: int | None = None,
         memory_bytes: int | None = None,
+        box: Mounts | None = None,
     ) -> None:
+        if box is not None:
+            warnings.warn("Sandbox(box=...) is Sandbox(mounts=...) now", DeprecationWarning, stacklevel=2)
+            mounts = box
         if memory_bytes is not None and memory_bytes < 1:
             raise ValueError(f"memory_bytes is a number of bytes, got {memory_bytes!r}.")
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency is the number of runs at a time, got {concurrency!r}.")
-        self.box = box or own_python()
+        self.mounts = mounts or own_python()
         self._variables = {
             **{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"},
             **{"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
-            **self.box.environment,
+            **self.mounts.environment,
         }
         settings = {
-            **{"packages": list(self.box.packages), "preload": list(preload), "filter": backend != "unsafe"},
+            **{"packages": list(self.mounts.packages), "preload": list(preload), "filter": backend != "unsafe"},
             "environment": self._variables,
         }
-        self._backend = make_backend(backend, self.box, settings, image)
+        self._backend = make_backend(backend, self.mounts, settings, image)
         self.memory = SessionMemory(memory_bytes)
         self.slots = asyncio.Semaphore(concurrency or len(os.sched_getaffinity(0)))
 
@@ -204,7 +209,7 @@ class Sandbox:
         channel = await self.channel()
         try:
             await channel.send(header, pieces)
-            return await channel.receive(patience(limits))
+            return await channel.receive(reply_timeout(limits))
         finally:
             await channel.close()
 
@@ -257,6 +262,6 @@ def result_of(answer: dict[str, Any], output: list[bytes], files: dict[str, byte
     )
 
 
-def patience(limits: Limits) -> float:
+def reply_timeout(limits: Limits) -> float:
     """Seconds after which a sandbox that has not answered never will."""
     return _LONG * (limits.cpu_seconds + limits.wall_seconds) + 60

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.sandbox.backends import BACKENDS, Box, bubblewrap_path, own_python
-from gym_llm.sandbox.languages import Compiler, box_for
+from gym_llm.sandbox.backends import BACKENDS, Mounts, bubblewrap_path, own_python
+from gym_llm.sandbox.languages import Compiler, mounts_for
 from gym_llm.sandbox.sandbox import Sandbox
 
 
@@ -34,21 +34,21 @@ def check_sandbox(name: str) -> None:
 
 
 async def sandbox_for(
-    env: VerifierEnv, backend: str = "bubblewrap", *, box: Box | None = None, preload: Sequence[str] = ()
+    env: VerifierEnv, backend: str = "bubblewrap", *, mounts: Mounts | None = None, preload: Sequence[str] = ()
 ) -> Sandbox:
     """The sandbox of this kind, started; it is closed with the last environment of the event loop that uses it.
 
     Args:
         env: Who asks.
         backend: Its name; see `Sandbox`.
-        box: What is shown of this machine; this interpreter and its packages by default.
+        mounts: What is shown of this machine; this interpreter and its packages by default.
         preload: Modules that Python programs find imported already.
 
     Raises:
         SandboxUnavailable: If it cannot be started here.
     """
-    name = json.dumps(["sandbox", backend, repr(box), *preload])
-    sandbox: Sandbox = await env.shared(name, lambda: Sandbox(backend, box=box, preload=preload))
+    name = json.dumps(["sandbox", backend, repr(mounts), *preload])
+    sandbox: Sandbox = await env.shared(name, lambda: Sandbox(backend, mounts=mounts, preload=preload))
     return sandbox
 
 
@@ -64,8 +64,8 @@ async def compiler_for(env: VerifierEnv, language: str, backend: str = "bubblewr
         ValueError: If there is no such language.
         SandboxUnavailable: If the compiler is not on this machine, or the sandbox cannot be started here.
     """
-    box = box_for(language)
-    shown = None if box == own_python() else box  # most need nothing but what every sandbox shows
-    sandbox = await sandbox_for(env, backend, box=shown)
+    mounts = mounts_for(language)
+    shown = None if mounts == own_python() else mounts  # most need nothing but what every sandbox shows
+    sandbox = await sandbox_for(env, backend, mounts=shown)
     compiler: Compiler = await env.shared(json.dumps(["compiler", backend, repr(shown)]), lambda: Compiler(sandbox))
     return compiler

@@ -31,7 +31,7 @@ from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
 from gym_llm.rollouts.ray.shard_client import pack
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.trainers.shared.batches import BatchPlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.trl import EnvironmentFactory
 from gym_llm.vector import LocalVectorEnv
 
@@ -541,11 +541,11 @@ def test_a_shard_s_process_tears_down_on_its_loop_when_it_is_closed() -> None:
 
 
 def test_a_batch_player_shares_between_batches_and_closes_at_the_end() -> None:
-    player = BatchPlayer(
+    player = EnvPool(
         EnvFactory("test/Leased-v0", tasks=[row(traps={"verify": "judge"})]), env_wrappers=(), concurrency=2
     )
     for _ in range(2):
-        assert [record["reward"] for record in player.play([Job(0, 0), Job(0, 1)], Says())] == [1.0, 1.0]
+        assert [record["reward"] for record in player.play_all([Job(0, 0), Job(0, 1)], Says())] == [1.0, 1.0]
     assert open_resources() == ['["judge", {"model": "strict"}]']
     player.close()
     assert Counter(happened()) == {"setup": 4, "teardown": 4, "torn down": 4, "open": 1, "closed": 1}

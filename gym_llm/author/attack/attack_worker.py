@@ -34,7 +34,7 @@ from gym_llm.author.attack.context import Check, Context, NotApplicable
 from gym_llm.author.attack.finding import CheckResult, Report
 from gym_llm.author.attack.gold import contrast
 from gym_llm.author.attack.right_answers import find_gold
-from gym_llm.core.registry.env_class import env_arguments, env_class
+from gym_llm.core.registry.classes import env_arguments, env_class
 from gym_llm.core.registry.env_files import dry_run_kwargs, env_spec
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv
@@ -144,10 +144,8 @@ def _attack(job: dict[str, Any], lines: TextIO) -> dict[str, Any]:
     _tell(lines, {"check": "right answers"})
     player.deadline = began + _SHARE_OF_GOLDS * job["seconds"]
     with contextlib.suppress(OutOfTime):  # those that were found will do
-        known = None
         for index, task in tasks.items():
-            known = context.golds[index] = find_gold(player, index, task, known) or None
-            known = known or next((gold for gold in context.golds.values() if gold), None)
+            context.golds[index] = find_gold(player, index, task)
     player.deadline = context.deadline
     contrast(context.golds)
     _describe(report, context, player)

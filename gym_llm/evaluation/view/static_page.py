@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.index import RunIndex, scan_pool
 from gym_llm.evaluation.view.run_stats import run_stats
 from gym_llm.evaluation.view.view_server import MOST_ROWS, STATIC, describe
+from gym_llm.utils.json_codec import dumps, loads
 
 MOST_BYTES = 10_000_000
 """Of an exported page, if its conversations fit: token ids and log probabilities are left out where they would not."""
@@ -91,10 +91,12 @@ def _data(runs: list[RunIndex], most: int) -> dict[str, Any]:
     counts = _shares([len(run.table) for run in runs], most)
     data: dict[str, Any] = {"runs": [], "rows": [], "stats": [], "episodes": [], "note": ""}
     for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
-        table = run.table.first(count)
+        table = run.table
         data["runs"].append(describe(number, run) | {"growing": False, "indexed": 1.0})
-        data["rows"].append([table.row(n) for n in range(count)])
-        data["stats"].append(run_stats(run.table) | {"grid": run_stats(table, limit=max(MOST_ROWS, count))["grid"]})
+        data["rows"].append(table.rows(range(count)))
+        data["stats"].append(
+            run_stats(table) | {"grid": run_stats(table, limit=max(MOST_ROWS, count), first=count)["grid"]}
+        )
         data["episodes"].append([_rounded(loads(episode_json(run, n))) for n in range(count)])
     total, shown = sum(len(run.table) for run in runs), sum(counts)
     if shown < total:

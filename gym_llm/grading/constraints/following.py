@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 from time import thread_time
 from typing import NamedTuple
 
-from gym_llm.grading.constraints.catalogue_of_constraints import Check
-from gym_llm.grading.constraints.variants import loose_variants
+from gym_llm.grading.constraints.constraint import Check
 from gym_llm.grading.text_metrics import in_worker
+
+
+def loose_variants(text: str) -> Iterator[str]:
+    r"""The eight texts of which one is enough to follow a constraint loosely; blank ones are left out.
+
+    The text, then without stars; without its first line, its last and both; these without stars.
+
+    >>> list(loose_variants("Sure:\n*Hello*"))
+    ['Sure:\n*Hello*', 'Sure:\nHello', '*Hello*', 'Sure:', 'Hello', 'Sure:']
+    """
+    lines = text.split("\n")
+    cut = ["\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1])]
+    for variant in (text, text.replace("*", ""), *cut, *(part.replace("*", "") for part in cut)):
+        if variant and not variant.isspace():
+            yield variant
+
 
 LONGEST_QUICK = 10_000
 """Characters of a text that one check is done with in 30 ms at most, and as a rule in a hundredth of that."""

@@ -10,8 +10,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from gym_llm.grading.constraints import ifbench_custom, ifbench_format, ifbench_words
-from gym_llm.grading.constraints.arguments import Count, Ordinal, Text, Word, count_of
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Count, Ordinal, Registry, Text, Word, count_of
 from gym_llm.grading.constraints.english import CONJUNCTIONS, NAMES, PRONOUNS, STOP_WORDS
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import EDGES, without_punctuation, words

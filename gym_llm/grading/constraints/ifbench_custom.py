@@ -8,7 +8,7 @@ import re
 import unicodedata
 from datetime import date
 
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Registry
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import EDGES, without_punctuation
 

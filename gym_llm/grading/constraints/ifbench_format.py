@@ -6,8 +6,7 @@ import re
 import string
 from itertools import pairwise
 
-from gym_llm.grading.constraints.arguments import Text
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Registry, Text
 from gym_llm.grading.constraints.english import is_emoji
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import EDGES, tokens, without_punctuation

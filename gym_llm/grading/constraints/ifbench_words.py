@@ -6,8 +6,7 @@ import string
 from collections import Counter
 from itertools import pairwise
 
-from gym_llm.grading.constraints.arguments import Count, Ordinal, Text, Word
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Count, Ordinal, Registry, Text, Word
 from gym_llm.grading.constraints.english import count_syllables, is_verb
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import EDGES, tokens, without_punctuation

@@ -9,8 +9,18 @@ import re
 
 import orjson
 
-from gym_llm.grading.constraints.arguments import Count, Letter, Ordinal, Relation, Text, Word, Words, compare, count_of
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import (
+    Count,
+    Letter,
+    Ordinal,
+    Registry,
+    Relation,
+    Text,
+    Word,
+    Words,
+    compare,
+    count_of,
+)
 from gym_llm.grading.constraints.language import is_language
 from gym_llm.grading.constraints.sentences import split_sentences
 from gym_llm.grading.constraints.words import tokens, words

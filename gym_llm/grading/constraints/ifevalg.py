@@ -9,8 +9,17 @@ import re
 from itertools import pairwise
 
 from gym_llm.grading.constraints import ifeval
-from gym_llm.grading.constraints.arguments import Count, Letter, Ordinal, Relation, Text, Word, compare, count_of
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import (
+    Count,
+    Letter,
+    Ordinal,
+    Registry,
+    Relation,
+    Text,
+    Word,
+    compare,
+    count_of,
+)
 from gym_llm.grading.constraints.ifeval import count_parts
 from gym_llm.grading.constraints.sentences import sentences
 from gym_llm.grading.constraints.words import tokens, words

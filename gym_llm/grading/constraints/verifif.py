@@ -12,8 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator
 
 from gym_llm.grading.constraints import verifif_format
-from gym_llm.grading.constraints.arguments import Count, Letter, Word, Words
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Count, Letter, Registry, Word, Words
 from gym_llm.grading.constraints.verifif_format import AnyRelation, holds
 from gym_llm.grading.constraints.verifif_text import (
     Language,

@@ -8,8 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import orjson
 from pydantic import Field
 
-from gym_llm.grading.constraints.arguments import Count, Ordinal, Word, Words
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Count, Ordinal, Registry, Word, Words
 from gym_llm.grading.constraints.ifeval import count_placeholders
 from gym_llm.grading.constraints.verifif_text import paragraphs_of, without_marker
 

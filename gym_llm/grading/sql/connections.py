@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from gym_llm.grading.sql.databases import Database
+from gym_llm.grading.sql.question import Database
 
 HEAP_BYTES = 512 << 20
 """Of SQLite in a worker process, all databases in memory included."""

@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any
 
-from . import kernel, program, usage, wire
+from . import framing, kernel, program, resource_usage
 
 _TICK = 0.01  # seconds between two looks, at first
 _LONGEST_TICK = 0.05
@@ -27,7 +27,7 @@ _TEXTS = ("repr", "str", "error")  # of a cell's answer
 _HEADER_BYTES = 1 << 12
 
 
-def supervise(requests: int, replies: int, settings: dict[str, Any], request: wire.Message) -> None:
+def supervise(requests: int, replies: int, settings: dict[str, Any], request: framing.Message) -> None:
     """Do what is asked for, answer, and end."""
     status = 0
     header, pieces = request
@@ -41,7 +41,7 @@ def supervise(requests: int, replies: int, settings: dict[str, Any], request: wi
         run.end()
     except BaseException as error:
         try:
-            wire.send(replies, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
+            framing.send(replies, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
         except OSError:
             status = 1
     finally:
@@ -98,9 +98,9 @@ class _Control:
 
     def ask(self, header: dict[str, Any], pieces: list[bytes]) -> None:
         """Begin to send a message; `limit` is that of the answer's texts together."""
-        self.waiting = memoryview(wire.pack(header, pieces))
+        self.waiting = memoryview(framing.pack(header, pieces))
         self.data.clear()
-        self.limit = wire.LENGTH.size + _HEADER_BYTES + len(_TEXTS) * header["limit"]
+        self.limit = framing.LENGTH.size + _HEADER_BYTES + len(_TEXTS) * header["limit"]
 
     def write(self) -> None:
         """Send what can be sent now."""
@@ -125,15 +125,15 @@ class _Control:
         self.data += part
         if len(self.data) > self.limit:
             raise ValueError("an answer that is too large")
-        start = wire.LENGTH.size
+        start = framing.LENGTH.size
         if len(self.data) < start:
             return None
-        (length,) = wire.LENGTH.unpack_from(self.data)
+        (length,) = framing.LENGTH.unpack_from(self.data)
         if length > _HEADER_BYTES:
             raise ValueError("a header that is too large")
         if len(self.data) < start + length:
             return None
-        header = wire.header_of(bytes(self.data[start : start + length]))
+        header = framing.header_of(bytes(self.data[start : start + length]))
         sizes, names = header["sizes"], header.get("names")
         if not isinstance(names, list) or len(names) != len(sizes) or any(name not in _TEXTS for name in names):
             raise ValueError("no answer")
@@ -161,7 +161,7 @@ class Run:
         self.ended: tuple[int, resource.struct_rusage] | None = None
         self.streams: list[Stream] = []
         self.texts: dict[str, bytes] | None = None
-        self.use = usage.Use(self.alone, bool(header.get("reserves")))
+        self.use = resource_usage.Use(self.alone, bool(header.get("reserves")))
 
     def once(self) -> None:
         """Run a program to its end."""
@@ -174,7 +174,7 @@ class Run:
         answer = self._answer(why)
         collected = [program.read_file(name, self.limits["file_bytes"]) for name in self.header["collect"]]
         answer["collected"] = [data is not None for data in collected]
-        wire.send(self.replies, answer, [*self._output(), *[data or b"" for data in collected]])
+        framing.send(self.replies, answer, [*self._output(), *[data or b"" for data in collected]])
 
     def cells(self) -> None:
         """Run one piece of Python after another in one interpreter, until one takes too much or nobody asks."""
@@ -183,12 +183,12 @@ class Run:
         self._start(os.open(os.devnull, os.O_RDONLY), (from_it[1], to_it[0]))
         os.close(to_it[0])
         os.close(from_it[1])
-        wire.send(self.replies, {"ready": True}, [])
+        framing.send(self.replies, {"ready": True}, [])
         stopped_at: float | None = None
         held = 0
         while True:
             why = self._idle(stopped_at)
-            header, pieces = wire.receive(self.requests)
+            header, pieces = framing.receive(self.requests)
             self.limits = {**self.limits, **header.get("limits", {})}
             self.use.begin(self.use.now(self.child, self.limits)[0] if stopped_at is None else stopped_at)
             self.texts = None
@@ -206,8 +206,8 @@ class Run:
                     stream.rest()
             texts: dict[str, bytes] = self.texts or {}
             answer = {**self._answer(why), "texts": list(texts), "over": over}
-            answer["held_bytes"] = 0 if over else max(0, held - usage.own_memory())
-            wire.send(self.replies, answer, [*self._output(), *texts.values()])
+            answer["held_bytes"] = 0 if over else max(0, held - resource_usage.own_memory())
+            framing.send(self.replies, answer, [*self._output(), *texts.values()])
             if over:
                 return
 
@@ -325,7 +325,7 @@ class Run:
                 os.killpg(self.child, number)
         except (ProcessLookupError, PermissionError):
             pass
-        for process in () if self.alone else usage.descendants(os.getpid()):  # those that left its group, too
+        for process in () if self.alone else resource_usage.descendants(os.getpid()):  # those that left its group, too
             try:
                 os.kill(int(process), number)
             except (ProcessLookupError, PermissionError):

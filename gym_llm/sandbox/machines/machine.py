@@ -20,7 +20,7 @@ from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines.rootfs import Image
 from gym_llm.sandbox.run_limits import Limits
-from gym_llm.sandbox.sandbox import Limit, patience
+from gym_llm.sandbox.sandbox import Limit, reply_timeout
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TIMED_OUT, KILLED, NOT_STARTED = 124, 137, 126
@@ -116,8 +116,8 @@ class Machine(Protocol):
 class BubblewrapMachine:
     """A machine behind bubblewrap; `start` it before anything else.
 
-    Its first process (`inside.machine`) sees to the commands; it is in no folder of this machine: changes are memory,
-    and they and all processes are gone when this process closes it, or ends.
+    Its first process (`inside.machine_process`) runs the commands. Its changes are memory, in no folder of this
+    machine; they and all its processes are gone when this process closes it, or ends.
 
     Args:
         image: Its root file system.
@@ -218,7 +218,7 @@ class BubblewrapMachine:
         environment = {"PATH": PATH, "LANG": "C.UTF-8", **self.image.environment, **(env or {})}
         header = {"kind": "exec", "command": command, "cwd": cwd, "user": user, "environment": environment}
         try:
-            answer, output = await self._ask({**header, "limits": run.as_json()}, [b""], patience(run))
+            answer, output = await self._ask({**header, "limits": run.as_json()}, [b""], reply_timeout(run))
         except _Problem as problem:
             return ExecResult("", f"{problem}\n", NOT_STARTED)
         stdout, stderr = (piece.decode("utf-8", "replace") for piece in output)

@@ -17,7 +17,7 @@ from gym_llm.errors import EngineError, EngineUnavailable, UsageError
 from gym_llm.rollouts.episode import play_episode
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 
 
 def test_a_run_goes_on_with_the_same_agent_only(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_file_that_fails_as_it_is_read_is_a_sentence(code: str, tmp_path: Path
 
 def test_what_plays_single_episodes_for_a_trainer_takes_agents_too() -> None:
     async def main() -> Any:
-        player = EpisodePlayer(EnvFactory("agent_tests/Two-v0", tasks=[row()]))
+        player = EnvPool(EnvFactory("agent_tests/Two-v0", tasks=[row()]))
         try:
             return await player.play(Job(0, 0), Says(), RolloutSettings(agent=follows))
         finally:

@@ -1,4 +1,4 @@
-"""Finding the SQL in what a model said."""
+"""SQL statements in texts: found in what a model wrote, and written as a model would answer."""
 
 from __future__ import annotations
 
@@ -119,3 +119,24 @@ def _blocks(text: str, lowered: str, opening: str) -> Iterator[str]:
             return
         yield text[start + len(opening) : end].strip()
         place = end + 3
+
+
+def as_answer(statement: str) -> str:
+    """The statement in a block."""
+    return f"```sql\n{statement}\n```"
+
+
+def near_misses(gold: str) -> list[str]:
+    """Answers with the gold statement in them that do not give its rows, if it has any."""
+    gold = gold.strip().rstrip(";")
+    quoted = gold.replace("'", "''")
+    return [
+        as_answer(statement)
+        for statement in (
+            f"SELECT * FROM (\n{gold}\n) LIMIT 0",
+            f"EXPLAIN {gold}",
+            f"{gold};\n{gold}",
+            f"SELECT '{quoted}'",
+            f"/*\n{gold}\n*/ SELECT 1",
+        )
+    ]

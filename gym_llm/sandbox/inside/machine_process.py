@@ -15,7 +15,7 @@ import stat
 import time
 from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
 
-from . import kernel, program, seccomp, supervisor, tree, wire
+from . import framing, kernel, program, seccomp, supervisor, tree
 
 IMAGE, ROOT = "/image", "/machine"
 _SCRATCH = "/scratch"
@@ -41,19 +41,19 @@ def serve(control: int, settings: dict[str, Any]) -> NoReturn:
     kernel.keep_to_itself()
     try:
         machine = _Machine(control, settings)
-        wire.send(control, {"ready": True, "overlay": machine.overlay}, [])
+        framing.send(control, {"ready": True, "overlay": machine.overlay}, [])
         gc.freeze()
         while True:
-            header, pieces = wire.receive(control)
+            header, pieces = framing.receive(control)
             try:
                 answer, output = machine.answer(header, pieces)
             except (Problem, OSError, ValueError) as error:
                 answer, output = {"problem": str(error)[:500]}, []
-            wire.send(control, answer, output)
+            framing.send(control, answer, output)
     except (EOFError, BrokenPipeError, ConnectionError):
         pass
     except BaseException as error:
-        wire.send(control, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
+        framing.send(control, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
     finally:
         os._exit(0)
 
@@ -72,15 +72,15 @@ class _Machine:
         kernel.mount("tmpfs", "/dev/shm", kernel.NOSUID | kernel.NODEV, shared)
         self._assemble()
 
-    def answer(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def answer(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """What a request comes to."""
-        kinds: dict[str, Callable[[dict[str, Any], list[bytes]], wire.Message]] = {
+        kinds: dict[str, Callable[[dict[str, Any], list[bytes]], framing.Message]] = {
             **{"exec": self.execute, "put": self.put, "get": self.get, "kill": self.kill},
             **{"snapshot": self.snapshot, "restore": self.restore, "verify": self.verify},
         }
         return kinds[header["kind"]](header, pieces)
 
-    def execute(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def execute(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Run a command to the end of its first process."""
         user, home = self._user(header["user"])
         shell = next((path for path in ("/bin/bash", "/bin/sh") if self._is_file(path)), None)
@@ -107,7 +107,7 @@ class _Machine:
         answer["stored_bytes"] = self._stored()
         return answer, output
 
-    def kill(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def kill(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """End all that commands have left running."""
         while True:
             try:
@@ -123,7 +123,7 @@ class _Machine:
         self.leftover = []
         return {}, []
 
-    def verify(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def verify(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Make ready for a verifier: nothing runs, there is room, and what starts a script is the image's."""
         self.kill(header, pieces)
         size = f"size={self.storage + _VERIFIER_BYTES},nr_inodes={_INODES + 50_000}"
@@ -150,7 +150,7 @@ class _Machine:
         self._apart(prepare)
         return {}, []
 
-    def put(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def put(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Unpack an archive in a folder of the machine."""
         folder, replace = header["path"], header["replace"]
 
@@ -164,7 +164,7 @@ class _Machine:
         self._apart(unpack)
         return {}, []
 
-    def get(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def get(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """A file of the machine, or a folder as an archive; nothing where there is neither."""
         path, limit = header["path"], header["limit"]
 
@@ -184,11 +184,11 @@ class _Machine:
         data = self._apart(read, 2 * limit + (1 << 20))
         return {"found": {b"d": "folder", b"f": "file"}.get(data[:1])}, [data[1:]]
 
-    def snapshot(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def snapshot(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """All that has changed in the file system since the image."""
         return {}, [tree.pack(_UPPER, header["limit"])]
 
-    def restore(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def restore(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Go back to a snapshot: nothing runs, and the file system is as it was."""
         self.kill(header, [])
         self._take_apart()

@@ -1,14 +1,17 @@
-"""The database of a task: a file in a folder, or the statements that make one."""
+"""A question of SQL: the database, the statement, and how the result compares with the gold rows."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from gym_llm.core.tasks import RowTasks, TaskSource
 from gym_llm.errors import DataError
+from gym_llm.grading.sql.comparison import Rule
+from gym_llm.utils.deprecated import renamed
 
 _HEADER = b"SQLite format 3\0"
 
@@ -65,3 +68,62 @@ def _script(path: Path) -> str:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error.reason} at byte {error.start}.") from None
+
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+"""Of ints, floats, texts, bytes and None."""
+
+FailureName: TypeAlias = Literal["error", "timed_out", "too_large"]
+"""SQLite refused a statement or failed; it took too long; its result, or what it needs, is too large."""
+
+Status: TypeAlias = Literal["equal", "different", "error", "timed_out", "too_large", "worker_died"]
+"""The model's statement gave the gold rows, others, or none: `FailureName`, or it ended two worker processes."""
+
+
+GOLD: Final = "gold"
+MODEL: Final = "model"
+"""The notes of a worker: whose statement it is at."""
+
+
+class Question(NamedTuple):
+    """A statement, and what should come out of it."""
+
+    database: Database
+    query: str | None
+    """The model's; None asks only whether the gold statement runs."""
+    gold: str | list[Rows]
+    """A statement, or the rows themselves, in one or several ways."""
+    rules: Sequence[Rule]
+    """How the model's rows are compared with each of these."""
+    seconds: float
+    """Of CPU time, for each statement."""
+
+
+class Failure(NamedTuple):
+    """Why a statement has no rows."""
+
+    name: FailureName
+    message: str
+
+
+class QueryResult(NamedTuple):
+    """How a model's statement compares."""
+
+    status: Status
+    message: str | None = None
+    """What SQLite said, or what took too long."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether the rows are the gold ones."""
+        return self.status == "equal"
+
+
+class GoldFailed(NamedTuple):
+    """The gold statement, or the database, is wrong: whose row that is has to hear it."""
+
+    message: str
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from . import kernel, seccomp, supervisor, warm, wire
+from . import framing, kernel, seccomp, supervisor, warm
 
 
 def serve(control: int, settings: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ def serve_one(settings: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
-    supervisor.supervise(requests, channel, settings, wire.receive(requests))
+    supervisor.supervise(requests, channel, settings, framing.receive(requests))
 
 
 def _prepare(settings: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ def _apart(channel: int, settings: dict[str, Any]) -> NoReturn:
     """In the child: read what is to be run, take what is to be its own, and do it."""
     gc.disable()
     try:
-        request = wire.receive(channel)
+        request = framing.receive(channel)
         kernel.keep_to_itself(False)
         kernel.map_user(*settings["user"])
         limits = request[0]["limits"]
@@ -116,7 +116,7 @@ def _apart(channel: int, settings: dict[str, Any]) -> NoReturn:
 
 def _failed(channel: int, error: BaseException) -> None:
     try:
-        wire.send(channel, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
+        framing.send(channel, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
     except OSError:
         pass  # nobody waits for it any more
 
