@@ -15,7 +15,7 @@ help:
 	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
 	@echo "make chaos         faults on purpose in every environment, and what became of each"
-	@echo "make environments  write docs/environments.md, from their folders"
+	@echo "make environments  write the catalogue of verifiers, docs/environments.md and README's table"
 	@echo "make cards         attack every verifier, and write its CARD.md"
 	@echo "make docs          build the documentation's site into site/"
 	@echo "make clean         remove the environments and everything that was built"
@@ -79,6 +79,7 @@ chaos: $(VENV)/.chaos
 	$(BIN)/gym-llm chaos --all --episodes 100
 
 environments: $(VENV)/.local
+	$(BIN)/python -m gym_llm.author.catalogue
 	$(BIN)/gym-llm list --format markdown --into docs/environments.md
 	$(BIN)/gym-llm list --format markdown --into README.md
 

@@ -28,7 +28,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled, InvalidAction
 
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.core.registry.env_class import known_arguments
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.core.registry.ids import env_ids
@@ -321,7 +321,7 @@ def main() -> None:
     parser.add_argument("--most", type=float, default=_MOST_SECONDS, help="seconds of a hold (default 0.05)")
     options = parser.parse_args()
     started = time.perf_counter()
-    with rare_collection():
+    with relaxed_gc():
         results = asyncio.run(measure(options))
     for hold, total, what in results[:_LISTED]:
         print(f"{hold * 1000:7.0f} ms at a time, {total * 1000:7.0f} in all: {what}", file=sys.stderr)

@@ -71,13 +71,13 @@ def serve(port: int, name: str) -> None:
     """Our server, until it is ended."""
     import asyncio
 
-    from gym_llm.concurrency.relaxed_gc import collect_rarely
+    from gym_llm.concurrency.relaxed_gc import relax_gc
     from gym_llm.serve import EnvServer
 
-    collect_rarely()  # as `gym-llm serve` does
+    relax_gc()  # as `gym-llm serve` does
 
     async def run() -> None:
-        async with EnvServer(ENV_ID, tasks=TASKS, wires=["openenv"], port=port):
+        async with EnvServer(ENV_ID, tasks=TASKS, protocols=["openenv"], port=port):
             await asyncio.Event().wait()
 
     factory = None

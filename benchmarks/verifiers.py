@@ -32,8 +32,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled
 
-from gym_llm.concurrency.bridge import Suspended, begin
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.bridge import Waiting, run_until_wait
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.core.registry.env_class import env_class, known_arguments
 from gym_llm.core.registry.ids import env_ids, parse_id
 
@@ -179,8 +179,8 @@ class Player:
 
     async def call(self, method: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the environment."""
-        outcome = begin(method, *args, **kwargs)
-        if isinstance(outcome, Suspended):
+        outcome = run_until_wait(method, *args, **kwargs)
+        if isinstance(outcome, Waiting):
             self.waited = True
             outcome = await outcome.resume()
         return outcome
@@ -287,7 +287,7 @@ def main() -> None:
     print(
         f"{'verifier':<34} {'reset µs':>8} {'verify µs':>9} {'per s':>9} {'':<5} {'hold ms':>7}  {'of':>5}  longest of"
     )
-    with rare_collection():
+    with relaxed_gc():
         costs = asyncio.run(measure(options))
     slow = [of.name for of in costs if of.pure and of.per_second < options.least]
     holding = [of.name for of in costs if of.hold_ms > options.most * 1000]

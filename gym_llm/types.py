@@ -58,8 +58,8 @@ FailureKind: TypeAlias = Literal[
 """Why an episode is masked, in NeMo Gym 0.7's words."""
 
 ReverifyMode: TypeAlias = Literal["stateless", "unsupported", "unknown"]
-"""Whether `verify` needs no more than a recorded episode's items and what `setup` makes, in NeMo Gym's words: it does
-not, it does (what tools did elsewhere, say), or that is found out: it must not read a state that tools have changed."""
+"""Whether a recorded episode can be scored from its items and what `setup` makes, in NeMo Gym's words: always, never,
+or, where the class declares nothing, only if no tool and no `respond` took part in it."""
 
 HubName: TypeAlias = Literal["huggingface", "gitlab"]
 """Where datasets are published."""

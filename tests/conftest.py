@@ -32,6 +32,7 @@ for _name in (
     "growth",
     "token_conversations",
     "cli_process",
+    "warm",
     "rollout_commands",
     "hub_server",
     "model_server",

@@ -31,8 +31,9 @@ FOLDER = CACHE / "peers"
 PASSED = CACHE / "peers-passed"
 SCRIPTS = ROOT / "tests" / "downstream" / "peers"
 SOURCES = (
-    *(f"gym_llm/{room}" for room in ("agents", "engines", "evaluation", "protocols", "records", "rollouts", "serve")),
-    *("gym_llm/tokens", "gym_llm/trainers", "wrappers", "tests/downstream", "tests/peers.py", "pyproject.toml"),
+    *(f"gym_llm/{room}" for room in ("agents", "core", "engines", "evaluation", "protocols", "records", "rollouts")),
+    *(f"gym_llm/{room}" for room in ("concurrency", "serve", "tokens", "trainers", "types.py", "errors.py")),
+    *("wrappers", "tests/downstream", "tests/peers.py", "pyproject.toml"),
 )
 """What peers meet: while none of it has changed, their tests say what they said before."""
 _BENEATH = "GYM_LLM_BENEATH"

@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode
 
 from gym_llm.concurrency import wait
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.env_slots import EnvSlots, StepResult
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Outcome, Shard
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
@@ -52,7 +52,7 @@ class LocalVectorEnv(BatchedVectorEnv):
     ) -> None:
         factory = env_id if isinstance(env_id, EnvFactory) else EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
         same_step = AutoresetMode(autoreset_mode) is AutoresetMode.SAME_STEP
-        self._shard = Shard(factory, num_envs, env_wrappers, same_step_reset=same_step)
+        self._shard = EnvSlots(factory, num_envs, env_wrappers, same_step_reset=same_step)
         self._loop: asyncio.AbstractEventLoop | None = None
         # Under a running event loop (a notebook) all happens in one thread of our own: greenlets cannot change theirs.
         self._thread = ThreadPoolExecutor(1, "LocalVectorEnv") if asyncio._get_running_loop() else None
@@ -85,7 +85,7 @@ class LocalVectorEnv(BatchedVectorEnv):
         self._check_open()
         settings = settings or RolloutSettings()
         async with (
-            aclosing(Worker(self._shard, engine, settings)) as worker,
+            aclosing(EpisodeWorker(self._shard, engine, settings)) as worker,
             aclosing(schedule([worker], jobs, settings.on_waiting)) as records,
         ):
             async for record in records:
@@ -109,7 +109,7 @@ class LocalVectorEnv(BatchedVectorEnv):
     def _submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
         self._run(lambda: self._shard.submit(slots, orders))
 
-    def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[Outcome]:
+    def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[StepResult]:
         if self._shard.ready < at_least:
             self._run(lambda: self._wait(at_least, timeout))
         return self._shard.take(at_most)

@@ -15,11 +15,11 @@ from gymnasium.vector import AutoresetMode
 
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import ShardDied, StepTimeout
+from gym_llm.rollouts.env_slots import Reset, StepResult
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Outcome, Reset
 from gym_llm.rollouts.ray.ray_workers import workers_in
-from gym_llm.rollouts.ray.shard_actor import ShardRecipe
+from gym_llm.rollouts.ray.shard_actor import ShardConfig
 from gym_llm.rollouts.ray.shard_client import RemoteShard, close_shards, end_shards, pack, start_shards
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings, RuntimeEnv
@@ -38,7 +38,7 @@ class RayVectorEnv(BatchedVectorEnv):
     A shard whose process ends is replaced. The episodes in it are lost for `step` and `send`: each of its environments
     comes back truncated and masked (its reward is NaN, not a zero), with `info["error"]`, from its next step. `rollout`
     plays them again. A step that exceeds `step_timeout` loses its own episode in the same way, and its shard's others
-    only if nothing but ending the process can stop it (see `Watchdog`).
+    only if nothing but ending the process can stop it (see `LoopWatchdog`).
 
     Args:
         env_id: A registered id, or a spec; `num_envs`, `env_kwargs`, `env_wrappers`, `autoreset_mode` and `batch_size`
@@ -73,7 +73,7 @@ class RayVectorEnv(BatchedVectorEnv):
     ) -> None:
         if step_timeout is not None and not step_timeout > 0:
             raise ValueError(f"step_timeout is a positive number of seconds, or None; got {step_timeout}.")
-        recipe = ShardRecipe.of(
+        recipe = ShardConfig.of(
             env_id,
             num_envs,
             tasks=tasks,
@@ -85,7 +85,7 @@ class RayVectorEnv(BatchedVectorEnv):
         self._shards = start_shards(recipe, num_shards, runtime_env=runtime_env, ray_address=ray_address)
         self._shard_of = [shard for shard in self._shards for _ in range(shard.num_envs)]
         self._finalizer = weakref.finalize(self, end_shards, self._shards)
-        self._ready: deque[Outcome] = deque()
+        self._ready: deque[StepResult] = deque()
         self._cut: dict[int, tuple[Any, dict[str, Any]]] = {}  # lost episodes whose slots are being reset at once
         description = self._shards[0].description
         super().__init__(
@@ -171,7 +171,7 @@ class RayVectorEnv(BatchedVectorEnv):
         self._cut_short(shard, gone, "its shard's process ended")
         return feasible
 
-    def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[Outcome]:
+    def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[StepResult]:
         deadline = None if timeout is None else monotonic() + timeout
         while (missing := at_least - len(self._ready)) > 0:
             everything = missing >= sum(len(shard.busy) for shard in self._shards)
@@ -226,7 +226,7 @@ class RayVectorEnv(BatchedVectorEnv):
             if same_step:
                 self._cut.setdefault(number, (observation, info))
             else:
-                self._ready.append(Outcome(number, observation, math.nan, truncated=True, info=info))
+                self._ready.append(StepResult(number, observation, math.nan, truncated=True, info=info))
         if same_step and slots:
             shard.submit(slots, [Reset()] * len(slots))
 

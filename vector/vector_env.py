@@ -1,4 +1,4 @@
-"""What the vector environments share: Gymnasium's lockstep contract and EnvPool's asynchronous one.
+"""What the vector environments share: Gymnasium's lockstep contract and EnvSlots's asynchronous one.
 
 A subclass says how orders reach the slots and how outcomes come back; everything here is bookkeeping.
 """
@@ -18,8 +18,8 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, Res
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from gym_llm.concurrency.relaxed_gc import rare_collection
-from gym_llm.rollouts.pool import Outcome, Reset
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
+from gym_llm.rollouts.env_slots import Reset, StepResult
 from gym_llm.vector.infos import batch_infos
 
 Batch = tuple[tuple[Any, ...], npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
@@ -80,7 +80,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         """Hand out actions and `Reset`s."""
 
     @abstractmethod
-    def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[Outcome]:
+    def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[StepResult]:
         """Wait for outcomes; fewer than `at_least` only when the time (seconds) is over."""
 
     @abstractmethod
@@ -111,7 +111,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         """
         options = dict(options or {})
         slots = self._masked(options.pop("reset_mask", None))
-        with rare_collection():
+        with relaxed_gc():
             self._order(slots, self._resets(slots, seed, options))
             outcomes = self._all(len(slots))
             return tuple(self._observations), batch_infos([(o.slot, o.info) for o in outcomes], self.num_envs)
@@ -134,7 +134,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         """
         if len(actions) != self.num_envs:
             raise ValueError(f"step takes one action per environment, {self.num_envs}; got {len(actions)}.")
-        with rare_collection():
+        with relaxed_gc():
             self._order(range(self.num_envs), self._steps(range(self.num_envs), actions))
             return self._batch(self._all(self.num_envs), self.num_envs)
 
@@ -188,7 +188,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
             raise RuntimeError("Nothing is under way: call send() or async_reset() before recv().")
         at_most = min(max_size or pending, pending)
         at_least = min(min_size or self.batch_size or pending, at_most)
-        with rare_collection():
+        with relaxed_gc():
             outcomes = self._settle(self._collect(at_least, at_most, timeout))
             batch = self._batch(outcomes, len(outcomes))
         batch[4]["env_id"] = np.array([outcome.slot for outcome in outcomes], dtype=np.int64)
@@ -302,10 +302,10 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         self._submit(slots, orders)
         self._busy[selection] = True
 
-    def _all(self, count: int) -> list[Outcome]:
+    def _all(self, count: int) -> list[StepResult]:
         return sorted(self._settle(self._collect(count, count, None)), key=itemgetter(0))  # by slot
 
-    def _settle(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _settle(self, outcomes: list[StepResult]) -> list[StepResult]:
         error: BaseException | None = None
         for outcome in outcomes:
             slot = outcome.slot
@@ -320,7 +320,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
             raise error
         return outcomes
 
-    def _batch(self, outcomes: list[Outcome], size: int) -> Batch:
+    def _batch(self, outcomes: list[StepResult], size: int) -> Batch:
         rewards = np.array([outcome.reward for outcome in outcomes], dtype=np.float64)
         terminations = np.array([outcome.terminated for outcome in outcomes], dtype=np.bool_)
         truncations = np.array([outcome.truncated for outcome in outcomes], dtype=np.bool_)

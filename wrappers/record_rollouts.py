@@ -9,11 +9,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.concurrency import gives_up
-from gym_llm.core.truncation import with_score
+from gym_llm.concurrency import is_cancellation
+from gym_llm.core.driver import Driver
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.protocols.responses.actions import is_refusal
-from gym_llm.records.failures import Failure, failure_of
+from gym_llm.records.failures import Failure
 from gym_llm.records.record import make_record
 from gym_llm.records.shared_rollout_file import SharedRolloutFile
 from gym_llm.types import TurnTiming
@@ -58,13 +57,14 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def __init__(self, env: gym.Env[Any, Any], path: str | os.PathLike[str]) -> None:
         if not isinstance(env.unwrapped, VerifierEnv):
-            raise TypeError(f"RecordRollouts records gym_llm.VerifierEnv episodes, but {env.unwrapped} is none.")
+            raise TypeError(f"RecordRollouts records gym_llm.VerifierEnv episodes, not {type(env.unwrapped).__name__}.")
         learn_environment()
         learn(env.spec.kwargs if env.spec else None)
         path = os.fspath(path)
         SharedRolloutFile.at(path).prepare()
         RecordConstructorArgs.__init__(self, path=path)
         gym.Wrapper.__init__(self, env)
+        self._driver = Driver(env)
         self.path = path
         self._running = False
         self._started = self._answered = self._engine_seconds = 0.0
@@ -77,10 +77,8 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._started = perf_counter()
         self._engine_seconds = 0.0
         self._turn_rewards, self._turn_timing = [], []
-        verifier: Any = self.unwrapped
-        verifier.episode = None  # should there be none to begin, there is none to record
         try:
-            result = self.env.reset(seed=seed, options=options)
+            result = self._driver.reset(seed=seed, options=options)
         except BaseException as error:
             self._fail(error)
             raise
@@ -92,7 +90,7 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         start = perf_counter()
         engine_seconds = start - self._answered
         try:
-            result = with_score(self.env, self.env.step(action))
+            result = self._driver.step(action)
         except BaseException as error:
             self._fail(error, {"engine": engine_seconds, "env": perf_counter() - start})
             raise
@@ -108,15 +106,14 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     def _fail(self, error: BaseException, turn: TurnTiming | None = None) -> None:
         """Write down that the episode is masked; unless it goes on, or is given up."""
-        verifier: Any = self.unwrapped
-        if not self._running or is_refusal(error, verifier) or gives_up(error):
+        if not self._running or self._driver.refuses(error) or is_cancellation(error):
             return
         self._running = False
         if turn is not None:
             self._turn_timing.append(turn)
-        if (episode := verifier.episode) is not None:
+        if (episode := self._driver.verifier.episode) is not None:
             index = {"task_index": episode.task_index, "turn": episode.turn}
-            self._write(False, False, index, failure_of(error, verifier.phase, verifier.env_id))
+            self._write(False, False, index, self._driver.failure(error))
 
     def _write(self, terminated: bool, truncated: bool, info: dict[str, Any], failure: Failure | None = None) -> None:
         seconds = perf_counter() - self._started

@@ -9,7 +9,7 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 from gymnasium.utils import RecordConstructorArgs
 
-from gym_llm.core.truncation import with_score
+from gym_llm.core.driver import Driver
 from gym_llm.protocols.responses.actions import is_refusal, output_items
 from gym_llm.types import TOKEN_FIELDS, Item
 
@@ -80,9 +80,8 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             raise
         self._add(turns)
         if truncated and self._is_rewarded_early:  # by a wrapper, perhaps: the score has to be known here
-            observation, reward, terminated, truncated, info = with_score(
-                self.env, (observation, reward, terminated, truncated, info)
-            )
+            step = observation, reward, terminated, truncated, info
+            observation, reward, terminated, truncated, info = Driver(self.env).score(step)
         if reward:
             self._note(float(reward), turns, terminated or truncated)
         if (terminated or truncated) and self._segments is not None:

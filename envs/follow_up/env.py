@@ -21,6 +21,7 @@ class FollowUp(NemoCompatible):
         ValueError: If an argument makes no sense.
     """
 
+    reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
         ("near miss", "all options", "look-alike"),
         "NeMo Gym's rule, of its example: the expected answer has to be said, whatever is said beside it",

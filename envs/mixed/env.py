@@ -45,6 +45,7 @@ class Mixed(VerifierEnv):
         self._verifiers = dict(verifiers or {})
         self._members: dict[str, VerifierEnv] = {}
         self._member: VerifierEnv | None = None
+        self._turn_limit: int | None = None
         super().__init__(tasks, render_mode=render_mode)
 
     def member(self, name: str) -> VerifierEnv:
@@ -66,6 +67,8 @@ class Mixed(VerifierEnv):
                 raise DataError(f"no verifier is named {name!r}{hint}: {str(error).rstrip('.')}{meant}") from None
             if not isinstance(env, VerifierEnv):
                 raise DataError(f"{env_id} is no gym_llm.VerifierEnv")
+            if self._turn_limit is not None:
+                env.limit_turns(self._turn_limit)
             self._members[name] = env
         return self._members[name]
 
@@ -121,10 +124,16 @@ class Mixed(VerifierEnv):
         """Whether the current verifier has no episode under way."""
         return self._member is None or self._member.is_over
 
-    def score_cut_short(self, info: dict[str, Any]) -> float:
-        """End the current verifier's episode; see `VerifierEnv.score_cut_short`."""
+    def limit_turns(self, turns: int) -> None:
+        """Limit the turns of every verifier; see `VerifierEnv.limit_turns`."""
+        self._turn_limit = turns
+        for member in self._members.values():
+            member.limit_turns(turns)
+
+    def score_truncated(self, info: dict[str, Any]) -> float:
+        """End the current verifier's episode; see `VerifierEnv.score_truncated`."""
         assert self._member is not None, "no episode is under way"
-        return self._member.score_cut_short(info)
+        return self._member.score_truncated(info)
 
     def end_episode(self, error: BaseException | None = None) -> None:
         """Give up the current verifier's episode; see `VerifierEnv.end_episode`."""

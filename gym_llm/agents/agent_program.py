@@ -88,5 +88,5 @@ class Program:
 
 
 def task_of(episode: AgentEpisode) -> dict[str, Any]:
-    """What a program is told of its task: the request, and its text."""
+    """Return the JSON of a program's task: the request and its text."""
     return {"request": episode.request, "prompt": episode.prompt, "tools": episode.tools, "model": episode.model}

@@ -1,18 +1,22 @@
-"""The registered verifiers, one line each: for the terminal, and as the tables of a page."""
+"""The catalogue of registered verifiers: their descriptions, and Markdown tables of them.
+
+The built-in verifiers are described in `catalogue.json`, which `make environments` writes.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
-from gym_llm.core.registry.class_source import ClassSource, first_line, read_class
 from gym_llm.core.registry.env_config import domain_of, nemo_gym_names
 from gym_llm.core.registry.ids import env_ids, parse_id, verifier_folder
 from gym_llm.errors import DataError, UsageError
@@ -22,52 +26,77 @@ from gym_llm.utils.did_you_mean import did_you_mean
 _BLOCK = re.compile(r"(<!-- verifiers\b( in short)?.*?-->\n).*?(<!-- end of verifiers -->)", re.DOTALL)
 _HEAD = "| id | what the model does | tools | NeMo Gym's name |\n|---|---|---|---|\n"
 _OTHER = "other"
+TABLE = Path(__file__).with_name("catalogue.json")
+"""Descriptions of the built-in verifiers, by entry point."""
 
 
 class Description(NamedTuple):
-    """What a line says of a verifier."""
+    """A verifier's entry in the catalogue."""
 
     summary: str
-    """Its docstring's first line."""
+    """The first line of its docstring."""
     tools: list[str]
     tasks: str
-    """How many it comes with."""
+    """The number of tasks it comes with, `generated` or `none`."""
 
 
 def describe(env_id: str) -> Description:
-    """Describe a verifier by its source, or its class where that does not tell; or say why it cannot be had."""
+    """Describe a verifier: a built-in one by the packaged table, any other by its class, which is imported.
+
+    A class that cannot be imported is described by the error.
+    """
     entry_point = gym.spec(env_id).entry_point
+    if isinstance(entry_point, str) and (known := _built_in().get(entry_point)):
+        return known
     try:
-        module, _, name = entry_point.partition(":") if isinstance(entry_point, str) else ("", "", "")
-        source = (read_class(module, name) if module else None) or _of_class(env_id, entry_point)
+        return describe_class(env_id)
     except Exception as error:  # another package's environment may fail in any way; the others are listed all the same
         return Description(f"cannot be made: {reason(error)}", [], "")
-    example = source.file.with_name("data") / "example.jsonl"
-    tasks = "generated" if source.generates else "none"
-    if not source.generates and example.is_file():
-        tasks = str(sum(1 for line in example.read_bytes().splitlines() if line.strip()))
-    return Description(first_line(source.doc), source.tools, tasks)
 
 
-def _of_class(env_id: str, entry_point: Any) -> ClassSource:
+def describe_class(env_id: str) -> Description:
+    """Describe a verifier by its class.
+
+    Raises:
+        Exception: If its module cannot be imported, as the module raises it.
+    """
     from gym_llm.core.registry.env_class import env_class
     from gym_llm.core.verifier_env import VerifierEnv
 
-    if isinstance(entry_point, str):
+    if isinstance(entry_point := gym.spec(env_id).entry_point, str):
         load_env_creator(entry_point)  # whose error says more, in a list, than that of `env_class`
     verifier = env_class(env_id)
     try:
-        file = Path(inspect.getfile(verifier))
-    except (OSError, TypeError):  # of a notebook
-        file = Path()
+        example = Path(inspect.getfile(verifier)).with_name("data") / "example.jsonl"
+    except (OSError, TypeError):  # defined in a notebook
+        example = Path()
     own = "tool_schemas" in {name for parent in verifier.__mro__ if parent is not VerifierEnv for name in vars(parent)}
     # Schemas take ten milliseconds each.
     tools = [schema["name"] for schema in verifier.tool_schemas()] if own else list(verifier._tools)
-    return ClassSource(inspect.getdoc(verifier) or "", tools, verifier.generate is not VerifierEnv.generate, file)
+    tasks = "generated" if verifier.generate is not VerifierEnv.generate else "none"
+    if tasks == "none" and example.is_file():
+        tasks = str(sum(1 for line in example.read_bytes().splitlines() if line.strip()))
+    return Description((inspect.getdoc(verifier) or "").partition("\n")[0], tools, tasks)
+
+
+@cache
+def _built_in() -> dict[str, Description]:
+    """The packaged table, by entry point: importing the modules of all built-in verifiers would take seconds."""
+    return {name: Description(*entry) for name, entry in json.loads(TABLE.read_text("utf-8")).items()}
+
+
+def table_of_built_ins() -> str:
+    """Return the text of the packaged table, made anew from the built-in verifiers' classes."""
+    lines = []
+    for env_id in env_ids():
+        entry_point = gym.spec(env_id).entry_point
+        if isinstance(entry_point, str) and entry_point.startswith("gym_llm.envs."):
+            lines.append(f"  {json.dumps(entry_point)}: {json.dumps(describe_class(env_id), ensure_ascii=False)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def domains() -> dict[str, list[str]]:
-    """The ids of each domain, by name; those of none come last, as `other`."""
+    """Return the ids of each domain, by name; those without a domain come last, as `other`."""
     groups: dict[str, list[str]] = {}
     for env_id in env_ids():
         groups.setdefault(domain_of(env_id) or _OTHER, []).append(env_id)
@@ -75,7 +104,7 @@ def domains() -> dict[str, list[str]]:
 
 
 def ids_of(domain: str | None) -> dict[str, list[str]]:
-    """The ids of a domain, or of all.
+    """Return the ids of a domain, or of all domains.
 
     Raises:
         UsageError: If there is no such domain.
@@ -85,18 +114,18 @@ def ids_of(domain: str | None) -> dict[str, list[str]]:
         return groups
     if domain not in groups:
         hint = did_you_mean(domain, groups)
-        raise UsageError(f"No environment is of the domain {domain!r}.{hint} There are {', '.join(groups)}.")
+        raise UsageError(f"No environment has the domain {domain!r}.{hint} Domains: {', '.join(groups)}.")
     return {domain: groups[domain]}
 
 
 def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False, domain: str | None = None) -> str:
-    """The registered verifiers as Markdown, a table for each domain.
+    """Return the registered verifiers as Markdown, a table for each domain.
 
     Args:
-        folder: Of the page. Verifiers with a README.md in the same project (the nearest folder with a pyproject.toml,
-            or this one) are linked to that.
-        inside: Whether only these are listed.
-        domain: Only the verifiers of this domain.
+        folder: The folder of the page. Verifiers with a README.md in the same project (the nearest folder with a
+            pyproject.toml, or this one) are linked to it.
+        inside: Whether to list only the verifiers of that project.
+        domain: The domain to list; None for all.
 
     Raises:
         UsageError: If there is no such domain.
@@ -110,10 +139,10 @@ def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False
 
 
 def short_table(folder: str | os.PathLike[str] = ".") -> str:
-    """A project's verifiers as one Markdown table with a line for each domain, their names linked to their README.md.
+    """Return a project's verifiers as one Markdown table: a line for each domain, names linked to their README.md.
 
     Args:
-        folder: Of the page.
+        folder: The folder of the page.
     """
     here, home = _places(folder)
     lines = []
@@ -129,7 +158,6 @@ def short_table(folder: str | os.PathLike[str] = ".") -> str:
 
 
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """A page's folder, and its project's."""
     here = Path(folder).resolve()
     return here, next((parent for parent in (here, *here.parents) if (parent / "pyproject.toml").is_file()), here)
 
@@ -148,12 +176,12 @@ def _lines(group: Iterable[str], here: Path, home: Path, inside: bool) -> Iterab
 
 
 def refresh_table(path: str | os.PathLike[str]) -> None:
-    """Write the tables of a project's verifiers between the two marks of one of its pages, in place.
+    """Rewrite the tables of a project's verifiers between the two marks of one of its pages.
 
-    With the mark `<!-- verifiers in short -->` it is the table of `short_table`.
+    The mark `<!-- verifiers in short -->` stands for the table of `short_table`.
 
     Raises:
-        DataError: If the file cannot be used or has no marks.
+        DataError: If the file cannot be read or written, or has no marks.
     """
     path = Path(path)
     try:
@@ -171,3 +199,7 @@ def refresh_table(path: str | os.PathLike[str]) -> None:
             path.write_text(new, "utf-8")
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+if __name__ == "__main__":
+    TABLE.write_text(table_of_built_ins(), "utf-8")

@@ -276,7 +276,7 @@ def _play(env: VerifierEnv, vector: dict[str, Any], calls_only: bool, replayed: 
         return
     if not over:
         info = {"task_index": -1, "turn": len(turns)}
-        reward += env.playing.score_cut_short(info)
+        reward += env.playing.score_truncated(info)
     library = vector.get("library_reward")
     asks_no_judge = library is not None and "judge" not in known_arguments(type(env))
     _compare(replayed, "reward", library if asks_no_judge else vector["reward"], reward)
@@ -294,7 +294,7 @@ def _score_whole(env: VerifierEnv, vector: dict[str, Any], ends: dict[str, Any])
         episode.turn_start = answered[-1] if answered else 0
     episode.last_response = {"output": vector["output"], **ends}
     info: dict[str, Any] = {}
-    return env.playing.score_cut_short(info), info
+    return env.playing.score_truncated(info), info
 
 
 def _with_example(env: VerifierEnv, task: Row) -> Row:

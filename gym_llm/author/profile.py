@@ -21,13 +21,14 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, get_args
 
 from gym_llm.author.flame import Flames, Frame, Spent, flame_graph, stacks_under
-from gym_llm.concurrency import gives_up
+from gym_llm.concurrency import is_cancellation
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, score_replayed
-from gym_llm.evaluation.reverify.stored_rewards import of_one_dataset, records_of, run_settings
+from gym_llm.evaluation.stored_runs import of_one_dataset, records_of, run_settings
 from gym_llm.records.failures import reason
+from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Phase, Rollout
 from gym_llm.utils.extras import install
@@ -157,7 +158,7 @@ def profile(
         DataError: If the file cannot be read.
     """
     yappi = _yappi()
-    opened = Part(env_id, env_kwargs=env_kwargs or {}).open(None, episodes=None, limit=None, seed=0)
+    opened = Part(env_id, env_kwargs=env_kwargs or {}).plan(RolloutSettings())
     env = opened.plan.factory.make()
     verifier: Any = env.unwrapped
     run_seed = run_settings(path, dataset or "").get("seed")
@@ -225,7 +226,7 @@ def _play(yappi: ModuleType | None, env: Any, record: Rollout, seed: int) -> tup
     try:
         score_replayed(env, record, seed)
     except BaseException as error:
-        if gives_up(error) or isinstance(error, NotFromItems):
+        if is_cancellation(error) or isinstance(error, NotFromItems):
             raise
         return error, time.perf_counter() - start
     finally:

@@ -49,7 +49,7 @@ def show(
     from rich.console import Console
 
     from gym_llm.cli.print_conversation import print_conversation
-    from gym_llm.evaluation.reverify.stored_rewards import episodes_of_task, records_of
+    from gym_llm.evaluation.stored_runs import episodes_of_task, records_of
 
     if repeat is not None and task is None:
         raise UsageError("--repeat only makes sense with --task N.")

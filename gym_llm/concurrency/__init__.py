@@ -1,27 +1,27 @@
 """Waiting for many episodes at once, and running what blocks or hangs where it does no harm."""
 
 from gym_llm.concurrency.bridge import (
-    CLOSING,
-    Suspended,
-    begin,
+    SHUTDOWN_ERRORS,
+    Waiting,
     drive,
-    driven,
     finish,
-    gives_up,
+    in_driver,
+    is_cancellation,
     is_closing,
     run_blocking,
+    run_until_wait,
     wait,
 )
 
 __all__ = [
-    "CLOSING",
-    "Suspended",
-    "begin",
+    "SHUTDOWN_ERRORS",
+    "Waiting",
     "drive",
-    "driven",
     "finish",
-    "gives_up",
+    "in_driver",
+    "is_cancellation",
     "is_closing",
     "run_blocking",
+    "run_until_wait",
     "wait",
 ]

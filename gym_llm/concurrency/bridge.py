@@ -1,10 +1,15 @@
-"""Waiting for asynchronous work from synchronous code.
+"""The bridge: synchronous code waits for asynchronous work without blocking the event loop.
 
-Gymnasium's `step` is a plain call, but episodes spend their life waiting.
+Gymnasium's `step` is a plain call, but episodes spend most of their time waiting. `drive` runs a synchronous function
+in a greenlet of the running event loop, and `wait` suspends that greenlet. The protocol between the two:
 
-`drive` runs a synchronous function inside a greenlet of a running event loop. When the function (at any depth, through
-any number of wrappers) calls `wait`, the greenlet hands the awaitable to the loop and sleeps, and the loop runs other
-episodes meanwhile. Outside a driver the same `wait` simply runs the awaitable to its end. The idea is SQLAlchemy's
+1. `run_until_wait` switches into a child greenlet, which calls the function.
+2. The child switches back with `(_RETURNED, result)`, `(_RAISED, error)`, or, from `wait`, `(_WAITS, awaitable)`.
+3. For `_WAITS` the caller gets a `Waiting`. Its `resume` awaits the awaitable on the event loop, where other episodes
+   go on meanwhile, and switches its result (or throws its error, also a cancellation) into the child. Back to 2.
+4. A child that has returned or raised goes to a list of idle greenlets of its thread, for the next call.
+
+Outside a driver `wait` runs the awaitable to its end. The idea is SQLAlchemy's
 (https://docs.sqlalchemy.org/en/20/orm/extensions/asyncio.html).
 """
 
@@ -24,31 +29,27 @@ from greenlet import GreenletExit, getcurrent, greenlet
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CLOSING = (GeneratorExit, GreenletExit)
-"""What is raised in a coroutine, or a greenlet, that nobody will go on with: it must not wait for anything."""
+SHUTDOWN_ERRORS = (GeneratorExit, GreenletExit)
+"""Raised in a coroutine or a greenlet that is never resumed again. Its `finally` blocks must not wait."""
 
 
 class _Driven(greenlet):
-    """A greenlet that makes one call after another, because making a greenlet costs twenty times what switching does.
-
-    It hands its parent a pair each time: `_RETURNED` and a result, `_RAISED` and an error, `_WAITS` and what it awaits.
-    """
+    """A greenlet that makes one call after another: a new greenlet costs twenty times as much as a switch."""
 
     def run(self, call: _Call) -> None:  # type: ignore[override]
-        """Make calls until the greenlet is dropped."""
         while True:
             function, args, kwargs = call
             try:
                 outcome = _RETURNED, function(*args, **kwargs)
-            except GreenletExit:  # nobody will ever resume this one
+            except GreenletExit:  # never resumed again
                 return
             except BaseException as error:  # begin and resume raise it
                 outcome = _RAISED, error
             del function, args, kwargs, call  # an idle greenlet must not keep them alive
-            call = self._hand_over(outcome)
+            call = self._switch_back(outcome)
             del outcome
 
-    def _hand_over(self, outcome: tuple[str, Any]) -> _Call:
+    def _switch_back(self, outcome: tuple[str, Any]) -> _Call:
         return cast(greenlet, self.parent).switch(outcome)
 
 
@@ -60,7 +61,7 @@ _LOOK_SECONDS = 0.1
 
 
 class _Idle(threading.local):
-    """Driven greenlets that have nothing to do; each belongs to the thread that made it."""
+    """Greenlets without a call; each belongs to the thread that made it."""
 
     def __init__(self) -> None:
         self.greenlets: list[_Driven] = []
@@ -69,7 +70,7 @@ class _Idle(threading.local):
 _idle = _Idle()
 
 
-def _finish(child: _Driven, kind: str, value: Any) -> Any:
+def _return(child: _Driven, kind: str, value: Any) -> Any:
     if len(_idle.greenlets) < _KEPT_IDLE:
         _idle.greenlets.append(child)
     if kind is _RAISED:
@@ -77,8 +78,8 @@ def _finish(child: _Driven, kind: str, value: Any) -> Any:
     return value
 
 
-class Suspended(Generic[T]):
-    """A synchronous call that waits for something; `await suspended.resume()` takes it to its end.
+class Waiting(Generic[T]):
+    """A synchronous call that waits for something; `await waiting.resume()` runs it to its end.
 
     Raises:
         Exception: Whatever the call raises.
@@ -91,7 +92,7 @@ class Suspended(Generic[T]):
         self._awaitable = awaitable
 
     async def resume(self) -> T:
-        """Let the event loop work for the call until it returns."""
+        """Run the call to its end on the event loop, and return its result."""
         child = self._child
         child.parent = getcurrent()
         kind, result = _WAITS, self._awaitable
@@ -102,10 +103,10 @@ class Suspended(Generic[T]):
                 kind, result = child.throw(type(error), error, error.__traceback__)
             else:
                 kind, result = child.switch(value)
-        return cast(T, _finish(child, kind, result))
+        return cast(T, _return(child, kind, result))
 
 
-def begin(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T | Suspended[T]:
+def run_until_wait(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T | Waiting[T]:
     """Call a synchronous function, for example `env.step`, until it returns or first has to `wait`."""
     current = getcurrent()
     child = _idle.greenlets.pop() if _idle.greenlets else _Driven()
@@ -114,8 +115,8 @@ def begin(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T |
     child.gr_context = current.gr_context
     kind, value = child.switch((function, args, kwargs))
     if kind is _WAITS:
-        return Suspended(child, value)
-    return cast(T, _finish(child, kind, value))
+        return Waiting(child, value)
+    return cast(T, _return(child, kind, value))
 
 
 async def drive(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -127,12 +128,12 @@ async def drive(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     >>> asyncio.run(drive(lambda x: wait(later(x)) + 1, 41))
     42
     """
-    result = begin(function, *args, **kwargs)
-    return await result.resume() if isinstance(result, Suspended) else result
+    result = run_until_wait(function, *args, **kwargs)
+    return await result.resume() if isinstance(result, Waiting) else result
 
 
-def driven() -> bool:
-    """Whether the caller runs inside `drive`, so that `wait` costs the event loop nothing."""
+def in_driver() -> bool:
+    """Return whether the caller runs inside `drive`, where `wait` does not block the event loop."""
     return isinstance(getcurrent(), _Driven)
 
 
@@ -155,10 +156,10 @@ def wait(awaitable: Awaitable[T]) -> T:
 
 
 def _run_in_thread(awaitable: Awaitable[T]) -> T:
-    """Run an awaitable on a loop of its own in another thread; an interrupt cancels it there, and waits for its end.
+    """Run an awaitable on an event loop of another thread. An interrupt cancels it there and waits for its end.
 
-    Ctrl-C raises KeyboardInterrupt here, also while the thread is being started. Under `asyncio.run` the first one
-    cancels the caller's task instead, which cannot notice while its thread is here: so it is looked at now and then.
+    Ctrl-C raises KeyboardInterrupt here, also while the thread starts. Under `asyncio.run` the first Ctrl-C cancels the
+    caller's task instead. The task cannot react while its thread waits here, so `cancelling` is polled.
     """
     tasks: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
     # Not `thread.join` and `is_alive`: in Python 3.11 an interrupted `join` takes the thread for ended.
@@ -204,19 +205,19 @@ def _run_in_thread(awaitable: Awaitable[T]) -> T:
 
 
 async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
-    """Wait for something that must not be cut off, such as putting a sandbox away.
+    """Wait for work that must not be interrupted, such as removing a sandbox.
 
-    It runs in a task of its own, which goes on while the task that waits is cancelled.
+    It runs in a task of its own, which continues when the waiting task is cancelled.
 
     Args:
-        awaitable: What to wait for.
-        seconds: After so many it is cancelled after all, and soon after left alone, should it ignore that.
+        awaitable: The work.
+        seconds: Time after which the work is cancelled. If it ignores that, it is abandoned a second later.
 
     Raises:
-        TimeoutError: If it took too long.
-        asyncio.CancelledError: If the waiting task was cancelled, once all is done; what the awaitable raised is its
+        TimeoutError: If the work took too long.
+        asyncio.CancelledError: If the waiting task was cancelled. It is raised after the work, whose error is its
             `__cause__`.
-        Exception: What the awaitable raises.
+        Exception: If the work raises.
     """
     late = TimeoutError(f"it took longer than {seconds:g} seconds")
 
@@ -224,7 +225,7 @@ async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds) as limit:
                 await awaitable
-        except (asyncio.CancelledError, *CLOSING):
+        except (asyncio.CancelledError, *SHUTDOWN_ERRORS):
             raise
         except BaseException as error:  # not raised: a task's SystemExit ends the event loop
             return late if limit.expired() else error
@@ -248,13 +249,13 @@ async def finish(awaitable: Awaitable[Any], seconds: float) -> None:
         raise failure
 
 
-def gives_up(error: BaseException) -> bool:
-    """Whether an error says that nobody waits for the outcome any more: Ctrl-C, or the running task was cancelled.
+def is_cancellation(error: BaseException) -> bool:
+    """Return whether an error cancels the episode from outside: Ctrl-C, a shutdown, or a cancelled task.
 
-    A `CancelledError` while nobody has cancelled the task is a hook's own: something failed.
+    A `CancelledError` in a task that has not been cancelled came from a hook: the episode has failed.
     """
     if not isinstance(error, asyncio.CancelledError):
-        return isinstance(error, (KeyboardInterrupt, *CLOSING))
+        return isinstance(error, (KeyboardInterrupt, *SHUTDOWN_ERRORS))
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop is running
@@ -263,15 +264,12 @@ def gives_up(error: BaseException) -> bool:
 
 
 def is_closing(error: BaseException) -> bool:
-    """Whether a GeneratorExit that arrived at an `await` says that the waiting coroutine is being closed.
-
-    Otherwise somebody raised one, further down.
-    """
+    """Return whether a GeneratorExit closes the coroutine that awaits, or was raised by the code it awaits."""
     return error.__traceback__ is None or error.__traceback__.tb_next is None
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that blocks in the process's thread pool (32 threads), so that other episodes go on meanwhile."""
+    """Run a blocking function in the process's thread pool (32 threads); other episodes continue meanwhile."""
     future = _blocking_pool().submit(function, *args, **kwargs)
     return await asyncio.wrap_future(future)
 

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, told that many objects are alive on purpose."""
+"""Settings of Python's cyclic garbage collector for processes with many long-lived objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 _THRESHOLDS = (50_000, 20, 100)
 
 
-def collect_rarely() -> None:
+def relax_gc() -> None:
     """Set thresholds for a process that holds thousands of waiting episodes.
 
     With the default (700 allocations) the collector walks the same living episodes over and over; with 16,384 of them
@@ -18,20 +18,20 @@ def collect_rarely() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-def spare_the_living() -> None:
-    """Have the collector pass over all that is alive now, for good: a server's modules and what it was made with.
+def freeze_gc() -> None:
+    """Exclude all objects that are alive now, e.g. a server's modules, from every later collection.
 
-    Going through them takes 40 ms of every collection of everything, in which nobody is answered.
+    A full collection walks them for 40 ms, in which the server answers no request.
     """
     gc.collect()
     gc.freeze()
 
 
 @contextmanager
-def rare_collection() -> Iterator[None]:
-    """`collect_rarely` for the length of a block; the thresholds of before are put back."""
+def relaxed_gc() -> Iterator[None]:
+    """Apply `relax_gc` in a block, and restore the thresholds afterwards."""
     before = gc.get_threshold()
-    collect_rarely()
+    relax_gc()
     try:
         yield
     finally:

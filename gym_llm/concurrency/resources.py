@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
-from gym_llm.concurrency.bridge import driven, finish, wait
+from gym_llm.concurrency.bridge import finish, in_driver, wait
 from gym_llm.utils.secrets import redacted_logger
 
 _CLOSING_SECONDS = 30.0
@@ -90,7 +90,7 @@ class _Resource:
         if self.loop.is_closed():
             self._forget()
             logger.warning("A shared resource, %s, was not closed: its event loop is.", self._label)
-        elif running_loop is self.loop and driven():
+        elif running_loop is self.loop and in_driver():
             wait(self._end())
         elif self.loop.is_running():
             return asyncio.run_coroutine_threadsafe(self._end(), self.loop)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
-from gym_llm.concurrency import driven, run_blocking, wait
+from gym_llm.concurrency import in_driver, run_blocking, wait
 from gym_llm.concurrency.processes import ProcessPool
 from gym_llm.errors import InfrastructureError
 from gym_llm.records.failures import failure_kind, reason, traceback_text
@@ -75,7 +75,7 @@ def hook(function: Any = None, /, *, blocking: Blocking = False, deadline: float
 
     @functools.wraps(function)
     def elsewhere(self: Any, *args: Any) -> Any:
-        if not driven():
+        if not in_driver():
             return function(self, *args)
         if blocking == "process":
             return wait(_in_process(function, self, args, deadline))

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from gym_llm.concurrency import CLOSING, Suspended, begin, driven, finish, wait
+from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, finish, in_driver, run_until_wait, wait
 from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.config import EnvConfig, read_config
 from gym_llm.core.hooks import User, alias_respond
@@ -69,7 +69,8 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
             nothing is run.
         dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
-        reverify_mode: Whether `verify` can score a stored episode, whose tools are not run again (`gym-llm reverify`).
+        reverify_mode: Whether `verify` can score a stored episode without running its tools (`gym-llm reverify`).
+            Declare `"stateless"` if it reads only the episode's items and what `setup` makes.
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` is still to come; None also where the class has none.
         metrics: What of the info of `verify` is reported of a run beside the reward, by name.
@@ -252,7 +253,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             try:
                 episode.items.extend(user_items(_awaited(self.opening(prepared.task, state)), "opening"))
             except BaseException as error:
-                if not isinstance(error, CLOSING):
+                if not isinstance(error, SHUTDOWN_ERRORS):
                     self.end_episode(error)
                 raise
         self.phase = "env"
@@ -293,7 +294,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
             reward += self._finish(episode, info) if terminated or truncated else 0.0
         except BaseException as error:  # a panic in Rust is no Exception
-            if not isinstance(error, CLOSING):  # then nothing can be waited for
+            if not isinstance(error, SHUTDOWN_ERRORS):  # then nothing can be waited for
                 self.end_episode(error)
             raise
         return self._observation(episode), reward, terminated, truncated, info
@@ -323,19 +324,25 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         """Whether no episode is under way."""
         return self._over
 
-    def score_cut_short(self, info: dict[str, Any]) -> float:
-        """End the episode under way, which a wrapper has truncated; what `verify` gives (see `truncation.py`).
+    def limit_turns(self, turns: int) -> None:
+        """Lower `max_turns` to this number if it is higher; `EnvFactory` does so for `max_episode_steps`."""
+        self.max_turns = min(self.max_turns, turns)
+
+    def score_truncated(self, info: dict[str, Any]) -> float:
+        """End the episode under way, which a wrapper has truncated, and return the reward of `verify`.
+
+        `Driver.step` calls it.
 
         Args:
-            info: The last step's; the verifier's details go into it.
+            info: The last step's info. The verifier's details are added to it.
 
         Raises:
-            Exception: As `step`.
+            Exception: If `verify` or `teardown` raises. The episode is over.
         """
         try:
             return self._finish(cast(Episode, self.episode), info)
         except BaseException as error:
-            if not isinstance(error, CLOSING):
+            if not isinstance(error, SHUTDOWN_ERRORS):
                 self.end_episode(error)
             raise
 
@@ -357,10 +364,14 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         try:
             # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
             try:
-                result = begin(self.teardown, self._task, episode) if driven() else self.teardown(self._task, episode)
+                result = (
+                    run_until_wait(self.teardown, self._task, episode)
+                    if in_driver()
+                    else self.teardown(self._task, episode)
+                )
             except (asyncio.CancelledError, GeneratorExit) as ending:
                 raise RuntimeError("teardown was cancelled from within") from ending
-            if isinstance(result, Suspended):
+            if isinstance(result, Waiting):
                 result = result.resume()
             if inspect.isawaitable(result):
                 wait(finish(result, _TEARDOWN_SECONDS))
@@ -368,7 +379,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             if cancellation.__cause__ is not None:
                 note_failure(error or cancellation, cancellation.__cause__)
             raise
-        except (KeyboardInterrupt, *CLOSING):
+        except (KeyboardInterrupt, *SHUTDOWN_ERRORS):
             raise
         except BaseException as failure:
             if error is None:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, Literal, cast
 
 import gymnasium as gym
 from gymnasium.error import InvalidAction
 
-from gym_llm.concurrency import Suspended, begin, drive, is_closing
-from gym_llm.core.truncation import with_score
+from gym_llm.concurrency import drive, is_closing
+from gym_llm.core.driver import Driver
+from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.records.failures import Failure, failure_of
 from gym_llm.records.record import lost_record, make_record
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.types import Phase, Rollout, TurnTiming
 
 
-class Waiting:
-    """What an episode is waiting for, for whoever watches the run."""
+class EpisodePhase:
+    """The part of an episode that runs now, for displays of a run.
+
+    Attributes:
+        on_engine: Whether the engine has been asked and has not answered yet.
+    """
 
     __slots__ = ("_verifier", "on_engine")
 
@@ -31,7 +34,7 @@ class Waiting:
         self.on_engine = False
 
     @property
-    def what(self) -> str:
+    def name(self) -> str:
         """A `gym_llm.types.Phase`, or `env` for anything else."""
         return "engine" if self.on_engine else self._verifier.phase
 
@@ -41,111 +44,133 @@ async def play_episode(
     engine: Engine,
     job: Job,
     settings: RolloutSettings,
-    waiting: Waiting | None = None,
+    phase: EpisodePhase | None = None,
     clock: StepClock | None = None,
 ) -> Rollout:
     """Play an episode to its end.
 
     Args:
         env: An environment that plays nothing else meanwhile.
-        engine: Answers the requests.
-        job: Which task to play.
-        settings: Its seed and sampling are the run's.
-        waiting: Is told when the engine is asked.
-        clock: Cuts off resets and steps that wait too long.
+        engine: A started engine.
+        job: The episode's task and repeat index.
+        settings: Its `seed` and `sampling` are used.
+        phase: Updated while the episode is played.
+        clock: Limits the time of each reset and step.
 
     Returns:
-        The episode's record. If the environment or the engine fails it is masked; nothing is raised.
+        The episode's record. If the environment or the engine fails, the episode is masked and nothing is raised.
     """
-    start = request_start = perf_counter()
-    answered = 0.0
-    turn_rewards: list[float] = []
-    turn_timing: list[TurnTiming] = []
-    terminated = truncated = False
-    info: dict[str, Any] = {"task_index": job.task_index}
+    episode = _Episode(Driver(env, clock), engine, job, settings, phase or EpisodePhase(env))
     failure: Failure | None = None
-    waiting = waiting or Waiting(env)
-    time_limit = nullcontext if clock is None else clock.step
-    sampling = settings.sampling
-    verifier: Any = env.unwrapped
-    verifier.episode, verifier.phase = None, "env"  # should reset fail, the record must not show the episode before
     try:
-        seed, options = job.env_seed(settings.seed), {"task_index": job.task_index}
-        outcome: Any = begin(env.reset, seed=seed, options=options)
-        if isinstance(outcome, Suspended):
-            with time_limit(verifier):
-                outcome = await outcome.resume()
-        request, info = outcome
-        while not (terminated or truncated):
-            if sampling:
-                request = {**request, **sampling}
-            request_start = perf_counter()
-            waiting.on_engine = True
-            response = await engine.respond(request, episode_id=job.episode_id)
-            waiting.on_engine = False
-            answered = perf_counter()
-            turn_timing.append({"engine": answered - request_start, "env": 0.0})
-            outcome = begin(env.step, response)
-            if isinstance(outcome, Suspended):
-                with time_limit(verifier):
-                    outcome = await outcome.resume()
-            request, reward, terminated, truncated, info = outcome
-            turn_timing[-1]["env"] = perf_counter() - answered
-            turn_rewards.append(float(reward))
-        if not verifier.is_over:  # a wrapper has cut it short
-            outcome = begin(with_score, env, outcome)
-            if isinstance(outcome, Suspended):
-                with time_limit(verifier):
-                    outcome = await outcome.resume()
-            request, reward, terminated, truncated, info = outcome
-            turn_rewards[-1] = float(reward)
-            await drive(verifier.end_episode)  # one that a wrapper has terminated, which scores it itself
-            turn_timing[-1]["env"] = perf_counter() - answered
-        info = _with_report(info, await engine.end_episode(job.episode_id, rewards=turn_rewards))
+        await episode.play()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # one episode's bug is that episode's record; a panic in Rust is no Exception
+    except BaseException as error:  # one episode's bug is that episode's record; a panic in Rust is not an Exception
         if isinstance(error, GeneratorExit) and is_closing(error):
             raise
-        if waiting.on_engine:
-            waiting.on_engine = False
-            # A request that failed was waited for, too.
-            turn_timing.append({"engine": perf_counter() - request_start, "env": 0.0})
-            phase: Phase | Literal["env"] = "engine"
-        elif isinstance(error, InvalidAction) and verifier.phase == "env":
-            phase = "engine"  # what it answered is no answer
-        else:
-            phase = verifier.phase
-        if turn_timing and phase != "engine":
+        failure = await episode.fail(error)
+    return episode.record(failure)
+
+
+class _Episode:
+    """An episode being played, and what its record needs."""
+
+    __slots__ = (
+        *("answered", "driver", "engine", "info", "job", "phase", "request_start", "sampling", "seed", "start"),
+        *("terminated", "truncated", "turn_rewards", "turn_timing"),
+    )
+
+    def __init__(
+        self, driver: Driver, engine: Engine, job: Job, settings: RolloutSettings, phase: EpisodePhase
+    ) -> None:
+        self.driver = driver
+        self.engine = engine
+        self.job = job
+        self.phase = phase
+        self.sampling = settings.sampling
+        self.seed = job.env_seed(settings.seed)
+        self.start = self.request_start = perf_counter()
+        self.answered = 0.0
+        self.terminated = self.truncated = False
+        self.info: dict[str, Any] = {"task_index": job.task_index}
+        self.turn_rewards: list[float] = []
+        self.turn_timing: list[TurnTiming] = []
+
+    async def play(self) -> None:
+        """Reset, then alternate between the engine and the environment until the episode is over."""
+        driver, engine, phase, sampling = self.driver, self.engine, self.phase, self.sampling
+        episode_id, turn_timing = self.job.episode_id, self.turn_timing
+        options = {"task_index": self.job.task_index}
+        request, self.info = await driver.run(driver.reset, seed=self.seed, options=options)
+        is_over = False
+        while not is_over:
+            if sampling:
+                request = cast(Any, {**request, **sampling})
+            self.request_start = perf_counter()
+            phase.on_engine = True
+            response = await engine.respond(request, episode_id=episode_id)
+            phase.on_engine = False
+            self.answered = answered = perf_counter()
+            turn_timing.append({"engine": answered - self.request_start, "env": 0.0})
+            request, reward, self.terminated, self.truncated, self.info = await driver.run(driver.step, response)
             turn_timing[-1]["env"] = perf_counter() - answered
+            self.turn_rewards.append(float(reward))
+            is_over = self.terminated or self.truncated
+        self._add_report(await engine.end_episode(episode_id, rewards=self.turn_rewards))
+
+    async def fail(self, error: BaseException) -> Failure:
+        """End the episode, and return what masks it.
+
+        Raises:
+            asyncio.CancelledError: If the error is a cancellation of the whole run.
+        """
+        verifier, where = self.driver.verifier, cast("Phase | Literal['env']", self.driver.verifier.phase)
+        if self.phase.on_engine:
+            self.phase.on_engine = False
+            # The time of a request that failed counts, too.
+            self.turn_timing.append({"engine": perf_counter() - self.request_start, "env": 0.0})
+            where = "engine"
+        elif isinstance(error, InvalidAction) and where == "env":
+            where = "engine"  # the response was not a valid action
+        if self.turn_timing and where != "engine":
+            self.turn_timing[-1]["env"] = perf_counter() - self.answered
+        if self.driver.unscored is not None:
+            _, reward, self.terminated, self.truncated, self.info = self.driver.unscored
+            self.turn_rewards.append(float(reward))
         try:
-            if not verifier.is_over or verifier.open_episode is not None:
-                await drive(verifier.end_episode, error)
+            await drive(self.driver.end, error)
         finally:
-            info = _with_report(info, await engine.end_episode(job.episode_id, failed=True))
+            self._add_report(await self.engine.end_episode(self.job.episode_id, failed=True))
         if isinstance(error, asyncio.CancelledError) and cast(Any, asyncio.current_task()).cancelling():
-            raise  # the run ends; otherwise a hook or the engine had something of its own cancelled
-        failure = failure_of(error, phase, verifier.env_id)
-    try:
-        return make_record(
-            env,
-            rollout_id={"task_index": job.task_index, "repeat_index": job.repeat_index},
-            turn_rewards=turn_rewards,
-            terminated=terminated,
-            truncated=truncated,
-            failure=failure,
-            info=info,
-            timing={"total": perf_counter() - start, "engine": sum([turn["engine"] for turn in turn_timing], 0.0)},
-            turn_timing=turn_timing,
-            sampling=sampling,
-        )
-    except Exception as error:  # a hook has made something else of its episode's row or items
-        failure = failure_of(error, None, verifier.env_id)
-        return lost_record(verifier.env_id, job, failure.reason, failure.kind)
+            raise error  # the run ends; otherwise a hook or the engine had a task of its own cancelled
+        return failure_of(error, where, verifier.env_id)
 
+    def record(self, failure: Failure | None) -> Rollout:
+        """Return the episode's record."""
+        env_id = self.driver.verifier.env_id
+        seconds = {
+            "total": perf_counter() - self.start,
+            "engine": sum([turn["engine"] for turn in self.turn_timing], 0.0),
+        }
+        try:
+            return make_record(
+                self.driver.env,
+                rollout_id={"task_index": self.job.task_index, "repeat_index": self.job.repeat_index},
+                turn_rewards=self.turn_rewards,
+                terminated=self.terminated,
+                truncated=self.truncated,
+                failure=failure,
+                info=self.info,
+                timing=seconds,
+                turn_timing=self.turn_timing,
+                sampling=self.sampling,
+            )
+        except Exception as error:  # a hook has replaced its episode's row or items with something else
+            failure = failure_of(error, None, env_id)
+            return lost_record(env_id, self.job, failure.reason, failure.kind)
 
-def _with_report(info: dict[str, Any], report: EpisodeReport | None) -> dict[str, Any]:
-    """The last step's info with what the engine knows of the episode, if it knows more than its answers said."""
-    if report is None or not isinstance(info, dict):
-        return info
-    return {**info, **report.info, **({} if report.trajectory is None else {"trajectory": report.trajectory})}
+    def _add_report(self, report: EpisodeReport | None) -> None:
+        if report is not None and isinstance(self.info, dict):
+            trajectory = {} if report.trajectory is None else {"trajectory": report.trajectory}
+            self.info = {**self.info, **report.info, **trajectory}

@@ -9,22 +9,22 @@ from typing import Any, cast
 
 import gymnasium as gym
 
+from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.records.failures import TRANSIENT
 from gym_llm.rollouts.agent_option import agents_of
-from gym_llm.rollouts.episode import Waiting, play_episode
+from gym_llm.rollouts.env_slots import EnvSlots
+from gym_llm.rollouts.episode import EpisodePhase, play_episode
 from gym_llm.rollouts.loop_monitor import LoopMonitor
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Shard
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.types import Rollout
 
 _STARTED_AT_ONCE = 64
 _LONGEST_PAUSE = 30.0  # seconds
 
 
-class Worker:
+class EpisodeWorker:
     """Plays jobs in a shard's slots, as many at once as there are slots. Used from one event loop.
 
     Args:
@@ -33,7 +33,7 @@ class Worker:
         settings: How they are played.
     """
 
-    def __init__(self, shard: Shard, engine: Engine, settings: RolloutSettings) -> None:
+    def __init__(self, shard: EnvSlots, engine: Engine, settings: RolloutSettings) -> None:
         self.env_id = shard.env_id
         self.num_envs = shard.num_envs
         self._shard = shard
@@ -46,12 +46,12 @@ class Worker:
         self._finished: list[tuple[Job, Rollout]] = []
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: dict[int, Waiting] = {}
+        self._phases: dict[int, EpisodePhase] = {}
         self._failure: BaseException | None = None
         self._monitor: LoopMonitor | None = None
         self._closed = False
 
-    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+    async def submit_and_poll(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
         """Take on jobs and wait until at least one, of these or earlier ones, is finished.
 
         Args:
@@ -89,8 +89,8 @@ class Worker:
         """Nothing to do: a shard in this process dies with it."""
 
     async def waiting(self) -> dict[str, int]:
-        """How many episodes wait for what, now; see `Waiting.what`."""
-        return Counter(waiting.what for waiting in self._waiting.values())
+        """Return the number of episodes in each phase; see `EpisodePhase.name`."""
+        return Counter(phase.name for phase in self._phases.values())
 
     async def aclose(self) -> None:
         """Cancel what is under way."""
@@ -110,10 +110,10 @@ class Worker:
     async def _work(self, slot: int) -> None:
         try:
             env = self._shard.env(slot)
-            self._waiting[slot] = waiting = Waiting(env)
+            self._phases[slot] = phase = EpisodePhase(env)
             while self._jobs:
                 job = self._jobs.popleft()
-                record = await self._play(env, job, waiting)
+                record = await self._play(env, job, phase)
                 self._finished.append((job, record))
                 self._changed.set()
         except asyncio.CancelledError:
@@ -121,18 +121,18 @@ class Worker:
                 self._failure = RuntimeError(f"A hook has cancelled the task of its episode, {job.episode_id}.")
             raise
         finally:
-            self._waiting.pop(slot, None)
+            self._phases.pop(slot, None)
             self._free.append(slot)
 
-    async def _play(self, env: gym.Env[Any, Any], job: Job, waiting: Waiting) -> Rollout:
-        return await with_retries(lambda: self._play_once(env, job, waiting), retries=self._settings.retries)
+    async def _play(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
+        return await with_retries(lambda: self._play_once(env, job, phase), retries=self._settings.retries)
 
-    async def _play_once(self, env: gym.Env[Any, Any], job: Job, waiting: Waiting) -> Rollout:
+    async def _play_once(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
         tracing = self._settings.tracing
         if tracing is None:
-            return await play_episode(env, self._engine, job, self._settings, waiting, self._clock)
+            return await play_episode(env, self._engine, job, self._settings, phase, self._clock)
         trace = tracing.episode(env, self._engine, job)
-        record = await play_episode(env, cast(Engine, trace), job, self._settings, waiting, self._clock)
+        record = await play_episode(env, cast(Engine, trace), job, self._settings, phase, self._clock)
         trace.end(record)
         return record
 

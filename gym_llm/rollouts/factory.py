@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
 from gym_llm.core.registry.env_class import known_arguments
 from gym_llm.core.registry.env_files import env_spec, find_env
@@ -20,24 +20,25 @@ from gym_llm.utils.secrets import learn
 Wrap: TypeAlias = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 """A wrapper class, or any function that wraps an environment."""
 
-_MAKE_ARGUMENTS = {"max_episode_steps"}  # `gym.make`'s own
+_LIMIT = "max_episode_steps"  # an argument of `gym.make`
 
 
 class EnvFactory:
     """Makes environments that share one task source, so that a large task file is read, checked and held once.
 
-    Each is what `gym.make` would give, with the limits and wrappers that its id or spec asks for, but for Gymnasium's
-    checks of the first steps, which fail the episode after one that failed.
+    Each environment is like that of `gym.make`, with two differences. Gymnasium's checks of the first steps are left
+    out: they fail the episode after one that failed. `max_episode_steps` limits `VerifierEnv.max_turns` in place of a
+    `TimeLimit`, so that `verify` scores the episodes that it truncates.
 
     Args:
         env_id: A registered id of a `VerifierEnv`, its spec, or a file that has one
             (`gym_llm.core.registry.env_files.find_env`).
         tasks: See `VerifierEnv`.
-        env_kwargs: Its further arguments, and `max_episode_steps`, which is `gym.make`'s own.
+        env_kwargs: Its further arguments, and `max_episode_steps`.
 
     Attributes:
-        arguments: The three, to make another one from in another process.
-        tasks: The source that they share; None where tasks come with each reset.
+        arguments: The three arguments, to make an equal factory in another process.
+        tasks: The source that the environments share; None if tasks come with each reset.
 
     Raises:
         gymnasium.error.Error: If the id is unknown.
@@ -54,9 +55,10 @@ class EnvFactory:
         self.arguments: dict[str, Any] = {"env_id": env_id, "tasks": tasks, "env_kwargs": env_kwargs}
         self.env_id = env_id.id if isinstance(env_id, EnvSpec) else env_id
         kwargs = {"disable_env_checker": True, **(env_kwargs or {})}
+        limit = kwargs.get(_LIMIT)
         task_argument: dict[str, Any] = {"tasks": tasks} if tasks is not None else {}
         try:
-            first = gym.make(env_id, **kwargs, **task_argument)
+            first = gym.make(env_id, **{**kwargs, _LIMIT: -1}, **task_argument)
         except TypeError as error:
             _check_arguments(env_id, env_kwargs or {})
             sentence, _, _ = str(error).partition(" was raised from the environment creator")  # added by `gym.make`
@@ -70,10 +72,10 @@ class EnvFactory:
         self._kwargs = {name: value for name, value in verifier.spec.kwargs.items() if name != "tasks"}
         self._takes_tasks = _takes(self._creator, {**self._kwargs, "tasks": self.tasks})
         spec = env_id if isinstance(env_id, EnvSpec) else gym.spec(verifier.spec.id)
-        self._limit = kwargs.get("max_episode_steps") or spec.max_episode_steps or -1
+        self._limit = limit or spec.max_episode_steps or -1
         self._wrapper_specs = spec.additional_wrappers
         bare = first.env if isinstance(first, OrderEnforcing) else first  # a `VerifierEnv` enforces it itself
-        self._spare = bare if self._limit == -1 and not self._wrapper_specs else None
+        self._spare = None if self._wrapper_specs else self._limited(bare)
 
     def make(self, wrappers: Sequence[Wrap] = ()) -> gym.Env[Any, Any]:
         """Make one environment and wrap it, the first wrapper innermost."""
@@ -91,27 +93,29 @@ class EnvFactory:
             env.unwrapped.tasks = self.tasks  # type: ignore[attr-defined]
         env.unwrapped.spec = self._bare_spec
         own_wrappers = _count_wrappers(env) if self._wrapper_specs else 0
-        if self._limit != -1:
-            env = TimeLimit(env, self._limit)
+        self._limited(env)
         for wrapper in self._wrapper_specs[own_wrappers:]:
             env = cast(Any, load_env_creator(wrapper.entry_point))(env=env, **(wrapper.kwargs or {}))
         return env
 
+    def _limited(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        if self._limit != -1:
+            cast(VerifierEnv, env.unwrapped).limit_turns(self._limit)
+        return env
+
 
 def _check_arguments(env_id: str | EnvSpec, kwargs: dict[str, Any]) -> None:
-    """Refuse arguments that the environment's classes do not have, by name; if it can be told."""
+    """Raise an error for arguments that the environment's class does not have."""
     spec = env_spec(env_id)
     entry = spec.entry_point
     creator = load_env_creator(entry) if isinstance(entry, str) else entry
     if not isinstance(creator, type):
         return
-    known = known_arguments(creator) | _MAKE_ARGUMENTS
+    known = known_arguments(creator) | {_LIMIT}
     for name in kwargs:
         if name not in known:
             hint = did_you_mean(name, known)
-            raise TypeError(
-                f"{spec.id} has no argument {name!r}.{hint} It has {', '.join(sorted(known - _MAKE_ARGUMENTS))}."
-            )
+            raise TypeError(f"{spec.id} has no argument {name!r}.{hint} It has {', '.join(sorted(known - {_LIMIT}))}.")
 
 
 def _creator(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]]:
@@ -131,6 +135,6 @@ def _count_wrappers(env: gym.Env[Any, Any]) -> int:
     """How many of a spec's `additional_wrappers` an environment has; three of Gymnasium's are not among them."""
     count = 0
     while isinstance(env, gym.Wrapper):
-        count += not isinstance(env, OrderEnforcing | PassiveEnvChecker | TimeLimit)
+        count += not isinstance(env, OrderEnforcing | PassiveEnvChecker | gym.wrappers.TimeLimit)
         env = env.env
     return count

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from importlib import import_module
-from typing import Any, TypeAlias, overload
+from collections.abc import AsyncGenerator, Container, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from typing import Any, overload
 
 from gym_llm.concurrency import wait
+from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
+from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.groups import Group, GroupJobs
 from gym_llm.rollouts.plan import Job, Plan, open_plan
@@ -21,15 +23,7 @@ from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
 
-OpenWorkers: TypeAlias = Callable[
-    [EnvFactory, int, str | Engine, dict[str, Any], RolloutSettings],
-    AbstractAsyncContextManager[Sequence[AnyWorker]],
-]
-"""Makes workers that play a factory's environments, this many at once in all, with an engine and its options."""
-
 _PLAN = ("tasks", "env_kwargs", "episodes", "limit", "repeats")
-_HERE, _OVER_RAY = "gym_llm.rollouts.local_workers", "gym_llm.rollouts.ray.ray_workers"
-"""Modules with an `open_workers`. By name: playing here needs no Ray, and rollouts do not depend on where they run."""
 
 
 @overload
@@ -138,7 +132,8 @@ async def rollout(
     if group_size is not None:
         counts = Counter() if dropped is None else dropped
         groups = GroupJobs(plan, drop_equal=drop_equal, settle_after=settle_after, dropped=counts)
-    async with aclosing(play(plan, engine, settings, groups, skip=skip, engine_options=engine_options)) as records:
+    finished = iter_records(plan, engine, settings, groups, skip=skip, engine_options=engine_options)
+    async with aclosing(finished) as records:
         async for record in records:
             if groups is None:
                 yield record
@@ -147,7 +142,7 @@ async def rollout(
                     yield group
 
 
-async def play(
+async def iter_records(
     plan: Plan,
     engine: str | Engine,
     settings: RolloutSettings,
@@ -156,17 +151,57 @@ async def play(
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
-    """`rollout` of a plan that is open already, or of some of its jobs: its environment and tasks are known to work."""
+    """Play the episodes of a plan; arguments and errors are those of `rollout`.
+
+    Args:
+        plan: Its environment has been made, and its tasks read.
+        engine: A spec, or a started engine.
+        settings: How the episodes are played.
+        jobs: Play these instead of the whole plan; see `schedule`.
+        skip: Jobs of the plan to leave out.
+        engine_options: Arguments of the engine, if it is a spec.
+
+    Yields:
+        Records in the order of finishing.
+    """
     num_envs = min(settings.concurrency, len(plan))
     jobs = jobs if jobs is not None else (job for job in plan.jobs() if job not in skip)
     options = seeded_options(engine, engine_options, settings.seed) if isinstance(engine, str) else {}
-    open_workers: OpenWorkers = import_module(_OVER_RAY if settings.workers else _HERE).open_workers
     async with (
-        open_workers(plan.factory, num_envs, engine, options, settings) as workers,
+        _open_workers(plan.factory, num_envs, engine, options, settings) as workers,
         aclosing(schedule(workers, jobs, settings.on_waiting)) as records,
     ):
         async for record in records:
             yield record
+
+
+def _open_workers(
+    factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+) -> AbstractAsyncContextManager[Sequence[AnyWorker]]:
+    if not settings.workers:
+        return open_local_workers(factory, num_envs, engine, engine_options, settings)
+    from gym_llm.rollouts.ray.ray_workers import open_ray_workers  # Ray is an optional dependency
+
+    return open_ray_workers(factory, num_envs, engine, engine_options, settings)
+
+
+@asynccontextmanager
+async def open_local_workers(
+    factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+) -> AsyncGenerator[list[EpisodeWorker], None]:
+    """Open one worker in this process.
+
+    Args:
+        factory: Makes the environments.
+        num_envs: Episodes at once.
+        engine: A spec, or a started engine.
+        engine_options: Arguments of the engine, if it is a spec.
+        settings: How the episodes are played.
+    """
+    async with aclosing(EnvSlots(factory, num_envs, settings.env_wrappers)) as pool:
+        opened = nullcontext(engine) if isinstance(engine, Engine) else make_engine(engine, **engine_options)
+        async with opened as started, aclosing(EpisodeWorker(pool, started, settings)) as worker:
+            yield [worker]
 
 
 def collect(
@@ -191,18 +226,18 @@ def collect(
         plan = open_plan(env_id, **planned, seed=settings.seed)
         finished = []
         with episode_bar(len(plan), progress) as count:
-            async with aclosing(play(plan, engine, settings, **played)) as records:
+            async with aclosing(iter_records(plan, engine, settings, **played)) as records:
                 async for record in records:
                     finished.append(record)
                     count(record)
         return finished
 
     records = wait(gather())
-    _tell_failures(records)
+    _report_failures(records)
     return sorted(records, key=lambda record: tuple(record["rollout_id"].values()))
 
 
-def _tell_failures(records: Sequence[Rollout]) -> None:
+def _report_failures(records: Sequence[Rollout]) -> None:
     masked = [record for record in records if record["reward"] is None]
     if not masked:
         return

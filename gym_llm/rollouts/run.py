@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, aclosing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.rollouts import failure_limit
 from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.identity import changed_settings
+from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.rollouts.workload import OpenPart, Part, tells_apart
+from gym_llm.rollouts.workload import OpenWorkload, Part, tells_apart
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
 from gym_llm.types import Rollout, Row
 from gym_llm.utils.secrets import learn_environment, mask, redact
@@ -102,11 +104,11 @@ class Run(AbstractContextManager["Run"]):
         if not names or len(names) < len(env_id) or ("" in names and len(names) > 1):
             raise ValueError("A run has one part or more; several need a `dataset` each, to tell their records by.")
         self.parts = {
-            part.dataset: part.open(
+            part.dataset: part.plan(
+                self.settings,
                 part.wrappers(reasoning_parser, tool_call_parser) or self.settings.wrappers,
                 episodes=episodes,
                 limit=limit,
-                seed=self.settings.seed,
                 pass_threshold=pass_threshold,
             )
             for part in env_id
@@ -234,7 +236,7 @@ class Run(AbstractContextManager["Run"]):
     def _part_name(self, record: Rollout) -> str:
         return "" if "" in self.parts else record.get("dataset", "")
 
-    def _drop_masked(self, parts: Sequence[OpenPart]) -> None:
+    def _drop_masked(self, parts: Sequence[OpenWorkload]) -> None:
         """Remove the records that are about to be made again; not before it is sure that they can be."""
         names = {part.spec.dataset for part in parts} & self._to_retry
         self._to_retry -= names
@@ -246,7 +248,7 @@ class Run(AbstractContextManager["Run"]):
         if names:
             self._dropped += self._file.keep(stays)
 
-    def _count(self, part: OpenPart, record: Any) -> None:
+    def _count(self, part: OpenWorkload, record: Any) -> None:
         number, env_id = record["rollout_id"], record["env_id"]
         part.finished.add((number["task_index"], number["repeat_index"]))
         self.summary.add(record)
@@ -302,30 +304,42 @@ class Run(AbstractContextManager["Run"]):
                     self._drop_masked(parts)
                     self._started = self._started or time.monotonic()
                     for part in parts:
-                        async with aclosing(part.play(engine, self.settings)) as records:
+                        async with aclosing(self._played(part, engine)) as records:
                             async for record in records:
+                                if part.spec.dataset:
+                                    record["dataset"] = part.spec.dataset
                                 self._write(part, record)
                                 yield record
                                 self._failures.count(record)
         finally:
             self._seconds, self._started = self.seconds, 0.0
 
-    def _write(self, part: OpenPart, record: Rollout) -> None:
+    def _played(self, part: OpenWorkload, engine: Engine) -> AsyncGenerator[Rollout, None]:
+        in_workers = bool(self.settings.workers)  # each makes an engine of its own
+        return iter_records(
+            part.plan,
+            part.spec.engine if in_workers else engine,
+            replace(self.settings, wrappers=part.wrappers, sampling=part.sampling(self.settings)),
+            skip=part.finished,
+            engine_options=part.spec.engine_options if in_workers else None,
+        )
+
+    def _write(self, part: OpenWorkload, record: Rollout) -> None:
         if not self.played:  # from now on the file has records, so it has to say how they were made
             self._file.write_summary(self._origin())
         self._file.append(record)
         self.played += 1
         self._count(part, record)
 
-    def _engines(self) -> list[tuple[Engine, list[OpenPart]]]:
+    def _engines(self) -> list[tuple[Engine, list[OpenWorkload]]]:
         """One engine for all parts that name the same one, in the order in which they are first named."""
-        groups: dict[tuple[str | Engine, str], list[OpenPart]] = {}
+        groups: dict[tuple[str | Engine, str], list[OpenWorkload]] = {}
         for part in self.parts.values():
             if part.remaining():
                 groups.setdefault((part.spec.engine, repr(part.spec.engine_options)), []).append(part)
         return [(group[0].spec.make_engine(self.settings.seed), group) for group in groups.values()]
 
-    def _started_here(self, engine: Engine, part: OpenPart) -> AbstractAsyncContextManager[Any]:
+    def _started_here(self, engine: Engine, part: OpenWorkload) -> AbstractAsyncContextManager[Any]:
         """Starts and closes the engine, unless its owner does, or workers load it: there may be no room for two."""
         elsewhere = self.settings.workers and part.spec.capabilities.loads_model
         return nullcontext() if elsewhere or engine is part.spec.engine else engine

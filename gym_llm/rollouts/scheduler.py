@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.errors import ShardDied
 from gym_llm.records.record import lost_record
 from gym_llm.rollouts.plan import Job
@@ -21,7 +21,7 @@ _REPORT_SECONDS = 1.0
 
 
 class AnyWorker(Protocol):
-    """A `Worker`, wherever it runs."""
+    """A `EpisodeWorker`, wherever it runs."""
 
     @property
     def env_id(self) -> str:
@@ -31,8 +31,8 @@ class AnyWorker(Protocol):
     def num_envs(self) -> int:
         """How many episodes it plays at once."""
 
-    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
-        """See `Worker.exchange`.
+    async def submit_and_poll(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+        """See `EpisodeWorker.submit_and_poll`.
 
         Raises:
             ShardDied: If the worker's process did not live to answer.
@@ -42,7 +42,7 @@ class AnyWorker(Protocol):
         """Put a new process in the dead one's place."""
 
     async def waiting(self) -> dict[str, int]:
-        """See `Worker.waiting`."""
+        """See `EpisodeWorker.waiting`."""
 
 
 async def schedule(
@@ -68,7 +68,7 @@ async def schedule(
     if on_waiting is not None:
         tasks.append(asyncio.create_task(_report_waiting(workers, on_waiting)))
     try:
-        with rare_collection():
+        with relaxed_gc():
             while (record := await run.records.get()) is not None:
                 if isinstance(record, BaseException):
                     raise record
@@ -139,7 +139,7 @@ class _Schedule:
                 return
             assigned.update(new)
             try:
-                finished = await worker.exchange(new)
+                finished = await worker.submit_and_poll(new)
             except ShardDied as death:
                 await self._handle_death(worker.env_id, assigned, str(death))
                 assigned.clear()

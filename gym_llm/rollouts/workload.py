@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import gymnasium as gym
@@ -21,7 +20,6 @@ from gym_llm.engines.specs import model_spec, seeded_options
 from gym_llm.errors import UsageError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Plan, open_plan
-from gym_llm.rollouts.play import play
 from gym_llm.rollouts.recorded_task import changed_fields
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
@@ -31,7 +29,7 @@ from gym_llm.wrappers import parser_wrappers
 
 
 @dataclass(frozen=True)
-class Part:
+class Workload:
     """An environment with one source of tasks, and who plays it.
 
     Attributes:
@@ -107,15 +105,15 @@ class Part:
         except (DependencyNotInstalled, ValueError, OSError) as error:
             raise UsageError(str(error)) from None
 
-    def open(
+    def plan(
         self,
-        wrappers: Sequence[Wrap] | None,
+        settings: RolloutSettings,
+        wrappers: Sequence[Wrap] | None = None,
         *,
-        episodes: int | None,
-        limit: int | None,
-        seed: int,
+        episodes: int | None = None,
+        limit: int | None = None,
         pass_threshold: float = PASS_THRESHOLD,
-    ) -> OpenPart:
+    ) -> OpenWorkload:
         """Make the environment once, so that whatever is wrong with it shows now, and count its episodes.
 
         A limit goes over the part's own.
@@ -132,7 +130,7 @@ class Part:
                 episodes=episodes,
                 limit=limit or (None if episodes else self.limit),
                 repeats=self.repeats,
-                seed=seed,
+                seed=settings.seed,
             )
         except gym.error.UnregisteredEnv:
             raise not_found(self.env_id) from None
@@ -141,11 +139,15 @@ class Part:
         except (gym.error.Error, TypeError, ValueError) as error:
             raise UsageError(f"{self.dataset}: {error}" if self.dataset else str(error)) from None
         summary = Summary(self.repeats, pass_threshold)
-        return OpenPart(self, plan, cast(VerifierEnv, plan.factory.make().unwrapped), wrappers, summary)
+        return OpenWorkload(self, plan, cast(VerifierEnv, plan.factory.make().unwrapped), wrappers, summary)
+
+
+Part = Workload
+"""The name of a workload in the public API."""
 
 
 @dataclass
-class OpenPart:
+class OpenWorkload:
     """A part of a run under way.
 
     Attributes:
@@ -158,7 +160,7 @@ class OpenPart:
         model: Who plays it, as far as known: the engine's own name for it.
     """
 
-    spec: Part
+    spec: Workload
     plan: Plan
     verifier: VerifierEnv
     wrappers: Sequence[Wrap] | None
@@ -189,21 +191,6 @@ class OpenPart:
     def remaining(self) -> int:
         """How many episodes are not finished."""
         return sum(job not in self.finished for job in self.plan.jobs())
-
-    async def play(self, engine: Engine, settings: RolloutSettings) -> AsyncGenerator[Rollout, None]:
-        """Play what is not finished; see `gym_llm.rollouts.play.play`. Workers make their own engine."""
-        records = play(
-            self.plan,
-            self.spec.engine if settings.workers else engine,
-            replace(settings, wrappers=self.wrappers, sampling=self.sampling(settings)),
-            skip=self.finished,
-            engine_options=self.spec.engine_options if settings.workers else None,
-        )
-        async with aclosing(records):
-            async for record in records:
-                if self.spec.dataset:
-                    record["dataset"] = self.spec.dataset
-                yield record
 
     def describe(self) -> dict[str, Any]:
         """What is played, as JSON values without secrets."""

@@ -141,7 +141,7 @@ class _Parent:
 
 
 async def _serve(parent: _Parent, order: WorkerOrder) -> None:
-    from gym_llm.concurrency.relaxed_gc import spare_the_living
+    from gym_llm.concurrency.relaxed_gc import freeze_gc
     from gym_llm.records.failures import reason
 
     loop, messages = asyncio.get_running_loop(), asyncio.Queue[Any]()
@@ -165,7 +165,7 @@ async def _serve(parent: _Parent, order: WorkerOrder) -> None:
     except Exception as error:
         parent.send(reason(error))
         return
-    spare_the_living()
+    freeze_gc()
     parent.send(None)
     try:
         while (places := await messages.get()) is not None:
@@ -177,14 +177,14 @@ async def _serve(parent: _Parent, order: WorkerOrder) -> None:
 
 def main(descriptor: str) -> None:
     """Serve until the parent closes the connection."""
-    from gym_llm.concurrency.relaxed_gc import collect_rarely
+    from gym_llm.concurrency.relaxed_gc import relax_gc
     from gym_llm.records.failures import reason
     from gym_llm.serve.event_loop import loop_factory
     from gym_llm.utils.secrets import redact_streams
 
     parent = _Parent(int(descriptor))
     redact_streams()
-    collect_rarely()
+    relax_gc()
     sys.path[:] = parent.receive() or []
     try:
         order = parent.receive()

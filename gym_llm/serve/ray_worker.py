@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.concurrency.relaxed_gc import relax_gc
 from gym_llm.errors import UsageError
 from gym_llm.rollouts.ray.codec import first_line
 from gym_llm.rollouts.ray.connection import connect, nodes, watch
@@ -27,7 +27,7 @@ class ServerActor:
     """An `EnvServer` in an async Ray actor, which the front forwards requests to."""
 
     def __init__(self) -> None:
-        collect_rarely()
+        relax_gc()
         redact_streams()
         self._server: EnvServer
         self._forwarding: Forwarding

@@ -1,11 +1,12 @@
-"""Confidence intervals for what a set of tasks says: clustered by task, analytic and by bootstrap.
+"""Confidence intervals for figures over tasks: clustered by task, analytic and by bootstrap.
 
-Every figure here is a ratio of two sums over tasks, `sum(numerators) / sum(denominators)`: of the mean reward a task's
-rewards and how many they are, of pass@k its own pass@k and 1. A task's repeats are not independent, so a task is the
-unit of everything: of the standard error (Miller 2024, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2,
-with the usual correction T / (T - 1) for few tasks), of the degrees of freedom (T - 1), and of the bootstrap.
+Every figure here is a ratio of two sums over tasks, `sum(numerators) / sum(denominators)`. For the mean reward these
+are a task's sum of rewards and their number, for pass@k the task's own pass@k and 1. A task's repeats are not
+independent, so a task is the unit of everything: of the standard error (Miller 2024, "Adding Error Bars to Evals",
+arXiv 2411.00640, section 2.2, with the usual correction T / (T - 1) for few tasks), of the degrees of freedom (T - 1),
+and of the bootstrap.
 
-What lies in [0, 1] has Wilson's score interval (1927), with as many trials as would give the clustered standard error
+A figure in [0, 1] has Wilson's score interval (1927), with as many trials as would give the clustered standard error
 (`p (1 - p) / se**2`) and Student's quantile for the normal one: it never leaves [0, 1] and has a width at 0 and at 1,
 where the tasks are the trials. Where each task is simply right or wrong, it is Wilson's own. Other figures have
 `± t se`. How often these intervals cover the truth: `benchmarks/interval_coverage.py`.
@@ -31,16 +32,16 @@ _CHUNK = 4_000_000  # resampled tasks at once: 32 MB
 
 @dataclass(slots=True, frozen=True)
 class Estimate:
-    """A figure and how far it can be trusted; NaN where that cannot be said.
+    """A figure and its uncertainty; NaN where it cannot be computed.
 
     Attributes:
         value: The figure.
-        standard_error: Clustered by task.
-        low: Of the analytic interval.
-        high: Of the analytic interval.
-        bootstrap_low: Of the cluster bootstrap's interval.
-        bootstrap_high: Of the cluster bootstrap's interval.
-        tasks: How many tasks it is over.
+        standard_error: Standard error, clustered by task.
+        low: Lower end of the analytic interval.
+        high: Upper end of the analytic interval.
+        bootstrap_low: Lower end of the cluster bootstrap's interval.
+        bootstrap_high: Upper end of the cluster bootstrap's interval.
+        tasks: Number of tasks.
     """
 
     value: float
@@ -52,7 +53,7 @@ class Estimate:
     tasks: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers as JSON values, NaN as None."""
+        """Return the numbers as JSON values, NaN as None."""
         return {
             "value": number(self.value),
             "standard_error": number(self.standard_error),
@@ -63,7 +64,7 @@ class Estimate:
 
 
 def number(value: float | None) -> float | None:
-    """A number as a JSON value: None for what is not finite."""
+    """Return a number as a JSON value: None unless it is finite."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 
@@ -76,18 +77,18 @@ def estimates(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Estimate]:
-    """Several figures of one set of tasks, each a ratio of two sums over the tasks.
+    """Estimate several figures of one set of tasks, each a ratio of two sums over the tasks.
 
     Args:
         numerators: A row for each task, a column for each figure.
         denominators: The same shape; 0 where a task does not count for a figure (its numerator is 0, too).
-        bounded: Whether a figure, of every task, lies in [0, 1]; one for all, or one for each.
-        level: Of confidence.
-        seed: Of the bootstrap, which draws the same tasks for all figures.
-        resamples: Of the bootstrap; 0 for none.
+        bounded: Whether a figure lies in [0, 1] for every task; one for all, or one for each.
+        level: The confidence level.
+        seed: The seed of the bootstrap, which draws the same tasks for all figures.
+        resamples: The number of bootstrap resamples; 0 for none.
 
     Returns:
-        One for each column.
+        One estimate for each column.
     """
     columns = numerators.shape[1]
     bounds = np.broadcast_to(np.asarray(bounded), (columns,))
@@ -103,7 +104,7 @@ def estimates(
 
 
 def ratio(numerators: Floats, denominators: Floats) -> tuple[float, float]:
-    """The ratio of two sums over tasks and its clustered standard error; NaN where there are too few tasks."""
+    """Return the ratio of two sums over tasks and its clustered standard error; NaN for too few tasks."""
     tasks, total = len(numerators), float(denominators.sum())
     if not tasks or not total:
         return math.nan, math.nan
@@ -112,13 +113,24 @@ def ratio(numerators: Floats, denominators: Floats) -> tuple[float, float]:
         if tasks < 2:
             return value, math.nan
         squares = float(((numerators - denominators * value) ** 2).sum())
-    return value, math.sqrt(tasks / (tasks - 1) * squares) / total if math.isfinite(squares) else math.nan
+    return value, clustered_error(squares, tasks, total) if math.isfinite(squares) else math.nan
+
+
+def clustered_error(squares: float, clusters: int, total: float) -> float:
+    """Return the clustered standard error of a ratio of two sums over clusters (the module's docstring has the source).
+
+    Args:
+        squares: The sum over clusters of `(numerator - denominator * ratio) ** 2`.
+        clusters: The number of clusters, 2 or more.
+        total: The sum of the denominators.
+    """
+    return math.sqrt(clusters / (clusters - 1) * squares) / total
 
 
 def interval(
     numerators: Floats, denominators: Floats, *, bounded: bool = False, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The analytic confidence interval of the ratio of two sums over tasks; NaN for fewer than two tasks.
+    """Return the analytic confidence interval of the ratio of two sums over tasks; NaN for fewer than two tasks.
 
     >>> low, high = interval(np.zeros(20), np.ones(20), bounded=True)  # 0 of 20: Wilson's
     >>> round(low, 4), round(high, 4)
@@ -139,7 +151,7 @@ def interval(
 
 
 def wilson(value: float, trials: float, quantile: float) -> tuple[float, float]:
-    """Wilson's score interval for a share of so many trials."""
+    """Return Wilson's score interval for a share of n trials."""
     square = quantile * quantile
     centre = (value + square / (2 * trials)) / (1 + square / trials)
     spread = max(0.0, value * (1 - value)) / trials + square / (4 * trials * trials)
@@ -187,7 +199,7 @@ def _bootstrap(
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, degrees: int) -> float:
-    """The quantile of Student's t distribution, to about 1e-12; `probability` in (0, 1).
+    """Return the quantile of Student's t distribution, to about 1e-12; `probability` in (0, 1).
 
     >>> round(t_quantile(0.975, 10), 6)
     2.228139
@@ -215,7 +227,7 @@ def t_quantile(probability: float, degrees: int) -> float:
 
 
 def t_tail(value: float, degrees: float) -> float:
-    """The chance that Student's t is above a value of 0 or more."""
+    """Return the chance that Student's t exceeds a value of 0 or more."""
     return 0.5 * _beta(degrees / 2, 0.5, degrees / (degrees + value * value))
 
 

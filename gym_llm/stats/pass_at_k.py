@@ -1,6 +1,6 @@
-"""What k of a task's n answers come to, over all subsets of k: exactly, without drawing any.
+"""Exact expectations over all subsets of k of a task's n answers: pass@k, pass^k, majority@k, best of k.
 
-Each function says for every k from 1 to n what is expected of k answers that are drawn from n without replacement.
+Each function but `pass_at_k` returns the expectation for every k from 1 to n, drawing without replacement.
 """
 
 from __future__ import annotations
@@ -12,15 +12,35 @@ from functools import lru_cache
 
 import numpy as np
 
-from gym_llm.stats.run_summary import pass_at_k
-
 MOST_VOTES = 1000
-"""Answers to one task up to which `majority_at` counts votes: beyond, the numbers of subsets are no floats."""
+"""Most answers to one task that `majority_at` counts; beyond, the numbers of subsets overflow floats."""
+
+
+def pass_at_k(samples: int, solved: int, k: int) -> float:
+    """Return the unbiased estimate of the chance that at least one of `k` answers is right.
+
+    `1 - C(n - c, k) / C(n, k)`, from Chen et al. 2021, "Evaluating Large Language Models Trained on Code"
+    (arXiv 2107.03374), equation 1.
+
+    Args:
+        samples: `n`, the number of answers to the task.
+        solved: `c`, the number of right ones among them.
+        k: The number of answers drawn.
+
+    Raises:
+        ValueError: Unless 1 <= k <= samples and 0 <= solved <= samples.
+
+    >>> pass_at_k(samples=4, solved=1, k=2)
+    0.5
+    """
+    if not (1 <= k <= samples and 0 <= solved <= samples):
+        raise ValueError(f"pass@k needs 1 <= k <= samples and 0 <= solved <= samples, got {k=}, {samples=}, {solved=}.")
+    return 1.0 - math.comb(samples - solved, k) / math.comb(samples, k)
 
 
 @lru_cache(maxsize=65536)
 def pass_at(samples: int, solved: int) -> tuple[float, ...]:
-    """pass@k for k = 1 … n: the chance that at least one of k answers is right.
+    """Return pass@k for k = 1 … n: the chance that at least one of k answers is right.
 
     >>> pass_at(4, 1)
     (0.25, 0.5, 0.75, 1.0)
@@ -30,7 +50,7 @@ def pass_at(samples: int, solved: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=65536)
 def pass_all(samples: int, solved: int) -> tuple[float, ...]:
-    """pass^k for k = 1 … n: the chance that all k answers are right, `C(c, k) / C(n, k)`.
+    """Return pass^k for k = 1 … n: the chance that all k answers are right, `C(c, k) / C(n, k)`.
 
     From Yao et al. 2024, "τ-bench" (arXiv 2406.12045), section 4.
 
@@ -41,13 +61,13 @@ def pass_all(samples: int, solved: int) -> tuple[float, ...]:
 
 
 def best_of(keys: Sequence[float], values: Sequence[float]) -> tuple[float, ...]:
-    """Best of k for k = 1 … n: the expected value of the answer whose key is the highest of k.
+    """Return best of k for k = 1 … n: the expected value of the answer whose key is the highest of k.
 
     Answers of the same key are as likely to be taken.
 
     Args:
-        keys: By which the best is chosen, e.g. log probabilities.
-        values: What each is worth.
+        keys: Criteria that the best answer maximises, e.g. log probabilities.
+        values: The value of each answer.
 
     >>> best_of([-1.0, -2.0, -3.0], [1.0, 0.0, 1.0])  # of two, the second is the best once in three
     (0.6666666666666666, 0.6666666666666666, 1.0)
@@ -76,14 +96,13 @@ def _highest(samples: int) -> np.ndarray:
 
 
 def majority_at(answers: Iterable[tuple[str | None, bool]]) -> tuple[float, ...]:
-    """Majority@k for k = 1 … n: the chance that the answer given most often among k is right.
+    """Return majority@k for k = 1 … n: the chance that the answer given most often among k is right.
 
-    Answers that lead together are as likely to be taken. No answer (None) is drawn like any other and never wins; of
-    k times no answer, none is right. Where a verifier takes the same answer now for right and now for wrong, it is
-    right as often as that.
+    Tied leaders are equally likely. A missing answer (None) is drawn like any other and never wins. An answer that the
+    verifier judges inconsistently is right in the share of its votes that were judged right.
 
     Args:
-        answers: Each answer, and whether it is right; at most 1,000.
+        answers: Pairs of an answer and whether it is right; at most 1,000.
 
     >>> majority_at([("4", True), ("4", True), ("5", False)])
     (0.6666666666666666, 0.6666666666666666, 1.0)

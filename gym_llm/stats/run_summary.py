@@ -1,4 +1,4 @@
-"""What a set of rollouts says: mean reward, pass@k, coverage, turns, tokens, failures."""
+"""Statistics of a run: mean reward, pass@k, coverage, turns, tokens, failures."""
 
 from __future__ import annotations
 
@@ -7,29 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from gym_llm.stats.intervals import clustered_error, number
+from gym_llm.stats.pass_at_k import pass_at_k
 from gym_llm.types import Rollout
 
 PASS_THRESHOLD = 1.0
-"""An episode counts as solved, for pass@k, if its reward is at least this, unless it is said otherwise."""
-
-
-def pass_at_k(samples: int, solved: int, k: int) -> float:
-    """The chance that at least one of `k` answers is right, estimated without bias from more answers than `k`.
-
-    `1 - C(n - c, k) / C(n, k)`, from Chen et al. 2021, "Evaluating Large Language Models Trained on Code"
-    (arXiv 2107.03374), equation 1.
-
-    `n` are the answers to the task (`samples`), `c` those of them that are right (`solved`).
-
-    Raises:
-        ValueError: If the numbers do not fit together.
-
-    >>> pass_at_k(samples=4, solved=1, k=2)
-    0.5
-    """
-    if not (1 <= k <= samples and 0 <= solved <= samples):
-        raise ValueError(f"pass@k needs 1 <= k <= samples and 0 <= solved <= samples, got {k=}, {samples=}, {solved=}.")
-    return 1.0 - math.comb(samples - solved, k) / math.comb(samples, k)
+"""The default reward from which on an episode counts as solved, for pass@k."""
 
 
 @dataclass(slots=True)
@@ -43,17 +26,17 @@ class _TaskScore:
 class Summary:
     """Statistics that grow with each record; a few numbers per task are kept, no records.
 
-    A masked episode has no reward, so it is in no mean and in no denominator: `coverage` says how much is left.
+    A masked episode has no reward and is excluded from means and denominators; `coverage` is the share that is left.
 
     Attributes:
-        repeats: How often each task is meant to be played: the largest k of pass@k.
+        repeats: Episodes planned for each task: the largest k of pass@k.
         pass_threshold: The reward from which on an episode counts as solved.
         episodes: Records seen.
-        failures: Those that are masked.
-        failure_kinds: How many of these failed in which way.
-        truncated: Those cut off by a limit, which have a reward.
+        failures: Masked episodes.
+        failure_kinds: Number of masked episodes of each kind of failure.
+        truncated: Episodes cut off by a limit; they have a reward.
         turns: Model turns of all episodes together.
-        tool_errors: Tool calls that did not succeed.
+        tool_errors: Failed tool calls.
         input_tokens: Tokens given to the model, where the engine reports them.
         output_tokens: Tokens the model generated, where the engine reports them.
         first_error: The first masked episode's error.
@@ -105,17 +88,17 @@ class Summary:
 
     @property
     def coverage(self) -> float:
-        """The share of the episodes that have a reward, [0, 1]; NaN if there are none."""
+        """Share of the episodes that have a reward, [0, 1]; NaN without episodes."""
         return self.scored / self.episodes if self.episodes else math.nan
 
     @property
     def mean_reward(self) -> float:
-        """Mean reward over the episodes that have one; NaN if none has."""
+        """Mean reward over the episodes that have one; NaN without any."""
         return self._reward_sum / self.scored if self.scored else math.nan  # inf where floats cannot hold the sum
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean reward; NaN below two episodes that have one.
+        """Standard error of the mean reward; NaN for fewer than two rewards.
 
         Repeats of one task are not independent, so the errors are clustered by task (Miller 2024, "Adding Error Bars to
         Evals", arXiv 2411.00640, section 2.2, with the usual correction for few clusters). With one episode a task this
@@ -132,10 +115,10 @@ class Summary:
             squares = math.fsum((task.reward_sum - task.episodes * mean) ** 2 for task in scores)
         except OverflowError:  # of rewards such as 1e200
             return math.nan
-        return math.sqrt(clusters / (clusters - 1) * squares) / n
+        return clustered_error(squares, clusters, n)
 
     def pass_at(self) -> dict[int, float]:
-        """pass@k for k = 1, 2, 4, … and `repeats`, each over the tasks with k rewards or more."""
+        """Return pass@k for k = 1, 2, 4, … and `repeats`, each over the tasks with k rewards or more."""
         tasks = Counter((task.episodes, task.solved) for task in self._tasks.values())
         powers = [2**power for power in range(self.repeats.bit_length()) if 2**power < self.repeats]
         result = {}
@@ -147,14 +130,14 @@ class Summary:
         return result
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers as JSON values, NaN as None."""
+        """Return the numbers as JSON values, NaN as None."""
         return {
             "episodes": self.episodes,
             "tasks": len(self._tasks),
             "scored": self.scored,
-            "coverage": _number(self.coverage),
-            "mean_reward": _number(self.mean_reward),
-            "standard_error": _number(self.standard_error),
+            "coverage": number(self.coverage),
+            "mean_reward": number(self.mean_reward),
+            "standard_error": number(self.standard_error),
             "pass_threshold": self.pass_threshold,
             "pass_at": {str(k): value for k, value in self.pass_at().items()},
             "turns_per_episode": self.turns / self.episodes if self.episodes else None,
@@ -165,7 +148,3 @@ class Summary:
             "failures": self.failures,
             "failure_kinds": dict(self.failure_kinds.most_common()),
         }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

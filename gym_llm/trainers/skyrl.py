@@ -17,7 +17,7 @@ from skyrl.train.generators.utils import apply_overlong_filtering, get_rollout_m
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from skyrl_gym.envs.registration import register
 
-from gym_llm.core.truncation import with_score
+from gym_llm.core.driver import Driver
 from gym_llm.errors import EngineError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
@@ -301,7 +301,7 @@ class TextEnv(BaseTextEnv):
         super().__init__()
         self.extras = extras or {}
         self.max_turns = self.extras.get("max_turns")
-        self._env = self.trained.factory.make((ToolCallParser, ReasoningParser, TextAction))
+        self._driver = Driver(self.trained.factory.make((ToolCallParser, ReasoningParser, TextAction)))
         self._info: dict[str, Any] = {}
         self._said = 0
 
@@ -310,16 +310,16 @@ class TextEnv(BaseTextEnv):
         task = self.extras.get(TASK_INDEX)
         task = task_indices([prompt])[0] if task is None else int(task)
         seed = Job(task, next(self.numbers)).env_seed(0)
-        request, self._info = self._env.reset(seed=seed, options={TASK_INDEX: task})
+        request, self._info = self._driver.reset(seed=seed, options={TASK_INDEX: task})
         self.turns, self._said = 0, len(request["input"])
         return first_messages(request), {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Take a turn with what the model wrote."""
         self.turns += 1
-        outcome = self._env.step(action)
+        outcome = self._driver.step(action)
         if not (outcome[2] or outcome[3]) and self.max_turns is not None and self.turns >= self.max_turns:
-            outcome = with_score(self._env, (*outcome[:3], True, outcome[4]))
+            outcome = self._driver.score((*outcome[:3], True, outcome[4]))
         request, reward, terminated, truncated, self._info = outcome
         done = terminated or truncated
         observations = [] if done else next_messages(request["input"][self._said :])

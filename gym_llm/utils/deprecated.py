@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MODULES = {
     "agents.engine": "agents.agent_engine",
@@ -29,11 +34,10 @@ MODULES = {
     "chaos": "author.chaos",
     "chat": "protocols.chat",
     "chat.template": "tokens.template",
-    "class_source": "core.registry.class_source",
     "concurrency.garbage": "concurrency.relaxed_gc",
     "config": "rollouts.config",
     "conforming": "core.compat",
-    "cut_short": "core.truncation",
+    "cut_short": "core.driver",
     "data.files.records": "records.record_files",
     "data.files.rollout_file": "records.rollout_file",
     "dialects": "protocols",
@@ -170,6 +174,7 @@ NAMES: dict[str, str] = {
     "judge.engine_argument.side_engine": "auxiliary_engine",
     "judge.side_engine": "auxiliary_engine",
     "judge.simulated_user.UserSimulator": "SimulatedUser",
+    "core.driver.with_score": "score_step",
 }
 """Old name in a new module -> the name that replaces it: `"judge.UserSimulator": "SimulatedUser"`."""
 
@@ -205,3 +210,19 @@ def renamed(module: str, name: str) -> Any:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     warnings.warn(f"{module}.{name} is {new} now", DeprecationWarning, stacklevel=3)
     return getattr(sys.modules[module], new)
+
+
+def renamed_argument(old: str, new: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator that accepts a keyword argument under its old name, too, with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if old in kwargs:
+                warnings.warn(f"The argument {old} is {new} now", DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from testing import ROOT
+from warm import bin_folder
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.backends import bubblewrap_path
@@ -19,7 +20,6 @@ from gym_llm.sandbox.backends import bubblewrap_path
 pytestmark = pytest.mark.slow
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```(python|bash|yaml|toml|json)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -33,6 +33,11 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     return [Block(mark or "", language, text) for mark, language, text in _BLOCK.findall(page.read_text("utf-8"))]
+
+
+def python() -> str:
+    """A Python that has imported what the pages need."""
+    return str(bin_folder() / "python")
 
 
 def name(page: Path) -> str:
@@ -50,7 +55,7 @@ NAMED = {
 
 def run(code: str, cwd: Path | None = None) -> str:
     environment = {**os.environ, "PYTHONWARNINGS": "error::UserWarning"}
-    command = [sys.executable, "-c", code]
+    command = [python(), "-c", code]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -85,7 +90,10 @@ def test_the_blocks_of_a_page_run_one_after_another_and_leave_no_litter(page: Pa
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
                 cwd=tmp_path,
-                env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+                env={
+                    **os.environ,
+                    "PATH": os.pathsep.join([str(bin_folder()), str(Path(sys.executable).parent), os.environ["PATH"]]),
+                },
                 capture_output=True,
                 text=True,
                 timeout=300,
@@ -143,7 +151,7 @@ def test_links_lead_somewhere_on_github_too() -> None:
 
 
 def test_the_loop_with_the_official_client_plays_an_episode() -> None:
-    command = [sys.executable, "-m", "gym_llm.cli", "serve-model", "pocket", "--port", "0"]
+    command = [python(), "-m", "gym_llm.cli", "serve-model", "pocket", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
@@ -203,7 +211,7 @@ print(tool_names, terminated, reward == 1 / info["guesses"], info["tool_errors"]
 
 def test_the_verifier_of_the_documentation_is_played_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "guess.py").write_text(NAMED["verifier"])
-    command = [sys.executable, "-m", "gym_llm.cli"]
+    command = [python(), "-m", "gym_llm.cli"]
     for arguments in (["env", "test", "./guess.py"], ["rollout", "./guess.py", "--episodes", "2"]):
         done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -253,7 +261,7 @@ def test_the_vector_environment_of_the_documentation_steps_and_sends() -> None:
 
 def test_the_verifier_of_the_readme_is_played_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "spell.py").write_text(NAMED["spell"])
-    command = [sys.executable, "-m", "gym_llm.cli", "rollout", "./spell.py", "--show", "1", "--limit", "4"]
+    command = [python(), "-m", "gym_llm.cli", "rollout", "./spell.py", "--show", "1", "--limit", "4"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "mine/Spell-v0 played by pocket" in done.stdout, done.stdout + done.stderr
 

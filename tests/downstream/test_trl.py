@@ -624,16 +624,15 @@ def test_trl_calls_our_tools_and_our_verifier_scores_the_answer(make_trainer, to
         answered.append((completions, weather.reward(completions=completions, **columns)))
         return answered[-1][1]
 
-    trainer = make_trainer(
-        weather.dataset(), environment_factory=weather, reward_funcs=reward, max_completion_length=300
-    )
+    few = {"max_completion_length": 300, "per_device_train_batch_size": GROUP}
+    trainer = make_trainer(weather.dataset(), environment_factory=weather, reward_funcs=reward, **few)
     assert [method.__name__ for method in trainer.tools] == ["get_weather"]
     trainer.train()
     ((completions, rewards),) = answered
     calls = [[message for message in messages if message["role"] == "tool"] for messages in completions]
     assert trainer.state.log_history[0]["tools/call_frequency"] > 0.5
     assert trainer.state.log_history[0]["tools/failure_frequency"] == 0
-    assert sum(rewards) >= 6
+    assert sum(rewards) >= GROUP / 2
     for messages, said, value in zip(completions, calls, rewards, strict=True):
         assert value in (0.0, 1.0)
         assert said or not value, messages

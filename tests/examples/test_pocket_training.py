@@ -5,11 +5,11 @@ import itertools
 import random
 import re
 import subprocess
-import sys
 
 import pytest
 from testing import ROOT
 from transformers import AutoTokenizer
+from warm import bin_folder
 
 import gym_llm
 
@@ -53,7 +53,16 @@ def test_every_turn_of_the_corpus_that_is_learned_starts_with_thinking():
 
 
 def test_training_writes_a_model_that_answers_and_is_reproducible(tmp_path):
-    command = [sys.executable, str(SCRIPTS / "train.py"), "--steps", "3", "--hidden", "64", "--layers", "1"]
+    command = [
+        str(bin_folder() / "python"),
+        str(SCRIPTS / "train.py"),
+        "--steps",
+        "3",
+        "--hidden",
+        "64",
+        "--layers",
+        "1",
+    ]
     for name in ("a", "b"):
         subprocess.run([*command, "--threads", "1", "--output", str(tmp_path / name)], check=True, capture_output=True)
     for file in (tmp_path / "a").iterdir():

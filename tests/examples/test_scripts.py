@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 
 import pytest
 from testing import ROOT
+from warm import bin_folder
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +25,6 @@ SCRIPTS = [
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_a_script_says_how_it_is_used(script, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, ROOT / script, "--help"]
+    command = [bin_folder(PYTHONPATH=environment["PYTHONPATH"]) / "python", ROOT / script, "--help"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith(f"usage: {script.name}"), done.stderr

@@ -22,12 +22,12 @@ from gym_llm.concurrency.resources import open_resources
 from gym_llm.core import verifier_env as env_module
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError, StepTimeout
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
 from gym_llm.rollouts.episode import play_episode
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Reset, Shard
-from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
 from gym_llm.rollouts.ray.shard_client import pack
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
@@ -366,8 +366,8 @@ def test_a_teardown_that_fails_in_a_cancelled_episode_is_logged(caplog: Any) -> 
 # -- many --------------------------------------------------------------------------------------------------------------
 
 
-def worker(tasks: list[Any], num_envs: int, settings: RolloutSettings, engine: Engine | None = None) -> Worker:
-    return Worker(Shard(EnvFactory("test/Leased-v0", tasks=tasks), num_envs), engine or Says(), settings)
+def worker(tasks: list[Any], num_envs: int, settings: RolloutSettings, engine: Engine | None = None) -> EpisodeWorker:
+    return EpisodeWorker(EnvSlots(EnvFactory("test/Leased-v0", tasks=tasks), num_envs), engine or Says(), settings)
 
 
 class Slow(Leased):
@@ -392,9 +392,9 @@ def test_a_step_that_takes_too_long_is_torn_down_outside_of_its_time(slow: str, 
     traps = {hook: "hang"} if hook else {}
 
     async def main() -> Any:
-        shard = Shard(EnvFactory(slow, tasks=[row(traps=traps)]), 1)
-        playing = Worker(shard, Says(), RolloutSettings(step_timeout=0.1))
-        ((_, record),) = await playing.exchange([Job(0, 0)])
+        shard = EnvSlots(EnvFactory(slow, tasks=[row(traps=traps)]), 1)
+        playing = EpisodeWorker(shard, Says(), RolloutSettings(step_timeout=0.1))
+        ((_, record),) = await playing.submit_and_poll([Job(0, 0)])
         await playing.aclose()
         await shard.aclose()
         return record
@@ -409,7 +409,7 @@ def test_a_step_that_takes_too_long_is_torn_down_outside_of_its_time(slow: str, 
 
 def test_a_vector_s_slow_teardown_leaves_its_step_the_reward(slow: str) -> None:
     async def main() -> Any:
-        shard = Shard(EnvFactory(slow, tasks=[row(traps={"tool": "wait"})]), 1, step_timeout=0.1)
+        shard = EnvSlots(EnvFactory(slow, tasks=[row(traps={"tool": "wait"})]), 1, step_timeout=0.1)
         for order in (Reset(), USE, DONE):
             shard.submit([0], [order])
             await shard.wait_ready(1)
@@ -427,11 +427,11 @@ def test_a_run_that_is_left_tears_down_what_is_under_way_and_closes_what_was_sha
 
     async def main() -> None:
         envs = EnvFactory("test/Leased-v0", tasks=tasks)
-        from gym_llm.rollouts.local_workers import open_workers
+        from gym_llm.rollouts.play import open_local_workers
 
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2), open_workers(envs, 8, Says(), {}, RolloutSettings()) as workers:
-                await workers[0].exchange([Job(n, 0) for n in range(8)])
+            async with asyncio.timeout(0.2), open_local_workers(envs, 8, Says(), {}, RolloutSettings()) as workers:
+                await workers[0].submit_and_poll([Job(n, 0) for n in range(8)])
         assert open_resources() == [] and asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
@@ -442,7 +442,7 @@ def test_waiting_counts_name_the_hooks() -> None:
     async def main() -> dict[str, int]:
         traps = [{hook: "hang"} for hook in ("setup", "tool", "respond", "verify")]
         playing = worker([row(traps=each) for each in traps], 4, RolloutSettings(step_timeout=None))
-        exchange = asyncio.create_task(playing.exchange([Job(n, 0) for n in range(4)]))
+        exchange = asyncio.create_task(playing.submit_and_poll([Job(n, 0) for n in range(4)]))
         while (counts := await playing.waiting()) != {"setup": 1, "tool": 1, "respond": 1, "verify": 1}:
             await asyncio.sleep(0)
         await playing.aclose()
@@ -530,9 +530,9 @@ def test_a_shard_s_process_tears_down_on_its_loop_when_it_is_closed() -> None:
     tasks = [row(traps={"tool": "hang", "teardown": "judge"})] * 3
 
     async def main() -> None:
-        shard = ShardActor(ShardRecipe(gym.spec("test/Leased-v0"), 3, tasks, step_timeout=None))
-        await shard.exchange(pack([0, 1, 2], [Reset()] * 3), 3)
-        await shard.exchange(pack([0, 1], [USE, USE]), 0)
+        shard = ShardActor(ShardConfig(gym.spec("test/Leased-v0"), 3, tasks, step_timeout=None))
+        await shard.submit_and_poll(pack([0, 1, 2], [Reset()] * 3), 3)
+        await shard.submit_and_poll(pack([0, 1], [USE, USE]), 0)
         await shard.close()
         assert open_resources() == [] and asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -591,8 +591,8 @@ class Moody(Engine):
 
 async def run_for_a_while(rng: random.Random, tasks: list[Any]) -> None:
     """Play the tasks, all of them or until the run is left or cancelled."""
-    shard = Shard(EnvFactory("test/Leased-v0", tasks=tasks), 128)
-    playing = Worker(shard, Moody(rng), RolloutSettings(step_timeout=0.1))
+    shard = EnvSlots(EnvFactory("test/Leased-v0", tasks=tasks), 128)
+    playing = EpisodeWorker(shard, Moody(rng), RolloutSettings(step_timeout=0.1))
     jobs = {Job(n, 0) for n in range(len(tasks))}
     leaving = rng.choice(("never", "at once", "in time"))
     try:

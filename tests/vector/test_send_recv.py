@@ -1,4 +1,4 @@
-"""EnvPool's contract: hand out, take whoever is ready; over this process and over Ray."""
+"""EnvSlots's contract: hand out, take whoever is ready; over this process and over Ray."""
 
 import numpy as np
 import pytest

@@ -99,8 +99,8 @@ def check_non_answers(context: Context) -> None:
             if gold is not None and gold.floor >= gold.reward:
                 continue
             variants = [says(text)]
-            if name in _WRAPPED and gold is not None and gold.text is not None:
-                variants += [gold.say(text, form) for form in gold.forms[:2] if gold.tool or form != PLAIN]
+            if name in _WRAPPED and gold is not None and gold.text is not None and gold.form != PLAIN:
+                variants.append(gold.say(text))
             for turns in variants:
                 played = context.play(index, turns)
                 severity = context.pays(index, played)
@@ -122,7 +122,7 @@ def _check_claims(context: Context) -> None:
         for index, _, gold in each_task(context):
             if gold is None or gold.floor >= gold.reward or (name == "a refusal" and gold.kind == "other"):
                 continue
-            turns = gold.say(text) if gold.text is not None and gold.forms[0] != PLAIN else says(text)
+            turns = gold.say(text) if gold.text is not None and gold.form != PLAIN else says(text)
             tried += 1
             played = context.play(index, turns)
             if context.pays(index, played) == "high" and not _same(text, gold.text):
@@ -136,8 +136,7 @@ def check_code(context: Context) -> None:
     """Play an answer that is a program, and see whether anybody ran it."""
     for name, code in _CODE.items():
         for index, _, gold in each_task(context):
-            forms = gold.forms[:2] if gold is not None and gold.text is not None else [PLAIN]
-            for turns in [says(code), *(gold.say(code, form) for form in forms if gold is not None)]:
+            for turns in [says(code), *([gold.say(code)] if gold is not None else [])]:
                 played = context.play(index, turns)
                 if vars(builtins).pop(_PWNED, None):
                     context.find("code", name, "high", index, turns, "text that nobody runs", "it was run")
@@ -191,24 +190,15 @@ def _hedges(task: PreparedTask, gold: Gold, every: list[str]) -> list[tuple[str,
     middle = [*others[: len(others) // 2], text, *others[len(others) // 2 :]]
     first = [text, *others]
     hedges: list[tuple[str, list[Turn]]] = []
-    for form in gold.forms[:2]:
-        forms = {"all in turn": middle, "right first": first}
-        for name, values in forms.items():
-            if gold.tool is not None:
-                if _same_word(text, prompt_text(task)):
-                    continue  # who is told need not guess
-                calls = [gold.say(value)[0] for value in values]
-                hedges.append((f"{name}, by calls", [*calls, [message("Done.")]]))
-                continue
-            hedges.append((f"{name}, line by line", says("\n".join(form(value) for value in values))))
-            if form.after not in ("", ".") or form == PLAIN or gold.source == "oracle":
-                hedges.append((f"{name}, in one", says(form(", ".join(values)))))
-                hedges.append((f"{name}, with or", says(form(" or ".join(values)))))
-        if gold.tool is None:
-            retract = f"{form(text)}\nNo, that was wrong.\n{form(gold.wrong)}"
-            hedges.append(("taken back", says(retract)))
-            many = [*(form(gold.wrong) for _ in range(300)), form(text), *(form(gold.wrong) for _ in range(300))]
-            hedges.append(("many boxes", says("\n".join(many))))
+    form = gold.form
+    for name, values in {"all in turn": middle, "right first": first}.items():
+        hedges.append((f"{name}, line by line", says("\n".join(form(value) for value in values))))
+        if form.after not in ("", ".") or form == PLAIN or gold.source == "oracle":
+            hedges.append((f"{name}, in one", says(form(", ".join(values)))))
+            hedges.append((f"{name}, with or", says(form(" or ".join(values)))))
+    hedges.append(("taken back", says(f"{form(text)}\nNo, that was wrong.\n{form(gold.wrong)}")))
+    wrong = [form(gold.wrong)] * 300
+    hedges.append(("many boxes", says("\n".join([*wrong, form(text), *wrong]))))
     return hedges
 
 
@@ -237,11 +227,11 @@ def _alternatives(task: PreparedTask, gold: Gold, every: list[str]) -> list[str]
 
 def check_elsewhere(context: Context) -> None:
     """Say the right answer anywhere but in the answer: in reasoning, in a call's arguments, in an item of a tool."""
-    texts = [(index, gold, text) for index, gold, text in context.texts() if gold.tool is None]
+    texts = [(index, gold, text) for index, gold, text in context.texts()]
     if not texts:
         raise NotApplicable("no right answer is a text")
     for index, gold, text in texts:
-        right = gold.forms[0](text)
+        right = gold.form(text)
         if context.pays(index, context.play(index, says("I do not know."))) == "high":
             continue
         places = _elsewhere(right, text)
@@ -286,7 +276,3 @@ def _differ(context: Context, indices: list[int]) -> bool:
 
 def _same(one: str, other: str | None) -> bool:
     return other is not None and one.strip(" .").casefold() == other.strip(" .").casefold()
-
-
-def _same_word(word: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None

@@ -171,7 +171,7 @@ class Player:
         ]
         if not over:
             info = dict(info)
-            played.reward = total + env.score_cut_short(info)
+            played.reward = total + env.score_truncated(info)
         played.info = info
 
 

@@ -144,10 +144,8 @@ def _attack(job: dict[str, Any], lines: TextIO) -> dict[str, Any]:
     _tell(lines, {"check": "right answers"})
     player.deadline = began + _SHARE_OF_GOLDS * job["seconds"]
     with contextlib.suppress(OutOfTime):  # those that were found will do
-        known = None
         for index, task in tasks.items():
-            known = context.golds[index] = find_gold(player, index, task, known) or None
-            known = known or next((gold for gold in context.golds.values() if gold), None)
+            context.golds[index] = find_gold(player, index, task)
     player.deadline = context.deadline
     contrast(context.golds)
     _describe(report, context, player)

@@ -22,7 +22,7 @@ def check_cost(context: Context) -> None:
     index = next(iter(context.tasks))
     gold = context.golds.get(index)
     end = time.monotonic() + _SHARE * max(0.0, context.deadline - time.monotonic())
-    before = gold.forms[-1].before if gold is not None and gold.text is not None else ""
+    before = gold.form.before if gold is not None and gold.text is not None else ""
     skipped = 0
     for delimiter in DELIMITERS:
         for start in dict.fromkeys(("", before)):
@@ -44,7 +44,7 @@ def check_cost(context: Context) -> None:
                 )
             elif gold and (severity := context.pays(index, played)) and not (gold.text and gold.text in text):
                 context.find("non-answer", name, severity, index, says(text), context.less(index), played)
-    if gold is not None and gold.text is not None and gold.forms[0] == PLAIN and len(gold.text) > 1:
+    if gold is not None and gold.text is not None and gold.form == PLAIN and len(gold.text) > 1:
         for text in (f"{gold.text} " * 20_000, gold.text[:-1] * 5_000 + "!"):
             context.play(index, [[message(text)]])
     if skipped:

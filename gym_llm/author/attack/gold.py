@@ -1,16 +1,15 @@
-"""The right answer of a task, and finding it where the verifier names none: by trying what the row expects."""
+"""A task's right answer, and the fields of a row that may name it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gym_llm.author.attack.attack_play import Player, Turn, call, message, says
+from gym_llm.author.attack.attack_play import Turn, says
 from gym_llm.core.tasks import PreparedTask
-from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.types import Row
 
 EXPECTED = re.compile(
@@ -21,27 +20,19 @@ EXPECTED = re.compile(
 """The names of a row's fields that may say what is right."""
 
 _FIRST = ("expected_answer", "expected", "answer", "gold", "ground_truth", "solution", "correct", "target", "label")
-_MOST_VALUES = 14
-_MOST_FORMS = 48
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
-_PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,15})(\.\d+)?")
 _EPSILON = 1e-6
-_LEAST = 0.25
-"""What more a right answer has to be paid than "I do not know.": less is a share of it at most."""
 
 
 class Form(NamedTuple):
-    """What stands around an answer."""
+    """The text before and after an answer."""
 
     before: str
     after: str
-    quoted: bool = False
-    """Whether the answer is inside of a JSON string."""
 
     def __call__(self, text: str) -> str:
-        """The answer in this form."""
-        inside = json.dumps(text, ensure_ascii=False)[1:-1] if self.quoted else text
-        return f"{self.before}{inside}{self.after}"
+        """Return the answer in this form."""
+        return f"{self.before}{text}{self.after}"
 
 
 PLAIN = Form("", "")
@@ -50,20 +41,9 @@ FORMS = (
     Form("\\boxed{", "}"),
     Form("Answer: ", ""),
     Form("<answer>", "</answer>"),
-    Form("#### ", ""),
     Form("The answer is ", "."),
-    Form("Final answer: ", ""),
-    Form("[[", "]]"),
-    Form("**", "**"),
-    Form("(", ")"),
-    Form("[", "]"),
-    Form("$", "$"),
-    Form("`", "`"),
-    Form("```\n", "\n```"),
-    Form("```json\n", "\n```"),
-    Form('{"answer": "', '"}', True),
-    Form('{"answer": ', "}"),
 )
+"""The forms that are tried where a verifier has no `oracle`."""
 
 
 @dataclass(slots=True)
@@ -71,40 +51,34 @@ class Gold:
     """A task's right answer.
 
     Attributes:
-        turns: What a model would have to do.
-        reward: What that pays.
-        floor: What a wrong answer, or "I do not know.", pays.
+        turns: The model's turns that give it.
+        reward: Their reward.
+        floor: The reward of a wrong answer, or of "I do not know.".
         text: The answer alone, where it is a text.
-        forms: What may stand around it: the first is the one used.
-        kind: What the text is.
-        value: As the row has it.
+        form: The text around it.
+        kind: The kind of the text, as `kind_of` names it.
+        value: The value in the row.
         source: `oracle`, or the name of the row's field.
         wrong: A wrong answer of the same kind.
-        tool: The tool that takes the answer, its parameter, and that one's type.
     """
 
     turns: list[Turn]
     reward: float
     floor: float
     text: str | None = None
-    forms: list[Form] = field(default_factory=lambda: [PLAIN])
+    form: Form = PLAIN
     kind: str = "other"
     value: Any = None
     source: str = "oracle"
     wrong: str = ""
-    tool: tuple[str, str, str] | None = None
 
     def pays(self, reward: float | None) -> bool:
         """Whether a reward is that of the right answer, or more."""
         return reward is not None and self.reward > self.floor and reward >= self.reward - _EPSILON
 
     def say(self, text: str, form: Form | None = None) -> list[Turn]:
-        """Turns that give this answer as the right one is given."""
-        if self.tool is not None:
-            name, parameter, kind = self.tool
-            value = json.loads(text) if kind in ("integer", "number") and _PLAIN_NUMBER.fullmatch(text) else text
-            return [[call(name, {parameter: value})], [message("Done.")]]
-        return says((form or self.forms[0])(text))
+        """Return turns that give this answer in the form of the right one."""
+        return says((form or self.form)(text))
 
 
 def kind_of(text: str) -> str:
@@ -165,75 +139,10 @@ def contrast(golds: dict[int, Gold | None]) -> None:
                 break
 
 
-def guess_gold(player: Player, index: int, task: PreparedTask, floor: float, known: Gold | None = None) -> Gold | None:
-    """A task's right answer, guessed from what its row expects; None where nothing is paid as one.
-
-    Args:
-        player: Tries them.
-        index: The task's.
-        task: The task.
-        floor: What "I do not know." is paid.
-        known: That of another task, whose form is tried first.
-    """
-    best: Gold | None = None
-    for gold in _candidates(player.env, task, known):
-        played = player.play(index, task, gold.turns)
-        if played.reward is None or played.reward < floor + _LEAST:
-            continue
-        if best is None or played.reward > best.reward + _EPSILON:
-            wrong = player.play(index, task, gold.say(gold.wrong)).reward if gold.text is not None else None
-            if wrong is not None and wrong >= played.reward - _EPSILON:
-                continue  # whatever stands in this form is paid: that says nothing about the answer
-            gold.reward, gold.floor = played.reward, max(floor, floor if wrong is None else wrong)
-            best = gold
-            if best.reward >= 1.0 - _EPSILON:
-                break
-    if best is not None and best.text is not None and best.tool is None:
-        _find_forms(player, index, task, best)
-    return best
-
-
-def _find_forms(player: Player, index: int, task: PreparedTask, gold: Gold) -> None:
-    """Add a form that has an end, such as a box, where a plain answer is read, too."""
-    assert gold.text is not None
-    for form in _forms(task):
-        if (
-            form.after
-            and form not in gold.forms
-            and gold.pays(player.play(index, task, gold.say(gold.text, form)).reward)
-        ):
-            gold.forms.append(form)
-            return
-
-
-def _candidates(env: VerifierEnv, task: PreparedTask, known: Gold | None) -> Iterator[Gold]:
-    values = [
-        (path, value, rendered, text)
-        for path, value in expected_fields(task.row)
-        for rendered, text in renderings(value, task.row)
-    ][: 4 * _MOST_VALUES]
-    calls = [(path, value) for path, value in expected_fields(task.row) if _calls(value)]
-    for path, value in calls:
-        yield Gold([_calls(value)], 0.0, 0.0, kind="call", value=value, source=path[-1])
-    forms = _forms(task)
-    if known is not None and known.text is not None:
-        forms = [*known.forms, *(form for form in forms if form not in known.forms)]
-        values.sort(key=lambda each: each[0][-1] != known.source)
-    tools = [known.tool] if known is not None and known.tool else _answer_tools(env, task)
-    for path, value, rendered, text in values[:_MOST_VALUES]:
-        kind = "list" if rendered == "list" else kind_of(text)
-        for form in forms[:_MOST_FORMS]:
-            yield Gold(says(form(text)), 0.0, 0.0, text, [form], kind, value, path[-1], wrong=wrong_for(text, kind))
-        for tool in tools:
-            gold = Gold([], 0.0, 0.0, text, [PLAIN], kind, value, path[-1], wrong=wrong_for(text, kind), tool=tool)
-            gold.turns = gold.say(text)
-            yield gold
-
-
-def renderings(value: Any, row: Row) -> Iterator[tuple[str, str]]:
+def renderings(value: Any) -> Iterator[tuple[str, str]]:
     """Texts that say a value: (how, text).
 
-    >>> [text for _, text in renderings([1, 2], {})][:2]
+    >>> [text for _, text in renderings([1, 2])][:2]
     ['[1, 2]', '1, 2']
     """
     if isinstance(value, bool):
@@ -243,7 +152,6 @@ def renderings(value: Any, row: Row) -> Iterator[tuple[str, str]]:
         )
     elif isinstance(value, int | float):
         yield "number", repr(value)
-        yield from (("letter", letter) for letter in _letters(value, row))
     elif isinstance(value, str):
         if value.strip():
             yield "text", value.strip()
@@ -252,7 +160,7 @@ def renderings(value: Any, row: Row) -> Iterator[tuple[str, str]]:
         except ValueError:
             return
         if isinstance(inner, list | dict):
-            yield from renderings(inner, row)
+            yield from renderings(inner)
     elif isinstance(value, list) and value:
         texts = [each if isinstance(each, str) else json.dumps(each) for each in value]
         yield from (("list", text) for text in (json.dumps(value), ", ".join(texts), "\n".join(texts), " ".join(texts)))
@@ -264,42 +172,6 @@ def renderings(value: Any, row: Row) -> Iterator[tuple[str, str]]:
         for inner in list(value.values())[:3]:
             if isinstance(inner, str | int | float):
                 yield "text", str(inner)
-
-
-def _letters(value: float, row: Row) -> list[str]:
-    """What an index may stand for, where a row has options."""
-    options = row.get("options") or row.get("choices")
-    if isinstance(options, list) and isinstance(value, int) and 0 <= value < len(options):
-        text = options[value]
-        return [chr(65 + value), *([text] if isinstance(text, str) else [])]
-    return []
-
-
-def _calls(value: Any) -> list[dict[str, Any]]:
-    """The function calls that a value describes, as items."""
-    if isinstance(value, str) and value[:1] in "{[":
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return []
-    calls = value if isinstance(value, list) else [value]
-    if not calls or not all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in calls):
-        return []
-    return [
-        call(each["name"], each.get("arguments", each.get("parameters", {})), f"call_{number}")
-        for number, each in enumerate(calls, 1)
-    ]
-
-
-def _answer_tools(env: VerifierEnv, task: PreparedTask) -> list[tuple[str, str, str]]:
-    """Tools that take one text or number, as a `submit(answer)` does."""
-    tools = []
-    for tool in task.request.get("tools") or ():
-        properties = (tool.get("parameters") or {}).get("properties") or {}
-        if tool.get("name") and len(properties) == 1 and env.executes_tools:
-            (name, schema), *_ = properties.items()
-            tools.append((tool["name"], name, str(schema.get("type"))))
-    return tools[:6]
 
 
 def prompt_text(task: PreparedTask) -> str:
@@ -325,23 +197,6 @@ def stated_tolerance(prompt: str) -> float:
     (0.05, 0.0)
     """
     return max((float(share) / 100 for share in _TOLERANCE.findall(prompt)), default=0.0)
-
-
-def _forms(task: PreparedTask) -> list[Form]:
-    """The forms to try: those that the prompt speaks of, then the usual ones."""
-    prompt = prompt_text(task)[:20_000]
-    forms = [PLAIN]
-    if "boxed" in prompt:
-        forms.append(FORMS[1])
-    forms += [Form(f"<{tag}>", f"</{tag}>") for tag in re.findall(r"<([A-Za-z_][\w-]{0,30})>", prompt)[:6]]
-    for label in re.findall(r"([A-Za-z][\w ]{0,24}\s?[:=])", prompt)[-12:]:
-        words = label.split()
-        forms += [Form(f"{' '.join(words[-count:])} ", "") for count in (1, 2, 3) if count <= len(words)]
-    for mark in re.findall(r"(####?|>>>|==>|->)\s", prompt)[:2]:
-        forms.append(Form(f"{mark} ", ""))
-    for key in re.findall(r"[\"'](\w{1,30})[\"']\s*:", prompt)[:4]:
-        forms += [Form(f'{{"{key}": "', '"}', True), Form(f'{{"{key}": ', "}")]
-    return list(dict.fromkeys([*forms, *FORMS]))
 
 
 def with_value(task: PreparedTask, path: tuple[str, ...], value: Any) -> Row:

@@ -61,9 +61,7 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
     if text is None:
         return
     if gold.kind == "whole" or "\n" in text:
-        yield from (
-            (name, miss, gold.forms[0]) for name, miss in near_programs(text, prompt_text(context.tasks[index]))
-        )
+        yield from ((name, miss, gold.form) for name, miss in near_programs(text, prompt_text(context.tasks[index])))
     if gold.kind == "whole":
         return
     row, prompt = context.tasks[index].row, prompt_text(context.tasks[index])
@@ -82,13 +80,10 @@ def _near(gold: Gold, context: Context, index: int) -> Iterator[tuple[str, str, 
         pairs += [("another task's answer", other) for other in _others(context, gold)]
     if gold.kind in ("text", "number") and 1 < len(text) < 30 and " " not in text:
         pairs.append(("a letter within", f"{text[:1]}ж{text[1:]}"))
-    for name, miss in pairs:
-        for form in gold.forms[:2]:
-            yield name, miss, form
+    yield from ((name, miss, gold.form) for name, miss in pairs)
     if gold.kind == "number":
-        for form in gold.forms[:2]:
-            for after in other_units(form.after):
-                yield "another case of its unit", text, Form(form.before, after)
+        for after in other_units(gold.form.after):
+            yield "another case of its unit", text, Form(gold.form.before, after)
 
 
 def _is_within(text: str, number: float, least: float) -> bool:
@@ -287,11 +282,11 @@ def _other(value: Any) -> Any:
 
 def check_equivalents(context: Context) -> None:
     """Play the right answer in forms that mean the same in every domain: they have to be paid alike."""
-    texts = [(index, gold, text) for index, gold, text in context.texts() if gold.tool is None]
+    texts = [(index, gold, text) for index, gold, text in context.texts()]
     if not texts:
         raise NotApplicable("no right answer is a text")
     for index, gold, text in texts:
-        right = gold.forms[0](text)
+        right = gold.form(text)
         halves = [
             {"type": "output_text", "text": part} for part in (right[: len(right) // 2], right[len(right) // 2 :])
         ]
@@ -323,14 +318,13 @@ def check_look_alikes(context: Context) -> None:
             looks["digits of another script"] = text.translate(_ARABIC)
             looks["a superscript"] = text[:-1] + text[-1].translate(_SUPERSCRIPT)
         for name, look in looks.items():
-            for form in gold.forms[:2]:
-                tried = True
-                turns = gold.say(look, form)
-                played = context.play(index, turns)
-                paid = context.pays(index, played) == "high"
-                context.form(name, "near miss", paid)
-                if paid:
-                    context.find("look-alike", name, "medium", index, turns, context.less(index), played)
+            tried = True
+            turns = gold.say(look)
+            played = context.play(index, turns)
+            paid = context.pays(index, played) == "high"
+            context.form(name, "near miss", paid)
+            if paid:
+                context.find("look-alike", name, "medium", index, turns, context.less(index), played)
     if not tried:
         raise NotApplicable("no right answer has letters or digits that others look like")
 
@@ -382,7 +376,7 @@ def _more(turns: list[Turn], gold: Gold) -> dict[str, list[Turn]]:
         "a reward of its own": [*before, {"output": [{**item, **_BOASTS} for item in items], **_BOASTS}],
         "a cut": [*before, {"output": items, "status": "incomplete"}],
     }  # fmt: skip
-    if text is not None and gold.forms[0] == PLAIN and gold.kind == "whole":
+    if text is not None and gold.form == PLAIN and gold.kind == "whole":
         return more
     if text is not None:
         filler = "We consider this with great care and many words. " * 400

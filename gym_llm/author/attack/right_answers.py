@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from gym_llm.author.attack.attack_play import Player, Turn, message, says
 from gym_llm.author.attack.gold import (
+    FORMS,
     PLAIN,
     Form,
     Gold,
     expected_fields,
-    guess_gold,
     kind_of,
     prompt_text,
     renderings,
@@ -23,6 +23,9 @@ from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.types import Row
 
 _LONGEST = 80
+_MOST_RENDERINGS = 3
+_LEAST = 0.25
+"""A right answer is paid this much more than "I do not know."; less is a share of it at most."""
 _MOST_AROUND = 240
 _TAG = re.compile(r"</(\w[\w-]*)>")
 _TAGGED = re.compile(r"(.*<(\w[\w-]*)>\s*)((?:(?!</?\2>).)*?)(\s*</\2>\W*)", re.DOTALL)
@@ -57,20 +60,30 @@ def oracle_turns(env: VerifierEnv, task: PreparedTask) -> list[Turn] | None:
     return [*turns, [message("Done.")]] if calls and env.executes_tools else turns
 
 
-def find_gold(player: Player, index: int, task: PreparedTask, known: Gold | None = None) -> Gold | None:
-    """A task's right answer, from the verifier's own hook or else from the row, or None where none is known.
-
-    Args:
-        player: Tries them.
-        index: The task's.
-        task: The task.
-        known: That of another task, whose form is tried first.
-    """
+def find_gold(player: Player, index: int, task: PreparedTask) -> Gold | None:
+    """Return a task's right answer, by the verifier's `oracle` or else by a field of the row; None without one."""
     floor = player.play(index, task, says("I do not know.")).reward or 0.0
     turns = oracle_turns(player.env, task)
     if turns is None:
-        return guess_gold(player, index, task, floor, known)
+        return _gold_of_row(player, index, task, floor)
     return gold_of_oracle(player, index, task, turns, floor)
+
+
+def _gold_of_row(player: Player, index: int, task: PreparedTask, floor: float) -> Gold | None:
+    """Try the values that a row seems to expect, in a few forms: the first that is paid, where a wrong one is not."""
+    for path, value in expected_fields(task.row):
+        for how, text in list(renderings(value))[:_MOST_RENDERINGS]:
+            kind = "list" if how == "list" else kind_of(text)
+            for form in FORMS:
+                gold = Gold(says(form(text)), 0.0, floor, text, form, kind, value, path[-1], wrong_for(text, kind))
+                reward = player.play(index, task, gold.turns).reward
+                if reward is None or reward < floor + _LEAST:
+                    continue
+                wrong = player.play(index, task, gold.say(gold.wrong)).reward
+                if wrong is None or wrong < reward:
+                    gold.reward, gold.floor = reward, max(floor, wrong or 0.0)
+                    return gold
+    return None
 
 
 def gold_of_oracle(player: Player, index: int, task: PreparedTask, turns: list[Turn], floor: float) -> Gold | None:
@@ -84,7 +97,7 @@ def gold_of_oracle(player: Player, index: int, task: PreparedTask, turns: list[T
         content = first[0]["content"]
         whole = content if isinstance(content, str) else content[0]["text"]
         parts = taken_apart(whole, task.row)
-        gold.text, gold.forms, gold.kind, gold.value = parts.text, [parts.form], parts.kind, parts.value
+        gold.text, gold.form, gold.kind, gold.value = parts[:4]
         gold.wrong = wrong_for(parts.text, parts.kind)
     elif any("arguments" in item for turn in turns if isinstance(turn, list) for item in turn):
         gold.kind = "call"
@@ -113,7 +126,7 @@ def taken_apart(whole: str, row: Row) -> Parts:
     for name, value in row.items():
         if name == "responses_create_params" or isinstance(value, bool):
             continue
-        for kind, text in renderings(value, row) if value not in (None, "") else ():
+        for kind, text in renderings(value) if value not in (None, "") else ():
             place = _last_place(whole, text)
             rest = len(whole) - len(text)
             if place < 0 or rest > _MOST_AROUND or (best is not None and len(text) <= len(best.text)):

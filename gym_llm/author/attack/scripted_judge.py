@@ -79,8 +79,8 @@ def is_right(row: Row, turns: list[Turn]) -> bool:
     said = " ".join(_text(item) for item in items if item.get("type") == "message").strip().casefold()
     if not said:
         return False
-    texts = {text for path, value in expected_fields(row)[:6] for _, text in renderings(value, row)}
-    return any(said == form(text).strip().casefold() for text in texts for form in FORMS[:8])
+    texts = {text for path, value in expected_fields(row)[:6] for _, text in renderings(value)}
+    return any(said == form(text).strip().casefold() for text in texts for form in FORMS)
 
 
 def check_judge(context: Context) -> None:

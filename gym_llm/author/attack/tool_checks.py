@@ -109,9 +109,7 @@ def _try_call(context: Context, index: int, name: str, arguments: Any, swapped: 
     if _SENTINEL in as_text(arguments) or _BIG in _numbers(arguments):
         for said in (_SENTINEL, str(_BIG)):
             if said in as_text(arguments) and gold is not None:
-                echo = (
-                    [turn, gold.say(said)[-1]] if gold.text is not None and not gold.tool else [turn, [message(said)]]
-                )
+                echo = [turn, gold.say(said)[-1]] if gold.text is not None else [turn, [message(said)]]
                 written = context.play(index, echo)
                 if (
                     context.pays(index, written) == "high"
@@ -262,7 +260,7 @@ def check_farming(context: Context) -> None:
                 context.find(
                     "farming", f"calls of {tool['name']}", severity, index, action, "no more for more calls", got
                 )  # type: ignore[arg-type]
-            if gold is None or gold.tool or gold.text is None:
+            if gold is None or gold.text is None:
                 continue
             played = context.play(index, [*calls, *gold.turns])
             if played.reward is not None and played.reward > gold.reward + 1e-6:

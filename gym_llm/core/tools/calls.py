@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError
 
-from gym_llm.concurrency import driven, run_blocking, wait
+from gym_llm.concurrency import in_driver, run_blocking, wait
 from gym_llm.core.tools.tool import Tool, error_output, tool_output
 from gym_llm.errors import ToolError
 from gym_llm.types import Item
@@ -89,7 +89,7 @@ def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> _Resu
         arguments = tool.arguments(call["arguments"])
         if tool.wants_state:
             arguments["state"] = state
-        if tool.blocking and driven():
+        if tool.blocking and in_driver():
             return run_blocking(tool.function, env, **arguments)
         result = tool.function(env, **arguments)
         return result if inspect.isawaitable(result) else (_output(result), False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dis
 import functools
-import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -12,8 +10,8 @@ from weakref import WeakKeyDictionary
 import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tasks import PreparedTask
-from gym_llm.core.truncation import Step, with_score
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.errors import DataError, UsageError
@@ -55,21 +53,20 @@ def check_env(env: gym.Env[Any, Any]) -> None:
     Raises:
         NotFromItems: If a wrapper or a `step` of its own may have a part in it.
     """
-    verifier: Any = env.unwrapped
+    env_id = Driver(env).verifier.env_id
     while isinstance(env, gym.Wrapper):
         if not isinstance(env, OrderEnforcing | PassiveEnvChecker | TimeLimit):
             raise NotFromItems(
-                f"{verifier.env_id} is wrapped with {type(env).__name__}, which verify knows nothing of: {_RERUN}."
+                f"{env_id} is wrapped with {type(env).__name__}, which verify knows nothing of: {_RERUN}."
             )
         env = env.env
 
 
 def mode_of(env: VerifierEnv) -> ReverifyMode:
-    """Whether every episode of a verifier can be scored from its items alone, also where its class does not say."""
-    traits = _traits(cast(Any, type(env)))
-    if traits.mode == "unknown" and not (traits.own_step or traits.responds or traits.tools or traits.rewards_turns):
-        return "stateless"
-    return traits.mode
+    """Return the mode that a verifier's class declares; "stateless" for one without tools, user turns and a `step`."""
+    cls = type(env)
+    own = cls.step is not VerifierEnv.step or cls.speaks_for_user() or _tool_names(cast(Any, cls))
+    return "stateless" if cls.reverify_mode == "unknown" and not own else cls.reverify_mode
 
 
 def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
@@ -85,22 +82,21 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
             tasks.
         Exception: What the hooks raise.
     """
-    verifier: Any = env.unwrapped
-    _reset(env, record, seed)
-    playing: VerifierEnv = verifier.playing
-    was_rewarded = "turn_rewards" in record or "reward" in record.get("info", {})
-    if was_rewarded or _traits(cast(Any, type(playing))).rewards_turns:
-        raise NotFromItems(f"{playing.env_id} rewards turns, too, which verify knows nothing of: {_RERUN}.")
+    driver = Driver(env)
+    _reset(driver, record, seed)
+    playing = driver.verifier.playing
+    if "turn_rewards" in record or "reward" in record.get("info", {}):
+        raise NotFromItems(f"{playing.env_id} rewards turns, too, which verify does not know: {_RERUN}.")
     response: Any = _with_ids(record)["response"]
     items: list[Item] = response["output"]
+    _check_declared(playing, items)
     start = len(items)
     while start and not is_environments(items[start - 1]):
         start -= 1
     said = record.get("info", {})
     turn = said.get("turn") or len(recorded_turns(response))
     episode: Any = playing.episode
-    kind = Episode if _knows_its_state(playing, items, episode) else _Watched
-    episode = kind(
+    episode = Episode(
         episode.task_index,
         episode.row,
         episode.request,
@@ -116,16 +112,8 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
     if playing.open_episode is not None:
         playing.open_episode = episode
     info: dict[str, Any] = {"task_index": episode.task_index, "turn": turn, "tool_errors": episode.tool_errors}
-    try:
-        reward = playing.score_cut_short(info)
-    finally:
-        if isinstance(episode, _Watched) and episode.was_asked:
-            raise NotFromItems(
-                f"{playing.env_id}: its verify reads the episode's state, which tools or respond may have changed, and "
-                f"that is not in the file: {_RERUN}, or, if it does not matter, say so in the class: "
-                'reverify_mode = "stateless".'
-            )
-    if playing is not verifier:
+    reward = playing.score_truncated(info)
+    if playing is not driver.verifier:
         info["env_id"] = playing.env_id
     return Score(reward, _was_truncated(record, items[start:], response), info)
 
@@ -140,19 +128,17 @@ def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
         NotFromItems: If it has no such tasks.
         Exception: What hooks and tools raise.
     """
-    info = _reset(env, record, seed)
+    driver = Driver(env)
+    info = _reset(driver, record, seed)
     response: Any = _with_ids(record)["response"]
     turns = recorded_turns(response)
-    verifier: Any = env.unwrapped
     outcome: Step = None, 0.0, False, False, info
     rewards: list[float] = []
     terminated = truncated = False
     for number, items in enumerate(turns, 1):
         last = response if number == len(turns) else {}
         action = {"output": items, "status": last.get("status") or "completed", "usage": last.get("usage")}
-        outcome = env.step(action)
-        if outcome[3] and not verifier.is_over:  # a wrapper has cut it short
-            outcome = with_score(env, outcome)
+        outcome = driver.step(action)
         _, reward, terminated, truncated, info = outcome
         rewards.append(float(reward))
         if terminated or truncated:
@@ -162,28 +148,28 @@ def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
     if not (terminated or truncated):
         if not record.get("truncated"):
             raise DataError(f"The environment goes on after the {len(turns)} recorded turns: it has changed since.")
-        _, reward, _, truncated, info = with_score(env, (None, outcome[1], False, True, info))
+        _, reward, _, truncated, info = driver.score((None, outcome[1], False, True, info))
         rewards[-1:] = [float(reward)]
-    verifier.end_episode()
+    driver.end()
     info = {name: value for name, value in info.items() if name != "trajectory"}
     return Score(sum(rewards, 0.0), truncated, info, tuple(rewards))
 
 
-def _reset(env: gym.Env[Any, Any], record: Rollout, seed: int) -> dict[str, Any]:
+def _reset(driver: Driver, record: Rollout, seed: int) -> dict[str, Any]:
     number = record["rollout_id"]
     job = Job(number["task_index"], number["repeat_index"])
     try:
-        options = {"task": _prepared(env.unwrapped, job.task_index, row_of(record)), "task_index": job.task_index}
-        _, info = env.reset(seed=job.env_seed(seed), options=options)
+        options = {"task": _prepared(driver.verifier, job.task_index, row_of(record)), "task_index": job.task_index}
+        _, info = driver.reset(seed=job.env_seed(seed), options=options)
     except DataError as error:
-        verifier: Any = env.unwrapped
-        if verifier.phase != "env":  # a hook's
+        verifier = driver.verifier
+        if verifier.phase != "env":  # raised by a hook
             raise
-        raise NotFromItems(f"Task {job.task_index} is none of {verifier.env_id}: {error}.") from None
+        raise NotFromItems(f"Task {job.task_index} does not belong to {verifier.env_id}: {error}.") from None
     return info
 
 
-def _prepared(verifier: Any, index: int, row: Row) -> PreparedTask:
+def _prepared(verifier: VerifierEnv, index: int, row: Row) -> PreparedTask:
     """A row, checked; once for all repeats of a task that are not far from each other."""
     checked = _CHECKED.setdefault(verifier, {})
     prepared = checked.get(index)
@@ -216,89 +202,28 @@ def _was_truncated(record: Rollout, last_turn: list[Item], response: Mapping[str
     return "function_call" in kinds or kinds == {"reasoning"}
 
 
-class _Watched(Episode):
-    """An episode whose state nobody may need: it notes whether it is asked for."""
+def _check_declared(env: VerifierEnv, items: list[Item]) -> None:
+    """Raise unless the state after `setup` is the one that `verify` saw, by the class's own declaration.
 
-    __slots__ = ("_state", "was_asked")
-
-    def __init__(self, *fields: Any) -> None:
-        self.was_asked = False
-        super().__init__(*fields)
-        self.was_asked = False
-
-    @property
-    def state(self) -> Any:
-        """What `setup` made."""
-        self.was_asked = True
-        return self._state
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self._state = state
-
-
-def _knows_its_state(env: VerifierEnv, items: list[Item], episode: Episode) -> bool:
-    """Whether the state after `setup` is the one that `verify` saw, or there is none."""
-    traits = _traits(cast(Any, type(env)))
-    if traits.mode == "stateless":
-        return True
-    if traits.mode == "unsupported":
+    A class that declares nothing is scored only where nothing but the model took part in the episode.
+    """
+    cls = type(env)
+    if cls.reverify_mode == "stateless":
+        return
+    if cls.reverify_mode == "unsupported":
         raise NotFromItems(f"{env.env_id} cannot be scored from recorded items (reverify_mode): {_RERUN}.")
-    if traits.own_step:
+    if cls.step is not VerifierEnv.step:
         raise NotFromItems(f"{env.env_id} has a `step` of its own, which may reward, too: {_RERUN}.")
-    if traits.responds or any(
-        item.get("type") == "function_call" and item.get("name") in traits.tools for item in items
-    ):
-        if traits.keeps_state_on_itself:
-            raise NotFromItems(
-                f"{env.env_id}: its setup keeps the episode's state in the environment's attributes, which tools or "
-                f'respond may have changed: {_RERUN}, or say in the class: reverify_mode = "stateless".'
-            )
-        return episode.state is None
-    return True
-
-
-class _Traits(NamedTuple):
-    mode: ReverifyMode
-    own_step: bool
-    responds: bool
-    tools: frozenset[str]
-    keeps_state_on_itself: bool
-    rewards_turns: bool
+    names = _tool_names(cast(Any, cls))
+    calls_tools = any(item.get("type") == "function_call" and item.get("name") in names for item in items)
+    if calls_tools or cls.speaks_for_user():
+        what = "tools" if calls_tools else "the user"
+        raise NotFromItems(
+            f"{env.env_id}: {what} may have changed the state, which is not in the file: {_RERUN}, or declare "
+            'reverify_mode = "stateless" in the class.'
+        )
 
 
 @functools.cache
-def _traits(cls: Any) -> _Traits:
-    return _Traits(
-        cls.reverify_mode,
-        cls.step is not VerifierEnv.step,
-        cls.speaks_for_user(),
-        frozenset(schema["name"] for schema in cls.tool_schemas()),
-        _sets_attributes(cls.setup),
-        _rewards_turns(cls),
-    )
-
-
-def _rewards_turns(cls: type) -> bool:
-    """Whether some method of a class, or of one it is derived from, has to do with `step_reward`."""
-    methods = [method for base in cls.__mro__ if base is not VerifierEnv for method in vars(base).values()]
-    codes = [method.__code__ for method in map(inspect.unwrap, filter(inspect.isfunction, methods))]
-    while codes:
-        code = codes.pop()
-        if "step_reward" in code.co_names:
-            return True
-        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
-    return False
-
-
-def _sets_attributes(method: Any) -> bool:
-    """Whether a method assigns to an attribute of its `self`."""
-    code = inspect.unwrap(method).__code__
-    name = code.co_varnames[:1]
-    before = ""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "STORE_ATTR" and before in name:
-            return True
-        is_load = instruction.opname.startswith("LOAD_FAST")
-        before = instruction.argrepr.rpartition(",")[2].strip() if is_load else ""
-    return False
+def _tool_names(cls: Any) -> frozenset[str]:
+    return frozenset(schema["name"] for schema in cls.tool_schemas())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from gym_llm.concurrency import Suspended, begin, drive, gives_up, wait
-from gym_llm.concurrency.relaxed_gc import rare_collection
+from gym_llm.concurrency import Waiting, is_cancellation, run_until_wait, wait
+from gym_llm.concurrency.relaxed_gc import relaxed_gc
+from gym_llm.core.driver import Driver
 from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.jsonl import dumps, dumps_record, loads
 from gym_llm.errors import DataError, UsageError
@@ -24,12 +25,12 @@ from gym_llm.evaluation.reverify.rescoring import (
     score_items,
     score_replayed,
 )
-from gym_llm.evaluation.reverify.stored_rewards import check_output, of_one_dataset, run_settings
-from gym_llm.records.failures import TRANSIENT, Failure, failure_of
+from gym_llm.evaluation.stored_runs import check_output, of_one_dataset, run_settings
+from gym_llm.records.failures import TRANSIENT, Failure
 from gym_llm.records.record import check_record
 from gym_llm.records.record_files import numbered_records
-from gym_llm.rollouts.pool import Shard
-from gym_llm.rollouts.step_timeout import StepClock
+from gym_llm.rollouts.env_slots import EnvSlots
+from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Rollout
 from gym_llm.utils.secrets import mask
@@ -91,7 +92,7 @@ async def areverify(
     if concurrency < 1:
         raise UsageError(f"concurrency is 1 or more, got {concurrency}.")
     part = Part(env_id, tasks=None, env_kwargs=env_kwargs or {})
-    opened = part.open(None, episodes=None, limit=None, seed=0)
+    opened = part.plan(RolloutSettings())
     summary_path = None
     if output is not None:
         check_output(output)
@@ -103,8 +104,8 @@ async def areverify(
     report.summary.repeats = repeats if isinstance(repeats, int) and repeats > 0 else 1
     with ExitStack() as files:
         new = None if output is None else files.enter_context(replacing(output))
-        files.enter_context(rare_collection())
-        async with aclosing(Shard(opened.plan.factory, concurrency)) as shard:
+        files.enter_context(relaxed_gc())
+        async with aclosing(EnvSlots(opened.plan.factory, concurrency, step_timeout=_STEP_SECONDS)) as shard:
             seed = settings.get("seed")
             pass_ = _Pass(shard, report, new, rerun_tools, seed if isinstance(seed, int) else 0)
             await pass_.run(path, dataset, on_read)
@@ -120,7 +121,7 @@ async def areverify(
 class _Pass:
     """One way through a file. Records leave in the order in which they came, however long each one takes."""
 
-    def __init__(self, shard: Shard, report: Reverified, new: BinaryIO | None, rerun_tools: bool, seed: int) -> None:
+    def __init__(self, shard: EnvSlots, report: Reverified, new: BinaryIO | None, rerun_tools: bool, seed: int) -> None:
         self._shard = shard
         self._report = report
         self._new = new
@@ -130,7 +131,6 @@ class _Pass:
             check_env(shard.env(0))
         self._free = list(range(shard.num_envs - 1, -1, -1))
         self._lines: deque[_Line] = deque()
-        self._clock = StepClock(_STEP_SECONDS)
 
     async def run(
         self, path: str | os.PathLike[str], dataset: str | None, on_read: Callable[[int], None] | None
@@ -175,48 +175,43 @@ class _Pass:
             )
             await asyncio.sleep(0)  # its slot is free when its callback has run
         slot = self._free[-1]
-        env = self._shard.env(slot)
+        driver = self._shard.driver(slot)
         try:
-            outcome = begin(self._score, env, record, self._seed)
+            outcome = run_until_wait(self._score, driver.env, record, self._seed)
         except NotFromItems:
             raise
         except BaseException as error:
-            if gives_up(error):
+            if is_cancellation(error):
                 raise
-            failure = self._failure(env, error)
+            failure = driver.failure(error)
             if failure.kind not in TRANSIENT:
                 return failure
             outcome = failure  # type: ignore[assignment]
         if isinstance(outcome, Score):
             return outcome
-        task = asyncio.create_task(self._finished(env, record, outcome))  # type: ignore[arg-type]
+        task = asyncio.create_task(self._finished(driver, record, outcome))  # type: ignore[arg-type]
         self._free.pop()
         task.add_done_callback(lambda _: self._free.append(slot))
         return task
 
-    async def _finished(self, env: Any, record: Rollout, begun: Suspended[Score] | Failure) -> Score | Failure:
+    async def _finished(self, driver: Driver, record: Rollout, begun: Waiting[Score] | Failure) -> Score | Failure:
         """Wait for a score; once more, after a pause, where something failed that may pass."""
-        if isinstance(begun, Suspended):
-            score = await self._outcome(env, begun.resume)
+        if isinstance(begun, Waiting):
+            score = await self._outcome(driver, driver.resume(begun))
             if isinstance(score, Score) or score.kind not in TRANSIENT:
                 return score
         await asyncio.sleep(_PAUSE)
-        return await self._outcome(env, lambda: drive(self._score, env, record, self._seed))
+        return await self._outcome(driver, driver.run(self._score, driver.env, record, self._seed))
 
-    async def _outcome(self, env: Any, resume: Callable[[], Any]) -> Score | Failure:
+    async def _outcome(self, driver: Driver, score: Awaitable[Score]) -> Score | Failure:
         try:
-            with self._clock.step(env.unwrapped):
-                return await resume()
+            return await score
         except NotFromItems:
             raise
         except BaseException as error:
-            if gives_up(error):
+            if is_cancellation(error):
                 raise
-            return self._failure(env, error)
-
-    def _failure(self, env: Any, error: BaseException) -> Failure:
-        verifier = env.unwrapped
-        return failure_of(error, verifier.phase, verifier.env_id)
+            return driver.failure(error)
 
     def _put(self, line: _Line | None = None) -> None:
         """Write what is ready, in order, after the lines before it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm.data.files.jsonl import dumps, loads
-from gym_llm.evaluation.view.columns import UNREADABLE
+from gym_llm.evaluation.view.episode_table import UNREADABLE
 from gym_llm.evaluation.view.index import RunIndex
 from gym_llm.evaluation.view.scan import LONGEST_LINE
 
@@ -27,9 +27,9 @@ def episode_json(run: RunIndex, n: int) -> bytes:
     Raises:
         DataError: If the line is not there any more.
     """
-    table = run.table
-    if n < len(table) and table.columns["outcome"][n] == UNREADABLE:
-        return _unreadable(run.line(n, _EXCERPT), table.previews[n].decode(errors="replace"))
+    for outcome, preview in run.table.select("outcome, preview", "WHERE n = ?", (n,)):
+        if outcome == UNREADABLE:
+            return _unreadable(run.line(n, _EXCERPT), preview or "")
     line = run.line(n, LONGEST_LINE)
     try:
         record = loads(line)

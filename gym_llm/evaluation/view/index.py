@@ -10,11 +10,12 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from gym_llm.concurrency.processes import ProcessPool
+from gym_llm.data.files.atomic import replacing
 from gym_llm.errors import DataError, DeadlinePassed, UsageError, WorkerDied
-from gym_llm.evaluation.view.columns import Table, joined
-from gym_llm.evaluation.view.saved_index import SavedIndex, load_index, save_index
+from gym_llm.evaluation.view.episode_table import EpisodeRow, EpisodeTable
 from gym_llm.evaluation.view.scan import scan_open
 
 PART = 32 << 20
@@ -23,6 +24,8 @@ SAVED_FROM = 16 << 20
 """A smaller file is read again each time: that takes less than a tenth of a second, and leaves nothing beside it."""
 
 _GROWING_SECONDS = 10.0
+_SUM = 16  # bytes
+_LARGEST_INDEX = 8 << 30
 _SCAN = "gym_llm.evaluation.view.scan:scan_part"
 
 
@@ -48,7 +51,7 @@ class RunIndex:
         self.path = Path(path)
         self.changed = self.generation = 0
         self._lock = Lock()
-        self._tables: list[Table] = [Table()]
+        self.table = EpisodeTable()
         self._indexed = 0
         self._saved_rows = 0
         self._last_fingerprint = ""
@@ -56,14 +59,6 @@ class RunIndex:
         self._seen: tuple[int, int] | None = None
         self._descriptor = -1
         self._open()
-
-    @property
-    def table(self) -> Table:
-        """The rows so far."""
-        with self._lock:
-            if len(self._tables) > 1:
-                self._tables = [joined(self._tables)]
-            return self._tables[0]
 
     @property
     def size(self) -> int:
@@ -86,11 +81,9 @@ class RunIndex:
         Raises:
             DataError: If it is not there any more.
         """
-        table = self.table
-        if n < len(table):
-            offset, length = int(table.columns["offset"][n]), min(limit, int(table.columns["length"][n]))
-            line = self.read(offset, length)
-            if len(line) == length:
+        for offset, length in self.table.select("offset, length", "WHERE n = ?", (n,)):
+            line = self.read(offset, min(limit, length))
+            if len(line) == min(limit, length):
                 return line
         raise DataError(f"{self.path.name} was cut short: this episode is not in it any more.")
 
@@ -132,12 +125,16 @@ class RunIndex:
         return self.changed != before
 
     def save(self) -> None:
-        """Write the index beside the file, or into the user's cache; where neither can be written, nothing is."""
-        table = self.table
-        save_index(
-            self.path, os.fstat(self._descriptor), SavedIndex(table, self._indexed, self._fingerprint(self._indexed))
-        )
-        self._saved_rows = len(table)
+        """Write the index beside the file, or into the user's cache; nowhere if both are read-only."""
+        status, rows = os.fstat(self._descriptor), len(self.table)
+        meta = {"source": _identity(status), "end": self._indexed, "fingerprint": self._fingerprint(self._indexed)}
+        data = self.table.packed(meta)
+        for place in index_paths(self.path):
+            with suppress(DataError, OSError), replacing(place) as file:
+                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode) & 0o666)  # as private as the file itself
+                file.write(blake2b(data, digest_size=_SUM).digest() + data)
+                break
+        self._saved_rows = rows
 
     def close(self) -> None:
         """Let go of the file."""
@@ -177,30 +174,36 @@ class RunIndex:
 
     def _load(self) -> None:
         status = os.fstat(self._descriptor)
-        saved = load_index(self.path, status) if status.st_size >= SAVED_FROM else None
-        if saved is not None and saved.end <= status.st_size and saved.fingerprint == self._fingerprint(saved.end):
-            with self._lock:
-                self._tables = [saved.table]
-                self._indexed, self._last_fingerprint = saved.end, saved.fingerprint
-                self._saved_rows = len(saved.table)
-                self.changed += 1
+        for place in index_paths(self.path) if status.st_size >= SAVED_FROM else ():
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                meta = load_index(place, self.table)
+                device, inode, size, changed = meta["source"]
+                now, end = _identity(status), meta["end"]
+                is_same = [device, inode] == now[:2] and (now[2] > size or [size, changed] == now[2:])
+                if not is_same or end > status.st_size or meta["fingerprint"] != self._fingerprint(end):
+                    self.table.clear()
+                    continue
+                with self._lock:
+                    self._indexed, self._last_fingerprint, self._saved_rows = end, meta["fingerprint"], len(self.table)
+                    self.changed += 1
+                return
 
     def _reset(self) -> None:
         with self._lock:
-            self._tables, self._indexed, self._saved_rows = [Table()], 0, 0
+            self.table.clear()
+            self._indexed = self._saved_rows = 0
             self.changed += 1
             self.generation += 1
 
-    def _add(self, end: int, table: Table) -> None:
+    def _add(self, end: int, rows: list[EpisodeRow]) -> None:
         with self._lock:
+            self.table.add(rows)
             self._indexed = max(self._indexed, end)
-            if len(table):
-                self._tables.append(table)
-                self.changed += 1
+            self.changed += bool(rows)
 
     def _scan(self, size: int) -> None:
-        for end, table in scan_open(self._descriptor, self._indexed, size, whole=True):
-            self._add(end, table)
+        for end, rows in scan_open(self._descriptor, self._indexed, size, whole=True):
+            self._add(end, rows)
             if self._descriptor < 0:  # closed meanwhile
                 return
         self._last_fingerprint = self._fingerprint(self._indexed)
@@ -209,7 +212,7 @@ class RunIndex:
         """Read parts of a large file in worker processes; whatever goes wrong there is left for this process."""
         path = os.path.realpath(self.path)
         starts = iter(range(self._indexed, size, PART))
-        calls: list[asyncio.Task[tuple[int, Table]]] = []
+        calls: list[asyncio.Task[tuple[int, list[EpisodeRow]]]] = []
 
         def begin() -> None:
             if (start := next(starts, None)) is not None:
@@ -219,17 +222,46 @@ class RunIndex:
             for _ in range(2 * pool.workers):
                 begin()
             while calls:
-                end, table = await calls[0]
+                end, rows = await calls[0]
                 calls.pop(0)
                 if self._is_another_file():
                     return
-                self._add(end, table)
+                self._add(end, rows)
                 begin()
         except (DeadlinePassed, WorkerDied, RuntimeError):
             return
         finally:
             for call in calls:
                 call.cancel()
+
+
+def index_paths(path: Path) -> list[Path]:
+    """Return where a file's index may be: beside it, or in the user's cache where that folder is read-only."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    key = blake2b(os.fsencode(os.path.realpath(path)), digest_size=16).hexdigest()
+    return [path.with_name(f".{path.name}.index"), cache / "gym_llm" / "view" / f"{key}.index"]
+
+
+def load_index(place: Path, table: EpisodeTable) -> dict[str, Any]:
+    """Load a saved index into a table, and return its description.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is not an index, or is damaged.
+    """
+    descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_INDEX:
+            raise ValueError("not an index")
+        digest, data = file.read(_SUM), file.read()
+    if blake2b(data, digest_size=_SUM).digest() != digest:
+        raise ValueError("the index is damaged")
+    return table.unpack(data)
+
+
+def _identity(status: os.stat_result) -> list[int]:
+    return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
 
 
 def scan_pool() -> ProcessPool:

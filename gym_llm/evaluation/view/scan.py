@@ -16,7 +16,7 @@ from typing import Any
 
 from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.errors import DataError
-from gym_llm.evaluation.view.columns import MOST_FIELDS, OUTCOMES, UNREADABLE, Table, TableMaker, joined
+from gym_llm.evaluation.view.episode_table import MOST_FIELDS, OUTCOMES, UNREADABLE, EpisodeRow
 from gym_llm.records.record import OWN_NAMES, check_record
 from gym_llm.types import message_text
 
@@ -58,7 +58,9 @@ def find_trajectory(line: bytes) -> tuple[int, int]:
     return len(line), 0
 
 
-def scan(path: str | os.PathLike[str], start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, Table]]:
+def scan(
+    path: str | os.PathLike[str], start: int, stop: int, *, whole: bool = False
+) -> Iterator[tuple[int, list[EpisodeRow]]]:
     """The rows of the lines that begin in a part of a file.
 
     Args:
@@ -80,7 +82,7 @@ def scan(path: str | os.PathLike[str], start: int, stop: int, *, whole: bool = F
         os.close(descriptor)
 
 
-def scan_open(descriptor: int, start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, Table]]:
+def scan_open(descriptor: int, start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, list[EpisodeRow]]]:
     """As `scan`, of an open file."""
     position = start and start - 1  # the byte before tells whether a line begins at `start`
     is_inside, offset, held, is_long = bool(start), position, bytearray(), False
@@ -88,48 +90,47 @@ def scan_open(descriptor: int, start: int, stop: int, *, whole: bool = False) ->
         data = os.pread(descriptor, BLOCK, position)
         if not data:
             break
-        maker, begin = TableMaker(), 0
+        rows: list[EpisodeRow] = []
+        begin = 0
         while (end := data.find(b"\n", begin)) >= 0:
             if is_inside:
                 is_inside = False
             elif offset >= stop:
                 break
             elif is_long:
-                add_unreadable(maker, offset, position + end - offset, _too_long(position + end - offset))
+                rows.append(unreadable(offset, position + end - offset, _too_long(position + end - offset)))
                 is_long = False
             else:
-                add_line(maker, offset, bytes(held) + data[begin:end] if held else data[begin:end])
+                rows += read_line(offset, bytes(held) + data[begin:end] if held else data[begin:end])
             held.clear()
             begin = end + 1
             offset = position + begin
         if offset >= stop and not is_inside:
-            if maker.size or offset > start:
-                yield offset, maker.table()
+            if rows or offset > start:
+                yield offset, rows
             return
         if not is_inside and not is_long:
             held += data[begin:]
             if is_long := len(held) > LONGEST_LINE:
                 held.clear()
         position += len(data)
-        yield (0 if is_inside else offset), maker.table()
+        yield (0 if is_inside else offset), rows
     if whole and held and not is_inside:
-        maker = TableMaker()
-        add_line(maker, offset, bytes(held))
-        table = maker.table()
-        if table.columns["outcome"][:1].tolist() not in ([], [UNREADABLE]):
-            yield offset + len(held), table
+        rows = read_line(offset, bytes(held))
+        if rows and rows[0].outcome != UNREADABLE:
+            yield offset + len(held), rows
 
 
-def scan_part(part: tuple[str, int, int]) -> tuple[int, Table]:
+def scan_part(part: tuple[str, int, int]) -> tuple[int, list[EpisodeRow]]:
     """`scan` for a worker process, all at once: path, start and stop."""
     pieces = list(scan(*part))
-    return max((end for end, _ in pieces), default=0), joined([table for _, table in pieces])
+    return max((end for end, _ in pieces), default=0), [row for _, rows in pieces for row in rows]
 
 
-def add_line(maker: TableMaker, offset: int, line: bytes) -> None:
-    """Add a line's row, unless it is empty."""
+def read_line(offset: int, line: bytes) -> list[EpisodeRow]:
+    """Return a line's row; nothing for an empty line."""
     if not line.strip():
-        return
+        return []
     cut, cut_length = find_trajectory(line)
     try:
         try:
@@ -140,44 +141,40 @@ def add_line(maker: TableMaker, offset: int, line: bytes) -> None:
             cut, cut_length = len(line), 0
             record = check_record(loads(line))
     except DataError as error:
-        add_unreadable(maker, offset, len(line), f"cannot be read: {error}")
-        return
+        return [unreadable(offset, len(line), f"cannot be read: {error}")]
     except ValueError:
-        add_unreadable(maker, offset, len(line), "cannot be read: it is not JSON")
-        return
+        return [unreadable(offset, len(line), "cannot be read: it is not JSON")]
     info: dict[str, Any] = record.get("info") or {}
     response: dict[str, Any] = record.get("response") or {}  # type: ignore[assignment]
     usage = response.get("usage") or {}
-    timing = record.get("timing") or {}
-    reward, number = record["reward"], record["rollout_id"]
-    seconds = timing.get("total")
-    values = {
-        "offset": offset,
-        "length": len(line),
-        "cut": cut,
-        "cut_length": cut_length,
-        "task": number["task_index"],
-        "repeat": number["repeat_index"],
-        "turns": info.get("turn", 0),
-        "tool_errors": info.get("tool_errors", 0),
-        "tokens": min((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0), 2**63 - 1),
-        "reward": math.nan if reward is None else reward,
-        "seconds": math.nan if seconds is None else _float(seconds),
-        "dataset": record.get("dataset", "")[:_LONGEST_ANSWER],
-        "env_id": record.get("env_id", "")[:_LONGEST_ANSWER],
-        "failure_kind": (record.get("failure_kind") or "")[:_LONGEST_ANSWER],
-        "outcome": _KINDS[record["outcome"]],
-    }
-    preview = _preview(response.get("output") or [])
-    maker.add(values, _answer(info), preview or record.get("error") or "", _fields(info, record))  # type: ignore[arg-type]
+    number, seconds = record["rollout_id"], (record.get("timing") or {}).get("total")
+    preview = _preview(response.get("output") or []) or record.get("error") or ""
+    row = EpisodeRow(
+        offset,
+        len(line),
+        cut,
+        cut_length,
+        outcome=_KINDS[record["outcome"]],
+        task=number["task_index"],
+        repeat=number["repeat_index"],
+        turns=info.get("turn", 0),
+        tool_errors=info.get("tool_errors", 0),
+        tokens=min((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0), 2**63 - 1),
+        reward=record["reward"],
+        seconds=None if seconds is None else _float(seconds),
+        dataset=record.get("dataset", "")[:_LONGEST_ANSWER],
+        env_id=record.get("env_id", "")[:_LONGEST_ANSWER],
+        failure_kind=(record.get("failure_kind") or "")[:_LONGEST_ANSWER],
+        answer=_answer(info),
+        preview=preview,
+        fields=_fields(info, record),
+    )
+    return [row]
 
 
-def add_unreadable(maker: TableMaker, offset: int, length: int, why: str) -> None:
-    """Add the row of a line that is no record."""
-    values: dict[str, Any] = dict.fromkeys(("task", "repeat", "turns", "tool_errors", "tokens"), 0)
-    values |= {"offset": offset, "length": length, "cut": length, "cut_length": 0, "outcome": UNREADABLE}
-    values |= {"reward": math.nan, "seconds": math.nan, "dataset": "", "env_id": "", "failure_kind": ""}
-    maker.add(values, "", why[: 2 * _LONGEST_PREVIEW])
+def unreadable(offset: int, length: int, why: str) -> EpisodeRow:
+    """Return the row of a line that is not a record."""
+    return EpisodeRow(offset, length, length, 0, UNREADABLE, preview=why[: 2 * _LONGEST_PREVIEW])
 
 
 def _too_long(length: int) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from threading import Event, Lock, Thread
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from gym_llm.evaluation.view.index import RunIndex
 
 _BATCH = 8 << 20
+_MOST_LINES = 65_536
 LONGEST_QUERY = 1000
 
 
@@ -56,7 +55,7 @@ class Search:
         """Whether the file is still the one that was searched, not replaced by another."""
         return self._generation == self._index.generation and not self._cancelled
 
-    def matches(self, deadline: float) -> tuple[NDArray[np.int64], float]:
+    def matches(self, deadline: float) -> tuple[list[int], float]:
         """The rows that have the text, as far as they are known after so many seconds, and the share searched."""
         rows = len(self._index.table)
         with self._lock:
@@ -68,7 +67,7 @@ class Search:
         if self._searched < rows:
             self._through.wait(deadline)
         searched = min(self._searched, rows)
-        return np.array(self._matches, np.int64), searched / rows if rows else 1.0
+        return list(self._matches), searched / rows if rows else 1.0
 
     def cancel(self) -> None:
         """Stop it; what was found stays."""
@@ -88,15 +87,14 @@ class Search:
         table, first = self._index.table, self._searched
         if not self.is_of_this_file or first >= len(table):
             return False
-        columns = table.columns
-        start = int(columns["offset"][first])
-        ends = columns["offset"] + columns["length"]
-        last = max(first + 1, int(np.searchsorted(ends, start + _BATCH, side="right")))
-        block = self._index.read(start, min(int(ends[last - 1]) - start, 8 * _BATCH))
-        places = zip(
-            *(columns[name][first:last].tolist() for name in ("offset", "length", "cut", "cut_length")), strict=True
+        places = table.select(
+            "n, offset, length, cut, cut_length",
+            "WHERE n >= ? AND n <= ? AND offset + length <= (SELECT offset FROM episodes WHERE n = ?) + ? OR n = ?",
+            (first, first + _MOST_LINES, first, _BATCH, first),
         )
-        for n, (offset, length, cut, cut_length) in enumerate(places, first):
+        start = places[0][1]
+        block = self._index.read(start, min(places[-1][1] + places[-1][2] - start, 8 * _BATCH))
+        for n, offset, length, cut, cut_length in places:
             begin = offset - start
             text = block[begin : begin + cut].lower()
             rest = block[begin + cut + cut_length : begin + length].lower() if cut_length else b""
@@ -104,5 +102,5 @@ class Search:
                 self._matches.append(n)
             if self._cancelled:
                 return False
-        self._searched = last
+        self._searched = first + len(places)
         return True

@@ -91,10 +91,12 @@ def _data(runs: list[RunIndex], most: int) -> dict[str, Any]:
     counts = _shares([len(run.table) for run in runs], most)
     data: dict[str, Any] = {"runs": [], "rows": [], "stats": [], "episodes": [], "note": ""}
     for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
-        table = run.table.first(count)
+        table = run.table
         data["runs"].append(describe(number, run) | {"growing": False, "indexed": 1.0})
-        data["rows"].append([table.row(n) for n in range(count)])
-        data["stats"].append(run_stats(run.table) | {"grid": run_stats(table, limit=max(MOST_ROWS, count))["grid"]})
+        data["rows"].append(table.rows(range(count)))
+        data["stats"].append(
+            run_stats(table) | {"grid": run_stats(table, limit=max(MOST_ROWS, count), first=count)["grid"]}
+        )
         data["episodes"].append([_rounded(loads(episode_json(run, n))) for n in range(count)])
     total, shown = sum(len(run.table) for run in runs), sum(counts)
     if shown < total:

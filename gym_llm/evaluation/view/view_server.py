@@ -10,13 +10,12 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from aiohttp import web
 
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
-from gym_llm.evaluation.view.columns import NAMES, UNREADABLE, Table
 from gym_llm.evaluation.view.episode_page import episode_json
+from gym_llm.evaluation.view.episode_table import NAMES, OUTCOMES, UNREADABLE, EpisodeTable
 from gym_llm.evaluation.view.index import RunIndex, scan_pool
 from gym_llm.evaluation.view.run_files import read_summary, shown_name
 from gym_llm.evaluation.view.run_stats import run_stats
@@ -137,18 +136,20 @@ class ViewServer(HttpServer):
         def find() -> dict[str, Any]:
             matches, searched = (None, 1.0) if search is None else search.matches(seconds)
             table = run.table
-            chosen = select(table, dict(query))
+            where, parameters = conditions(table, dict(query))
             if matches is not None:
-                found = np.zeros(len(table), bool)
-                found[matches[matches < len(table)]] = True
-                chosen &= found
+                where += " AND n IN (SELECT value FROM json_each(?))"
+                parameters.append(dumps(matches).decode())
+            page: dict[str, Any] = {
+                "offset": offset,
+                "limit": min(limit, MOST_ROWS),
+                "descending": query.get("desc") in ("1", "true"),
+            }
             try:
-                order = table.order(query.get("sort") or "n", descending=query.get("desc") in ("1", "true"))
+                total, rows = table.find(where, parameters, sort=query.get("sort") or "n", **page)
             except KeyError as error:
                 raise _refused(f"There is no column {error} to sort by.") from None
-            order = order[chosen[order]]
-            rows = [table.row(n) for n in order[offset : offset + min(limit, MOST_ROWS)].tolist()]
-            answer: dict[str, Any] = {"total": len(order), "rows": rows, "fields": table.fields}
+            answer: dict[str, Any] = {"total": total, "rows": rows, "fields": table.fields}
             return answer if searched >= 1.0 else {**answer, "searched": searched}
 
         return _json(await asyncio.to_thread(find))
@@ -170,12 +171,11 @@ class ViewServer(HttpServer):
     async def _siblings(self, http: web.Request) -> web.Response:
         run = self._run(http)
         table, n = run.table, self._row(http, run)
-        columns = table.columns
-        is_read = columns["outcome"] != UNREADABLE
-        same = (columns["task"] == columns["task"][n]) & (columns["dataset"] == columns["dataset"][n]) & is_read
-        same &= is_read[n]
-        same[n] = True
-        return _json({"rows": [table.row(row) for row in np.flatnonzero(same)[:MOST_ROWS].tolist()]})
+        same = (
+            "JOIN (SELECT task AS t, dataset AS d, outcome AS o FROM episodes WHERE n = ?1) ON n = ?1 OR "
+            f"(task = t AND dataset IS d AND outcome != {UNREADABLE} AND o != {UNREADABLE}) ORDER BY n LIMIT ?2"
+        )
+        return _json({"rows": table.rows([row for (row,) in table.select("n", same, (n, MOST_ROWS))])})
 
     # -- what they share ---------------------------------------------------------------------------------------------
 
@@ -241,20 +241,31 @@ def describe(number: int, run: RunIndex) -> dict[str, Any]:
     }
 
 
-def select(table: Table, query: dict[str, str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows fulfil the conditions of a query; a refusal for a condition that makes no sense."""
-    chosen = np.ones(len(table), bool)
+def conditions(table: EpisodeTable, query: dict[str, str]) -> tuple[str, list[Any]]:
+    """Return the conditions of a query in SQL, and their parameters; a refusal for one that makes no sense."""
+    where, parameters = ["1"], []
     for name, text in query.items():
         column, _, bound = name.rpartition("_")
-        if name in ("outcome", *NAMES):
-            chosen &= table.having(name, text)
+        value: Any = text
+        if name == "outcome":
+            where.append("outcome = ?")
+            value = OUTCOMES.index(text) if text in OUTCOMES else len(OUTCOMES)
+        elif name in NAMES:
+            where.append(f"{name} IS ?")
+            value = text or None
         elif name in ("task", "repeat"):
-            chosen &= table.number(name) == _number(name, text)
+            where.append(f"{name} = ?")
+            value = _number(name, text)
         elif bound in ("min", "max"):
-            if (numbers := table.number(column)) is None:
-                raise _refused(f"There is no column {column[:80]!r} with numbers.")
-            chosen &= numbers >= _number(name, text) if bound == "min" else numbers <= _number(name, text)
-    return chosen
+            try:
+                where.append(table.bound(column, ">=" if bound == "min" else "<="))
+            except KeyError:
+                raise _refused(f"There is no column {column[:80]!r} with numbers.") from None
+            value = _number(name, text)
+        else:
+            continue
+        parameters.append(value)
+    return " AND ".join(where), parameters
 
 
 class _Refusal(Exception):

@@ -104,13 +104,13 @@ async def read_json(http: web.Request) -> Body:
     """
     # Browsers send other types across origins without asking: a page must not use a model that serves on loopback.
     if http.content_type != JSON:
-        raise Refusal(f"The body is JSON, and the header says so: Content-Type: {JSON}.", 415)
+        raise Refusal(f"The body must be JSON, with the header Content-Type: {JSON}.", 415)
     try:
         body = loads(await http.read())
     except ValueError:
         raise Refusal("The body is not JSON.") from None
     if not isinstance(body, dict):
-        raise Refusal(f"The body is a JSON object, got {type(body).__name__}.")
+        raise Refusal(f"The body must be a JSON object, got {type(body).__name__}.")
     return body
 
 

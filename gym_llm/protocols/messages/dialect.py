@@ -29,7 +29,7 @@ def answer(response: ResponseDict, body: Body) -> dict[str, Any]:
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"This is no response ({reason(error)}).") from error
+        raise ValueError(f"This is not a response ({reason(error)}).") from error
 
 
 def _message(response: ResponseDict, body: Body) -> dict[str, Any]:
@@ -152,4 +152,4 @@ MESSAGES = Dialect(
     broken=_broken,
     waiting=_event("ping"),
 )
-"""What Claude's own tools and frameworks speak."""
+"""Anthropic's Messages API, which Claude's own tools and frameworks speak."""

@@ -17,14 +17,14 @@ from gym_llm.rollouts.ray.ray_health import Watch, is_connected
 from gym_llm.utils.extras import install
 
 if TYPE_CHECKING:
-    from gym_llm.rollouts.ray.local_cluster import OwnRay
+    from gym_llm.rollouts.ray.local_cluster import LocalCluster
 
 _KNOCK_SECONDS = 5.0
 _PERIOD = 5.0
 _SILENCE_SECONDS = 20.0
 
 _watch: Watch | None = None
-_own: OwnRay | None = None
+_own: LocalCluster | None = None
 
 
 def ray_module() -> Any:
@@ -79,9 +79,9 @@ def connect(address: str | None = None) -> Any:
                 _knock(address)
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
             else:
-                from gym_llm.rollouts.ray.local_cluster import OwnRay
+                from gym_llm.rollouts.ray.local_cluster import LocalCluster
 
-                _own = OwnRay(ray)
+                _own = LocalCluster(ray)
                 _watch = _own.watch
     except Exception as error:  # Ray raises whatever its start-up ran into
         where = f"Ray at {address} cannot be reached" if address else "Ray cannot be started here"
@@ -98,7 +98,7 @@ def watch() -> Watch:
     ray = ray_module()
     address = ray.get_runtime_context().gcs_address
     if _watch is None or _watch.address != address:
-        _watch = Watch(ray, address, _Strangers(ray, address).find_loss, _PERIOD)
+        _watch = Watch(ray, address, _RemoteCluster(ray, address).find_loss, _PERIOD)
     return _watch
 
 
@@ -116,16 +116,15 @@ def nodes(ray: Any) -> list[Any]:
     return [NodeAffinitySchedulingStrategy(name, soft=True) for name in turns]
 
 
-class _Strangers:
+class _RemoteCluster:
     """A Ray that others started: gone when this machine's raylet is, or when its GCS has not answered for a while."""
 
     def __init__(self, ray: Any, address: str) -> None:
-        from ray._private import worker
-
-        node: Any = worker._global_node
         self._ray, self._address = ray, address
-        self._through_client = ray.util.client.ray.is_connected()  # which says itself when nobody is there
-        self._raylet = "" if self._through_client else node.raylet_socket_name
+        self._through_client = ray.util.client.ray.is_connected()  # Ray's client reports a lost connection itself
+        here = "" if self._through_client else ray.get_runtime_context().get_node_id()
+        sockets = {node["NodeID"]: node["RayletSocketName"] for node in ray.nodes()}
+        self._raylet = sockets.get(here, "")
         self._heard = monotonic()
 
     def find_loss(self) -> str | None:

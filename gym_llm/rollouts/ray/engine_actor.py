@@ -1,10 +1,10 @@
 """EngineActor: one engine for many processes, each of which has a client that batches its calls.
 
-Who waits for whom: a client's `exchange` takes requests in and stays until there are answers, to whichever requests.
-When the client has something new it makes another call at once, which releases the one before, with nothing in it if
-need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client asks
-again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one to
-come back leaves that to the others, which is safe because it is not counted among them any more.
+Who waits for whom: a client's `submit_and_poll` takes requests in and stays until there are answers, to whichever
+requests. When the client has something new it makes another call at once, which releases the one before, with nothing
+in it if need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client
+asks again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one
+to come back leaves that to the others, which is safe because it is not counted among them any more.
 
 A process that ends fails the calls that wait in it. Ray starts another in its place, of which `EngineActor` is made
 anew; its engine starts with the next request. What weights the last one was given last, it cannot know: it answers only
@@ -19,7 +19,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.concurrency.relaxed_gc import relax_gc
 from gym_llm.engines import Capabilities, Engine, make_engine
 from gym_llm.errors import EngineError
 from gym_llm.records.failures import reason
@@ -52,7 +52,7 @@ class EngineActor:
     """
 
     def __init__(self, spec: str, options: dict[str, Any], name: str = "") -> None:
-        collect_rarely()
+        relax_gc()
         redact_streams()
         self._spec = spec
         self._options = options
@@ -80,7 +80,7 @@ class EngineActor:
         """The process's number."""
         return os.getpid()
 
-    async def exchange(self, client: str, batch: bytes) -> bytes:
+    async def submit_and_poll(self, client: str, batch: bytes) -> bytes:
         """Take requests, and give back answers that are ready; see above for when.
 
         Args:

@@ -157,7 +157,7 @@ class ActorEngine(Engine):
         import ray
 
         try:
-            finished = pickle.loads(await self._result(self._actor.exchange.remote(self._client, batch)))
+            finished = pickle.loads(await self._result(self._actor.submit_and_poll.remote(self._client, batch)))
         except Exception as error:  # an answer that cannot be read here, too: whoever waits would wait for ever
             if not isinstance(error, ray.exceptions.RayActorError | RayUnavailable):
                 self._fail(_failed(error))

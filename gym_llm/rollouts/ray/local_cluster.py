@@ -29,7 +29,7 @@ _GRACE = 2.0  # until nobody waits any more for a Ray that is gone
 _ENDING_SECONDS = 20.0
 
 
-class OwnRay:
+class LocalCluster:
     """Starts a Ray that listens on this machine's loopback interface only, and there to who knows its token.
 
     If its raylet or GCS ends, what is left of it is ended, too: a Ray that is begun anew shall find the memory free.

@@ -18,7 +18,7 @@ _LONGEST_PERIOD = 1.0
 _STDERR = 2
 
 
-class Watchdog:
+class LoopWatchdog:
     """Interrupts code that blocks the event loop, from a thread of its own.
 
     What has blocked too long gets an exception raised in its midst, wherever its Python code is: its episode is lost,
@@ -44,7 +44,7 @@ class Watchdog:
         """Watch the running event loop."""
         self.wake()
         arguments = asyncio.get_running_loop(), threading.get_ident()
-        threading.Thread(target=self._watch, args=arguments, name="Watchdog", daemon=True).start()
+        threading.Thread(target=self._watch, args=arguments, name="LoopWatchdog", daemon=True).start()
 
     def sleep(self) -> None:
         """Look away until `wake`: what comes takes as long as it takes."""

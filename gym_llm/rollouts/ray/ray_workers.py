@@ -10,20 +10,20 @@ from typing import Any
 from gym_llm.engines import Engine, capabilities
 from gym_llm.engines.specs import model_spec
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.ray.shard_actor import ShardRecipe
+from gym_llm.rollouts.ray.shard_actor import ShardConfig
 from gym_llm.rollouts.ray.shard_client import RemoteShard, RemoteWorker, close_shards, end_shards, start_shards
 from gym_llm.rollouts.ray.shared_engine import shared_engine
 from gym_llm.rollouts.settings import RolloutSettings
 
 
 @asynccontextmanager
-async def open_workers(
+async def open_ray_workers(
     factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
 ) -> AsyncGenerator[list[RemoteWorker], None]:
-    """A worker in each of `settings.workers` processes; see `gym_llm.rollouts.play.OpenWorkers`."""
+    """Open a worker in each of `settings.workers` processes; see `gym_llm.rollouts.play.open_local_workers`."""
     if not isinstance(engine, str):
         raise ValueError("With workers the engine is a spec such as 'http://host:port/v1', made in every process.")
-    recipe = ShardRecipe.of(
+    recipe = ShardConfig.of(
         **factory.arguments, num_envs=num_envs, env_wrappers=settings.env_wrappers, step_timeout=settings.step_timeout
     )
     count, packages = min(settings.workers, num_envs), settings.runtime_env

@@ -1,11 +1,12 @@
 """The process at the other end of `RayVectorEnv`: a shard that is told what to do in batches.
 
-Single steps go by `exchange`, which takes orders in and gives outcomes out, of whichever slots. With `at_least=0` it
-hands orders in and comes back at once, with what was ready. Without orders it is a poll, and stays until so many
-outcomes are ready, no slot is busy, or the next call comes: that releases it with what there is, so at most one call
-waits in here. An outcome that no call has taken yet waits in the shard. The driver's half of this is `RemoteShard`.
+Single steps go by `submit_and_poll`, which takes orders in and gives outcomes out, of whichever slots. With
+`at_least=0` it hands orders in and comes back at once, with what was ready. Without orders it is a poll, and stays
+until so many outcomes are ready, no slot is busy, or the next call comes: that releases it with what there is, so at
+most one call waits in here. An outcome that no call has taken yet waits in the shard. The driver's half of this is
+`RemoteShard`.
 
-Whole episodes go by `play`: jobs in, and out as soon as one has ended whatever has (`Worker.exchange`).
+Whole episodes go by `play`: jobs in, and out as soon as one has ended whatever has (`EpisodeWorker.submit_and_poll`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, TypeAlias
 from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.concurrency import drive
-from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.concurrency.relaxed_gc import relax_gc
 from gym_llm.core.registry.env_files import env_spec
 from gym_llm.data.files.reading import absolute_source
 from gym_llm.engines import make_engine
@@ -30,22 +31,22 @@ from gym_llm.engines.engine import Engine
 from gym_llm.errors import StepTimeout
 from gym_llm.records.failures import reason
 from gym_llm.records.record import lost_record
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.env_slots import EnvSlots, StepResult
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Outcome, Shard
 from gym_llm.rollouts.ray.codec import Sender, pickle_each
-from gym_llm.rollouts.ray.loop_watchdog import Watchdog
+from gym_llm.rollouts.ray.loop_watchdog import LoopWatchdog
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.types import Rollout, Row
 from gym_llm.utils.secrets import redact_streams
 
-_PackedOutcome: TypeAlias = tuple[Any, ...]
-"""The fields of an `Outcome` with the observations packed."""
+_PackedResult: TypeAlias = tuple[Any, ...]
+"""The fields of an `StepResult` with the observations packed."""
 
 
 @dataclass(frozen=True)
-class ShardRecipe:
+class ShardConfig:
     """What a shard is made of; see `RayVectorEnv`."""
 
     spec: EnvSpec  # not the id: other processes do not know what this one registered
@@ -58,7 +59,7 @@ class ShardRecipe:
     environment: dict[str, str] | None = None  # variables that Ray must not see: it writes them into its logs
 
     @classmethod
-    def of(cls, env_id: str | EnvSpec, num_envs: int, *, tasks: str | list[Row] | None, **more: Any) -> ShardRecipe:
+    def of(cls, env_id: str | EnvSpec, num_envs: int, *, tasks: str | list[Row] | None, **more: Any) -> ShardConfig:
         """The recipe for an id, with whatever a process elsewhere cannot look up."""
         spec = env_spec(env_id)
         # The shards run in folders of Ray's.
@@ -68,22 +69,22 @@ class ShardRecipe:
 class ShardActor:
     """A shard in a process of its own (an async Ray actor). Batches come and go pickled: Ray then only moves bytes."""
 
-    def __init__(self, recipe: ShardRecipe) -> None:
-        collect_rarely()
+    def __init__(self, recipe: ShardConfig) -> None:
+        relax_gc()
         os.environ.update(recipe.environment or {})
         redact_streams()
         self._recipe = recipe
         self._senders = [Sender() for _ in range(recipe.num_envs)]
         self._engine: Engine | None = None
-        self._worker: Worker | None = None
-        self._watchdog: Watchdog | None = None
+        self._worker: EpisodeWorker | None = None
+        self._watchdog: LoopWatchdog | None = None
         self._ending = asyncio.Lock()
 
     @cached_property
-    def _shard(self) -> Shard:
+    def _shard(self) -> EnvSlots:
         # Not made by the constructor: what that raises Ray turns into a text.
         recipe = self._recipe
-        shard = Shard(
+        shard = EnvSlots(
             EnvFactory(recipe.spec, tasks=recipe.tasks, env_kwargs=recipe.env_kwargs),
             recipe.num_envs,
             recipe.env_wrappers,
@@ -91,7 +92,7 @@ class ShardActor:
             step_timeout=recipe.step_timeout,
         )
         if recipe.step_timeout is not None:
-            self._watchdog = Watchdog(recipe.step_timeout, StepTimeout, Shard.perform)
+            self._watchdog = LoopWatchdog(recipe.step_timeout, StepTimeout, EnvSlots.perform)
             self._watchdog.start()
         return shard
 
@@ -101,13 +102,13 @@ class ShardActor:
         names = ("observation_space", "action_space", "metadata", "render_mode")
         return {**{name: getattr(env, name) for name in names}, "pid": os.getpid()}
 
-    async def exchange(self, batch: bytes, at_least: int) -> bytes:
+    async def submit_and_poll(self, batch: bytes, at_least: int) -> bytes:
         """Take orders (a pickled pair of slots and orders), and give back outcomes (a pickled list); see above."""
         slots, orders = pickle.loads(batch)
         shard = self._shard
         shard.submit(slots, orders)
         await shard.wait_ready(at_least)
-        return pickle_each([self._pack(outcome) for outcome in shard.take()], _unsendable_outcome)
+        return pickle_each([self._pack(outcome) for outcome in shard.take()], _unsendable_result)
 
     async def call(
         self, slots: Sequence[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]
@@ -134,15 +135,15 @@ class ShardActor:
                 if self._watchdog is not None:
                     self._watchdog.wake()
             settings = replace(settings, step_timeout=self._recipe.step_timeout)
-            self._worker = Worker(self._shard, self._engine, settings)
+            self._worker = EpisodeWorker(self._shard, self._engine, settings)
 
     async def play(self, jobs: bytes) -> bytes:
-        """See `Worker.exchange`; jobs and results are pickled lists."""
+        """See `EpisodeWorker.submit_and_poll`; jobs and results are pickled lists."""
         assert self._worker is not None, "play before start_rollout"
-        return pickle_each(await self._worker.exchange(pickle.loads(jobs)), self._unsendable_record)
+        return pickle_each(await self._worker.submit_and_poll(pickle.loads(jobs)), self._unsendable_record)
 
     async def waiting(self) -> dict[str, int]:
-        """See `Worker.waiting`."""
+        """See `EpisodeWorker.waiting`."""
         return await self._worker.waiting() if self._worker is not None else {}
 
     async def end_rollout(self) -> None:
@@ -168,7 +169,7 @@ class ShardActor:
         sentence = f"The episode's record cannot be sent to another process: {error}"
         return finished[0], lost_record(self._recipe.spec.id, finished[0], sentence, "agent_run_error")
 
-    def _pack(self, outcome: Outcome) -> _PackedOutcome:
+    def _pack(self, outcome: StepResult) -> _PackedResult:
         slot, observation, reward, terminated, truncated, info, final, error = outcome
         if error is not None:
             return (slot, None, 0.0, False, False, {}, None, _portable(error))
@@ -188,6 +189,6 @@ def _portable(error: BaseException) -> BaseException:
         return RuntimeError(f"{reason(error)}\n{trace}")
 
 
-def _unsendable_outcome(outcome: _PackedOutcome, error: Exception) -> _PackedOutcome:
+def _unsendable_result(outcome: _PackedResult, error: Exception) -> _PackedResult:
     sentence = f"What the environment returned cannot be sent to another process: {error}"
     return (outcome[0], None, 0.0, False, False, {}, None, TypeError(sentence))

@@ -11,11 +11,11 @@ from typing import Any
 
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import RayUnavailable, ShardDied
+from gym_llm.rollouts.env_slots import StepResult
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Outcome
 from gym_llm.rollouts.ray.codec import Receiver, first_line
 from gym_llm.rollouts.ray.connection import connect, nodes, watch
-from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
 from gym_llm.rollouts.settings import RolloutSettings, RuntimeEnv
 from gym_llm.types import Rollout
 from gym_llm.utils.secrets import without_secrets
@@ -47,7 +47,7 @@ class RemoteShard:
     """
 
     def __init__(
-        self, ray: Any, recipe: ShardRecipe, first: int, node: Any, runtime_env: dict[str, Any] | None
+        self, ray: Any, recipe: ShardConfig, first: int, node: Any, runtime_env: dict[str, Any] | None
     ) -> None:
         self.num_envs = recipe.num_envs
         self.env_id = recipe.spec.id
@@ -102,15 +102,15 @@ class RemoteShard:
         self.watch.check()
         self.busy.update(zip(slots, orders, strict=True))
         self._polled_for = None
-        self.refs.append(self.actor.exchange.remote(batch, 0))
+        self.refs.append(self.actor.submit_and_poll.remote(batch, 0))
 
     def poll(self, at_least: int) -> None:
         """Ask for outcomes, if there are any to come and nobody waits for so few already."""
         if self.busy and (not self.refs or (self._polled_for is not None and self._polled_for > at_least)):
             self._polled_for = at_least
-            self.refs.append(self.actor.exchange.remote(pack([], []), at_least))
+            self.refs.append(self.actor.submit_and_poll.remote(pack([], []), at_least))
 
-    def outcomes(self, ref: Any) -> list[Outcome]:
+    def outcomes(self, ref: Any) -> list[StepResult]:
         """The outcomes that an exchange has brought, as `get` gives them; slots are numbered as outside."""
         self.refs.remove(ref)
         packed = pickle.loads(self.get(ref))
@@ -121,12 +121,12 @@ class RemoteShard:
         for slot, observation, reward, terminated, truncated, info, final, error in packed:
             del busy[slot]
             if error is not None:
-                outcomes.append(Outcome(first + slot, error=error))
+                outcomes.append(StepResult(first + slot, error=error))
                 continue
             unpack = receivers[slot].unpack
             if final is not None:
                 final = unpack(final[0]), final[1]
-            outcomes.append(Outcome(first + slot, unpack(observation), reward, terminated, truncated, info, final))
+            outcomes.append(StepResult(first + slot, unpack(observation), reward, terminated, truncated, info, final))
         if outcomes:
             self.died = 0
         return outcomes
@@ -146,7 +146,7 @@ class RemoteShard:
 
 
 class RemoteWorker:
-    """A shard's `Worker` in its process, started with these arguments of `ShardActor.start_rollout`."""
+    """The `EpisodeWorker` of a shard; `start` has the arguments of `ShardActor.start_rollout`."""
 
     def __init__(self, shard: RemoteShard, start: tuple[str | Engine, dict[str, Any], RolloutSettings]) -> None:
         self.env_id, self.num_envs = shard.env_id, shard.num_envs
@@ -162,8 +162,8 @@ class RemoteWorker:
                 self._shard.replace()
         raise ShardDied(f"A shard's process ended {_ATTEMPTS} times while it was started: {cause}")
 
-    async def exchange(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
-        """See `AnyWorker.exchange`."""
+    async def submit_and_poll(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
+        """See `AnyWorker.submit_and_poll`."""
         return pickle.loads(await self._shard.ask("play", pickle.dumps(jobs)))
 
     async def restart(self) -> None:
@@ -172,7 +172,7 @@ class RemoteWorker:
         await self.start()
 
     async def waiting(self) -> dict[str, int]:
-        """See `Worker.waiting`; nothing from a process that has ended."""
+        """See `EpisodeWorker.waiting`; nothing from a process that has ended."""
         try:
             return await self._shard.ask("waiting")
         except ShardDied:
@@ -187,7 +187,7 @@ class RemoteWorker:
 
 
 def start_shards(
-    recipe: ShardRecipe, num_shards: int | None, *, runtime_env: RuntimeEnv | None, ray_address: str | None
+    recipe: ShardConfig, num_shards: int | None, *, runtime_env: RuntimeEnv | None, ray_address: str | None
 ) -> list[RemoteShard]:
     """Start processes and make an environment in each, so that whatever is wrong with one shows now.
 

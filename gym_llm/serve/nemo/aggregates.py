@@ -1,23 +1,20 @@
-"""What many answers of /verify say together, under the names that NeMo Gym has for it.
+"""Aggregates over many answers of /verify, under NeMo Gym's names.
 
-As there, every number and truth value of an answer is a column, with those of the response's `usage`; and an episode
-that is masked is in no figure, only in those of the coverage.
+As in NeMo Gym, every number and boolean of an answer is a column, and so are those of the response's `usage`. Masked
+episodes count only in the coverage figures.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from gym_llm.core.metric import Metric
 from gym_llm.serve.episode_session import BadRequest
+from gym_llm.stats.descriptive import SAMPLE_STATISTICS, STATISTICS, describe_columns
 from gym_llm.stats.episode_scores import EpisodeScore
 from gym_llm.stats.figures import evaluate_scores
-from gym_llm.stats.intervals import t_quantile
 
 TASK, REPEAT = "_ng_task_index", "_ng_rollout_index"
 MOST_REPEATS = 1_000
@@ -28,20 +25,20 @@ _Row: TypeAlias = Mapping[str, Any]
 
 
 def aggregate(body: Mapping[str, Any], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
-    """NeMo Gym's `AggregateMetrics`.
+    """Return NeMo Gym's `AggregateMetrics`.
 
     Args:
         body: `{"verify_responses": [...]}`: answers of /verify, each with its `_ng_task_index` and
             `_ng_rollout_index`.
-        env_id: Whose.
+        env_id: The environment's id.
         declared: The verifier's own metrics.
 
     Returns:
         `agent_metrics` (over all), `group_level_metrics` (by task), `repeat_level_metrics` (by `_ng_rollout_index`,
-        where there are several) and `key_metrics`. `accuracy` is the share of rewards of 1 or more, and in percent.
+        if there are several) and `key_metrics`. `accuracy` is the share of rewards of 1 or more, in percent.
 
     Raises:
-        BadRequest: If these are no such answers.
+        BadRequest: If the body has anything else.
     """
     rows = _read(body)
     scored = [row for row in rows if not row.get("mask_sample")]
@@ -52,7 +49,7 @@ def aggregate(body: Mapping[str, Any], env_id: str, declared: Mapping[str, Metri
     by_task: dict[int, list[int]] = defaultdict(list)
     for position, row in enumerate(scored):
         by_task[row[TASK]].append(position)
-    metrics = _described(numbers, _STATISTICS)
+    metrics = describe_columns(numbers, STATISTICS)
     repeats = _repeats(scored, numbers, len(by_task))
     metrics |= _across_repeats(repeats)
     metrics |= coverage
@@ -110,60 +107,13 @@ def _numbers(row: _Row) -> _Numbers:
 
 
 def _number(value: Any) -> float | None:
-    """A number or truth value as a float; None for what is none."""
+    """Return a number or boolean as a float; None for anything else."""
     if not isinstance(value, (bool, int, float)):
         return None
     try:
         return float(value)
     except OverflowError:  # an integer of 400 digits
         return None
-
-
-def _described(numbers: Sequence[_Numbers], statistics: Mapping[str, Callable[[Any], float | None]]) -> dict[str, Any]:
-    """`STATISTIC/COLUMN` of every column."""
-    columns: dict[str, list[float]] = defaultdict(list)
-    for each in numbers:
-        for name, value in each.items():
-            columns[name].append(value)
-    described = {}
-    with np.errstate(over="ignore", invalid="ignore"):  # of rewards such as 1e308
-        for name, values in columns.items():
-            array = np.array(values)
-            for statistic, function in statistics.items():
-                if (figure := function(array)) is not None and math.isfinite(figure):
-                    described[f"{statistic}/{name}"] = float(figure)
-    return described
-
-
-def _std(values: Any) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
-
-
-def _bound(sign: int) -> Callable[[Any], float | None]:
-    def bound(values: Any) -> float | None:
-        if len(values) < 2:
-            return None
-        half = t_quantile(0.975, len(values) - 1) * _std(values) / math.sqrt(len(values))
-        return float(values.mean() + sign * half)
-
-    return bound
-
-
-_STATISTICS: dict[str, Callable[[Any], float | None]] = {
-    "mean": np.mean,
-    "max": np.max,
-    "min": np.min,
-    "median": np.median,
-    "std": _std,
-}
-_OF_A_REPEAT = {
-    **_STATISTICS,
-    "sem": lambda values: _std(values) / math.sqrt(len(values)),
-    "p25": lambda values: np.quantile(values, 0.25),
-    "p75": lambda values: np.quantile(values, 0.75),
-    "ci_low_95": _bound(-1),
-    "ci_high_95": _bound(1),
-}
 
 
 def _group(task: int, scored: list[tuple[_Row, _Numbers]]) -> dict[str, Any]:
@@ -173,7 +123,7 @@ def _group(task: int, scored: list[tuple[_Row, _Numbers]]) -> dict[str, Any]:
     ]
     return {
         TASK: task,
-        **_described([numbers for _, numbers in scored], _STATISTICS),
+        **describe_columns([numbers for _, numbers in scored], STATISTICS),
         "num_rollouts": len(scored),
         "expected_num_rollouts": len(scored),  # here are those that were played
         "missing_num_rollouts": 0,
@@ -192,20 +142,20 @@ def _repeats(scored: list[dict[str, Any]], numbers: list[_Numbers], tasks: int) 
     described = []
     for repeat in sorted(by_repeat):
         present = len({scored[n][TASK] for n in by_repeat[repeat]})
-        figures = _described([numbers[n] for n in by_repeat[repeat]], _OF_A_REPEAT)
+        figures = describe_columns([numbers[n] for n in by_repeat[repeat]], SAMPLE_STATISTICS)
         described.append({REPEAT: repeat, "sample_count": present, "missing_count": tasks - present, **figures})
     return described
 
 
 def _across_repeats(repeats: Iterable[_Row]) -> dict[str, Any]:
     means = [{name: row[name] for name in row if name.startswith("mean/")} for row in repeats]
-    names = {**_STATISTICS, "se": _OF_A_REPEAT["sem"]}
-    names |= {name: _OF_A_REPEAT[name] for name in ("ci_low_95", "ci_high_95")}
-    return _described(means, {f"{name}_across_repeats": function for name, function in names.items()})
+    names = {**STATISTICS, "se": SAMPLE_STATISTICS["sem"]}
+    names |= {name: SAMPLE_STATISTICS[name] for name in ("ci_low_95", "ci_high_95")}
+    return describe_columns(means, {f"{name}_across_repeats": function for name, function in names.items()})
 
 
 def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
-    """Of how much of a run the figures are; nothing where nothing is masked."""
+    """Return how much of a run the figures cover; {} if no episode is masked."""
     if len(rows) == len(scored):
         return {}
     measured = {row[TASK] for row in scored}
@@ -218,7 +168,7 @@ def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
 
 
 def _of_evaluation(rows: Sequence[_Row], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
-    """What `gym-llm eval` has under NeMo Gym's names: pass@k and its kin, which are percentages there."""
+    """Return the figures of `gym-llm eval` under NeMo Gym's names; pass@k and the like are percentages there."""
     figures = evaluate_scores([_score(row, env_id) for row in rows], declared=declared, resamples=0)["nemo_gym"]
     return {
         name: value * 100 if "@" in name else value

@@ -1,8 +1,8 @@
-"""OpenEnv's JSON-RPC: sessions, and an episode's tools.
+"""OpenEnv's JSON-RPC: sessions, and the tools of an episode.
 
-It comes by `POST /mcp`, over a WebSocket there, and in messages of type mcp. It is not MCP, which opens with a
-handshake (`protocols/mcp/`), but has the names of two of its methods. A call is a turn of the session's episode, as the
-action `call_tool` is; without a session it plays an episode of its own.
+Requests come by `POST /mcp`, over a WebSocket there, and in messages of type mcp. This is not MCP, which begins with a
+handshake (`protocols/mcp/`), but two of its methods have MCP's names. A call is a turn of the session's episode, like
+the action `call_tool`; without a session it plays an episode of its own.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ logger = redacted_logger(__name__)
 
 
 class SocketSession:
-    """Answers one client's messages.
+    """Answers the messages of one client.
 
     Args:
-        env: What it plays.
-        session: Its session.
+        env: The environment.
+        session: The client's session.
         split: The name of the environment's tasks.
-        rpc: Answers its JSON-RPC messages.
+        rpc: Answers JSON-RPC messages.
     """
 
     __slots__ = ("_env", "_rpc", "_session", "_split")

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.env_slots import EnvSlots
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Shard
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.trainers.shared.loop_thread import LoopThread
@@ -33,7 +33,7 @@ class BatchPlayer:
     def __init__(self, factory: EnvFactory, *, env_wrappers: Sequence[Wrap], concurrency: int) -> None:
         if not isinstance(concurrency, int) or concurrency < 1:
             raise ValueError(f"concurrency is the number of episodes at once, 1 or more; got {concurrency!r}.")
-        self._shard = Shard(factory, concurrency, env_wrappers)
+        self._shard = EnvSlots(factory, concurrency, env_wrappers)
         self._thread = LoopThread("gym_llm batches")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -53,7 +53,7 @@ class BatchPlayer:
                 self._thread.close()
 
     async def _play(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
-        async with aclosing(Worker(self._shard, engine, settings)) as worker:
+        async with aclosing(EpisodeWorker(self._shard, engine, settings)) as worker:
             return await in_order([worker], jobs)
 
     async def _aclose(self) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.rollouts.agent_option import agents_of
+from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import play_episode
 from gym_llm.rollouts.episode_worker import with_retries
 from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Shard
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.types import Rollout
 
 _MOST = 2**31
@@ -29,7 +29,7 @@ class EpisodePlayer:
 
     def __init__(self, factory: EnvFactory, env_wrappers: Sequence[Wrap] | None = None) -> None:
         wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
-        self._shard = Shard(factory, _MOST, wrappers)
+        self._shard = EnvSlots(factory, _MOST, wrappers)
         self._free: list[int] = []
         self._made = 0
         self._clocks: dict[float, StepClock] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gym_llm.engines.engine import Engine
 from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.ray.shard_actor import ShardRecipe
+from gym_llm.rollouts.ray.shard_actor import ShardConfig
 from gym_llm.rollouts.ray.shard_client import RemoteShard, RemoteWorker, close_shards, end_shards, start_shards
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.trainers.shared.batches import BatchPlayer, in_order
@@ -42,7 +42,7 @@ class RayBatchPlayer(BatchPlayer):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"workers is the number of processes to play in, 0 for this one alone; got {workers!r}.")
         step_timeout = RolloutSettings.step_timeout
-        self._recipe = ShardRecipe.of(
+        self._recipe = ShardConfig.of(
             **factory.arguments, num_envs=concurrency, env_wrappers=tuple(env_wrappers), step_timeout=step_timeout
         )
         self._count = min(workers, concurrency)

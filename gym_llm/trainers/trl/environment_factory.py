@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium as gym
 
 from gym_llm.concurrency import drive, wait
+from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tools import error_output
-from gym_llm.core.truncation import Step, with_score
-from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.shared.batches import Failures
@@ -98,7 +97,7 @@ class _Environment:
     """One environment as TRL drives it. TRL takes every public method but `reset` for a tool."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
-        self._env = env
+        self._driver = Driver(env)
         weakref.finalize(self, env.close)  # TRL closes nothing
         self._reward: float | None = None
         self._so_far = 0.0
@@ -112,7 +111,7 @@ class _Environment:
         self._so_far = 0.0
         self._numbers = itertools.count(1)
         try:
-            self._env.reset(options={"task_index": columns[TASK_INDEX]})
+            self._driver.reset(options={"task_index": columns[TASK_INDEX]})
         except Exception as failure:  # one episode's, as in RolloutFunc; the reward function tells
             self._fail(failure)
 
@@ -132,7 +131,7 @@ class _Environment:
         return output
 
     def _step(self, action: Any) -> Step:
-        outcome = with_score(self._env, self._env.step(action))
+        outcome = self._driver.step(action)
         self._so_far += float(outcome[1])
         return outcome
 
@@ -147,8 +146,7 @@ class _Environment:
 
     def _fail(self, failure: Exception) -> None:
         self._error = reason(failure)
-        verifier: VerifierEnv = self._env.unwrapped  # type: ignore[assignment]
-        verifier.end_episode(failure)
+        self._driver.end(failure)
 
     async def _finish(self, messages: Sequence[dict[str, Any]]) -> float:
         last = messages[-1] if messages else {}

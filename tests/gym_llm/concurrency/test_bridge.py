@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gym_llm.concurrency import drive, driven, run_blocking, wait
+from gym_llm.concurrency import drive, in_driver, run_blocking, wait
 
 
 async def later(value: Any, seconds: float = 0.0) -> Any:
@@ -167,8 +167,8 @@ def test_wait_suspends_at_any_depth() -> None:
 
 
 def test_driven_says_where_waiting_is_free() -> None:
-    assert driven() is False
-    assert asyncio.run(drive(driven)) is True
+    assert in_driver() is False
+    assert asyncio.run(drive(in_driver)) is True
 
 
 def test_a_drive_inside_a_drive_works() -> None:

@@ -14,7 +14,7 @@ from testing import function_call, message_item, response, row
 
 import gym_llm
 from gym_llm import Verdict, VerifierEnv, tool
-from gym_llm.core.truncation import with_score
+from gym_llm.core.driver import Driver
 from gym_llm.data import read_jsonl
 from gym_llm.engines import Engine
 from gym_llm.errors import JudgeError
@@ -132,21 +132,21 @@ def test_a_wrapper_that_terminates_an_episode_has_scored_it_itself() -> None:
 
 
 def test_reward_wrappers_see_the_score() -> None:
-    env = TransformReward(TimeLimit(Walk(tasks=[row()]), 2), lambda reward: 10 * reward + 1)
+    env = Driver(TransformReward(TimeLimit(Walk(tasks=[row()]), 2), lambda reward: 10 * reward + 1))
     env.reset()
     env.step(GO)
-    _, reward, *_, info = with_score(env, env.step(GO))
-    assert reward == 6.0 and info["walked"] == 2 and env.unwrapped.torn_down == 1
+    _, reward, *_, info = env.step(GO)
+    assert reward == 6.0 and info["walked"] == 2 and env.verifier.torn_down == 1
     with pytest.raises(ResetNeeded):
         env.step(GO)
 
 
 def test_what_is_over_or_goes_on_is_left_as_it_is() -> None:
-    env = Walk(tasks=[row()], max_turns=2)
+    env = Driver(Walk(tasks=[row()], max_turns=2))
     env.reset()
     for _ in range(2):
         step = env.step(GO)
-        assert with_score(env, step) is step
+        assert env.score(step) is step
     assert step[1:4] == (0.5, False, True)
 
 
@@ -161,9 +161,14 @@ def test_a_vector_scores_it(how: str) -> None:
 
 def test_mixed_scores_it() -> None:
     tasks = [row(env_id="short/Walk-v0")]
-    env = TimeLimit(gym.make("gym_llm/Mixed-v0", tasks=tasks), 2)
-    outcome = two_steps(env)
-    assert with_score(env, outcome)[1] == 0.5 and env.unwrapped.is_over
+    env = Driver(TimeLimit(gym.make("gym_llm/Mixed-v0", tasks=tasks), 2))
+    assert two_steps(env)[1] == 0.5 and env.verifier.is_over
+
+
+def test_the_limit_of_a_mixed_rollout_holds_for_its_members() -> None:
+    tasks = [row(env_id="short/Walk-v0")]
+    (record,) = gym_llm.collect("gym_llm/Mixed-v0", Goes(), tasks=tasks, env_kwargs={"max_episode_steps": 2})
+    assert (record["outcome"], record["reward"]) == ("truncated", 0.5)
 
 
 def test_it_is_recorded_and_whoever_steps_is_told(tmp_path: Any) -> None:

@@ -16,7 +16,7 @@ import gym_llm
 from gym_llm.cli import main
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.filter import TaskRules, filter_tasks
-from gym_llm.evaluation.reverify.stored_rewards import check_output
+from gym_llm.evaluation.stored_runs import check_output
 
 ENV = "gym_llm/Arithmetic-v0"
 

@@ -6,6 +6,7 @@ from gymnasium.wrappers import TimeLimit
 from testing import function_call, message, row
 
 from gym_llm import VerifierEnv, collect, tool
+from gym_llm.core.driver import Driver
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.vector import LocalVectorEnv
 
@@ -77,6 +78,7 @@ def ids():
 
 def steps(env, action, most=4):
     """Rewards, and whether it was cut short, of an episode in which the same is said every time."""
+    env = Driver(env)
     env.reset(options={"task_index": 0})
     rewards, over = [], False
     while not over and len(rewards) < most:

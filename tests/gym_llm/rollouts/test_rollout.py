@@ -269,7 +269,7 @@ def test_a_failing_engine_costs_its_episode_only() -> None:
         ("panic", "Panic: index out of bounds"),
         ("status", "ClientError: "),
         ("row", "TypeError: "),
-        ("reply", "respond returns"),
+        ("reply", "user_turn returns"),
     ],
 )
 def test_a_failing_environment_costs_its_episode_only(hook: str, words: str) -> None:

@@ -27,7 +27,7 @@ class FakeWorker:
         self._dies = dies
         self._restart = restart
 
-    async def exchange(self, jobs):
+    async def submit_and_poll(self, jobs):
         await asyncio.sleep(0)
         self.exchanges += 1
         self.under_way.extend(jobs)
@@ -162,7 +162,7 @@ def test_jobs_are_taken_as_they_are_needed_and_not_while_nobody_takes_records():
 
 def test_what_a_player_or_the_jobs_raise_is_raised():
     class Broken(FakeWorker):
-        async def exchange(self, jobs):
+        async def submit_and_poll(self, jobs):
             raise ArithmeticError("broken")
 
     def failing():

@@ -14,10 +14,10 @@ from testing import function_call, message, message_item, response, row
 from gym_llm import VerifierEnv, tool
 from gym_llm.engines import Engine
 from gym_llm.errors import StepTimeout
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Reset, Shard
 from gym_llm.rollouts.settings import RolloutSettings
 
 FOR_EVER = 1e9
@@ -77,9 +77,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("hook", ["setup", "respond", "verify"])
 def test_an_episode_whose_hook_swallows_its_cancellation_is_masked(hook: str, times: int) -> None:
     async def main() -> list[Any]:
-        shard = Shard(EnvFactory("test/Deaf-v0", tasks=[row(deaf=(hook, times))]), 1)
-        playing = Worker(shard, Goes(), RolloutSettings(step_timeout=0.05, retries=0))
-        ((_, record),) = await playing.exchange([Job(0, 0)])
+        shard = EnvSlots(EnvFactory("test/Deaf-v0", tasks=[row(deaf=(hook, times))]), 1)
+        playing = EpisodeWorker(shard, Goes(), RolloutSettings(step_timeout=0.05, retries=0))
+        ((_, record),) = await playing.submit_and_poll([Job(0, 0)])
         await playing.aclose()
         await shard.aclose()
         return record
@@ -92,7 +92,7 @@ def test_an_episode_whose_hook_swallows_its_cancellation_is_masked(hook: str, ti
 
 def test_in_a_vector_its_episode_is_over() -> None:
     async def main() -> list[Any]:
-        shard = Shard(EnvFactory("test/Deaf-v0", tasks=[row(deaf=("setup", 1))]), 1, step_timeout=0.05)
+        shard = EnvSlots(EnvFactory("test/Deaf-v0", tasks=[row(deaf=("setup", 1))]), 1, step_timeout=0.05)
         errors = []
         for order in (Reset(), message("done")):
             shard.submit([0], [order])

@@ -1,4 +1,4 @@
-"""`Worker` and the shard's actor in this process: what ends, is cancelled or cannot be sent."""
+"""`EpisodeWorker` and the shard's actor in this process: what ends, is cancelled or cannot be sent."""
 
 import asyncio
 import pickle
@@ -9,11 +9,11 @@ from testing import function_call, message_item, response
 from vector_envs import rows
 
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.episode_worker import Worker
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
+from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.pool import Reset, Shard
-from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardRecipe
+from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
 from gym_llm.rollouts.ray.shard_client import pack
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
@@ -35,7 +35,9 @@ class Says(Engine):
 
 
 def player(tasks, num_envs=4, engine=None):
-    return Worker(Shard(EnvFactory("test/Hostile-v0", tasks=tasks), num_envs), engine or Says(), RolloutSettings())
+    return EpisodeWorker(
+        EnvSlots(EnvFactory("test/Hostile-v0", tasks=tasks), num_envs), engine or Says(), RolloutSettings()
+    )
 
 
 def run(work):
@@ -56,7 +58,7 @@ def test_an_episode_that_cancels_its_own_task_ends_the_run_instead_of_never():
     async def main():
         playing = player(rows(1, {0: "cancel"}))
         with pytest.raises(RuntimeError, match="cancelled"):
-            await playing.exchange([Job(0, 0)])
+            await playing.submit_and_poll([Job(0, 0)])
 
     run(main())
 
@@ -65,7 +67,7 @@ def test_closing_starts_no_further_episode_where_one_ignores_its_cancellation():
     async def main():
         engine = Says()
         playing = player(rows(8, {0: "deaf"}), 1, engine)
-        exchange = asyncio.ensure_future(playing.exchange([Job(n, 0) for n in range(8)]))
+        exchange = asyncio.ensure_future(playing.submit_and_poll([Job(n, 0) for n in range(8)]))
         await asyncio.sleep(0.05)
         await playing.aclose()
         await exchange
@@ -76,8 +78,8 @@ def test_closing_starts_no_further_episode_where_one_ignores_its_cancellation():
 
 def test_a_record_that_cannot_be_sent_is_that_episodes_error():
     async def main():
-        shard = ShardActor(ShardRecipe(gym.spec("test/Hostile-v0"), 4, rows(4, {1: "lambda"}), step_timeout=None))
-        shard._worker = Worker(shard._shard, Says(), RolloutSettings())
+        shard = ShardActor(ShardConfig(gym.spec("test/Hostile-v0"), 4, rows(4, {1: "lambda"}), step_timeout=None))
+        shard._worker = EpisodeWorker(shard._shard, Says(), RolloutSettings())
         jobs, pairs = [Job(n, 0) for n in range(4)], []
         while len(pairs) < 4:
             pairs += pickle.loads(await shard.play(pickle.dumps(jobs)))
@@ -95,12 +97,12 @@ def test_an_exchange_that_waits_comes_back_when_the_next_one_comes():
         return [function_call("rest", {"seconds": seconds})]
 
     async def main():
-        shard = ShardActor(ShardRecipe(gym.spec("test/Odd-v0"), 3, step_timeout=None))
-        await shard.exchange(pack([0, 1, 2], [Reset()] * 3), 3)
-        await shard.exchange(pack([0, 1], [rest(0.0), rest(1e9)]), 0)
-        waiting = asyncio.ensure_future(shard.exchange(pack([], []), 2))
+        shard = ShardActor(ShardConfig(gym.spec("test/Odd-v0"), 3, step_timeout=None))
+        await shard.submit_and_poll(pack([0, 1, 2], [Reset()] * 3), 3)
+        await shard.submit_and_poll(pack([0, 1], [rest(0.0), rest(1e9)]), 0)
+        waiting = asyncio.ensure_future(shard.submit_and_poll(pack([], []), 2))
         await asyncio.sleep(0.05)
-        came = pickle.loads(await shard.exchange(pack([2], [[function_call("look")]]), 0))
+        came = pickle.loads(await shard.submit_and_poll(pack([2], [[function_call("look")]]), 0))
         assert sorted(slot for slot, *_ in came) == [0, 2]
         assert pickle.loads(await asyncio.wait_for(waiting, 1)) == []
         await shard.close()

@@ -14,7 +14,7 @@ import pytest
 from testing import function_call, in_loop, row
 
 from gym_llm import VerifierEnv, tool
-from gym_llm.concurrency.relaxed_gc import collect_rarely
+from gym_llm.concurrency.relaxed_gc import relax_gc
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.sessions import AtCapacity, Sessions, UnknownSession
@@ -180,7 +180,7 @@ async def test_what_many_sessions_leave_behind_is_collected_although_python_look
 
     monkeypatch.setattr("gym_llm.serve.sessions._COLLECT_AFTER", 20)
     thresholds = gc.get_threshold()
-    collect_rarely()
+    relax_gc()
     left: list[weakref.ref[Circle]] = []
     try:
         async with opened(idle_seconds=0.2) as sessions:

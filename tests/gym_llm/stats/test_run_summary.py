@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_llm.records.record import read_record
-from gym_llm.stats.run_summary import Summary, pass_at_k
+from gym_llm.stats.pass_at_k import pass_at_k
+from gym_llm.stats.run_summary import Summary
 
 
 def record(task: int, repeat: int, reward: float | None, **fields):

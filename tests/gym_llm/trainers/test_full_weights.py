@@ -54,8 +54,8 @@ def run_in_two(python, way, adapters):
     ("way", "adapters"),
     [
         ("fsdp2", "none"),
-        ("fsdp2", "adapters"),
-        ("fsdp1", "none"),
+        pytest.param("fsdp2", "adapters", marks=pytest.mark.nightly),
+        pytest.param("fsdp1", "none", marks=pytest.mark.nightly),
         ("fsdp1", "adapters"),
         ("fsdp1-flat", "none"),  # whose units hold one flat tensor each; there it takes no adapters
     ],

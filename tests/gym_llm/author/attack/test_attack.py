@@ -8,7 +8,7 @@ from testing import ROOT
 from gym_llm.author.attack import Finding, Report
 from gym_llm.author.attack.attack_play import says, shortened
 from gym_llm.author.attack.card import card
-from gym_llm.author.attack.gold import expected_fields, kind_of, renderings, wrong_for
+from gym_llm.author.attack.gold import expected_fields, kind_of, wrong_for
 from gym_llm.author.attack.scripted_judge import is_right, opposite
 from gym_llm.cli import main
 
@@ -54,10 +54,6 @@ def test_the_likeliest_field_comes_first() -> None:
         "responses_create_params": {},
     }
     assert [path for path, _ in expected_fields(row)] == [("expected_answer",), ("target",), ("metadata", "gold")]
-
-
-def test_an_index_may_be_a_letter() -> None:
-    assert ("letter", "C") in renderings(2, {"options": ["a", "b", "c"]})
 
 
 @pytest.mark.parametrize("text", ["42", "-0.5", "B", "yes", "Oslo", "24 m", "[1, 2]"])

@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import random
+import sqlite3
+from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from testing import message_item
 
@@ -17,11 +19,10 @@ from gym_llm.concurrency.processes import ProcessPool
 from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.view import index as index_module
-from gym_llm.evaluation.view import saved_index, scan
-from gym_llm.evaluation.view.columns import MOST_FIELDS, joined
+from gym_llm.evaluation.view import scan
 from gym_llm.evaluation.view.episode_page import episode_json
-from gym_llm.evaluation.view.index import RunIndex, scan_pool
-from gym_llm.evaluation.view.saved_index import index_paths
+from gym_llm.evaluation.view.episode_table import MOST_FIELDS, EpisodeRow, EpisodeTable
+from gym_llm.evaluation.view.index import RunIndex, index_paths, load_index, scan_pool
 
 
 def episode(task: int = 0, repeat: int = 0, **fields: Any) -> dict[str, Any]:
@@ -64,7 +65,13 @@ def opened(path: Path, pool: ProcessPool | None = None) -> RunIndex:
 
 
 def rows(run: RunIndex) -> list[dict[str, Any]]:
-    return [run.table.row(n) for n in range(len(run.table))]
+    return run.table.rows(range(len(run.table)))
+
+
+def table_of(rows: list[EpisodeRow]) -> EpisodeTable:
+    table = EpisodeTable()
+    table.add(rows)
+    return table
 
 
 def outcomes(run: RunIndex) -> list[str]:
@@ -132,15 +139,13 @@ TRAPS: dict[str, dict[str, Any]] = {
 def test_cutting_out_the_trajectory_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row is what the whole line says."""
     line = dumps({**episode(5), **TRAPS[name]})[:-1]
-    tables = []
+    found = []
     for find in (scan.find_trajectory, lambda line: (len(line), 0)):
         monkeypatch.setattr(scan, "find_trajectory", find)
-        maker = scan.TableMaker()
-        scan.add_line(maker, 0, line)
-        tables.append(maker.table())
-    one, other = tables
-    assert one.row(0) == other.row(0)
-    cut, length = int(one.columns["cut"][0]), int(one.columns["cut_length"][0])
+        found += scan.read_line(0, line)
+    one, other = found
+    assert table_of([one]).row(0) == table_of([other]).row(0)
+    cut, length = one.cut, one.cut_length
     assert json.loads(line[:cut] + line[cut + length :])["rollout_id"]["task_index"] == 5
 
 
@@ -148,15 +153,13 @@ def test_lines_are_found_wherever_a_part_begins(tmp_path: Path, monkeypatch: pyt
     random.seed(0)
     lines = [random.choice([dumps(episode(n, text="x" * random.randrange(300))), b"\n", b"no\n"]) for n in range(12)]
     path = write(tmp_path / "a.jsonl", [*lines, dumps(episode(99))[:-1]])
-    whole = joined([table for _, table in scan.scan(path, 0, path.stat().st_size)])
+    whole = [row for _, rows in scan.scan(path, 0, path.stat().st_size) for row in rows]
     for block in (64, 1000, 1 << 20):
         monkeypatch.setattr(scan, "BLOCK", block)
         for part in (61, 777, 5000):
             parts = [scan.scan_part((str(path), at, at + part)) for at in range(0, path.stat().st_size, part)]
-            table = joined([table for _, table in parts])
             assert max(end for end, _ in parts) == path.stat().st_size - len(dumps(episode(99))) + 1
-            assert table.columns["offset"].tolist() == whole.columns["offset"].tolist()
-            assert [table.row(n) for n in range(len(table))] == [whole.row(n) for n in range(len(whole))]
+            assert [row for _, rows in parts for row in rows] == whole
 
 
 def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,22 +200,27 @@ def test_rows_are_sorted_by_any_column_with_the_missing_last(tmp_path: Path) -> 
         episode(3, reward=0.5, info={"score": 7, "mark": 2}),
     ]
     table = opened(write(tmp_path / "a.jsonl", records)).table
-    assert table.order("n", descending=True).tolist() == [4, 3, 2, 1, 0]
-    assert table.order("reward").tolist() == [0, 4, 2, 1, 3]
-    assert table.order("reward", descending=True).tolist() == [2, 0, 4, 1, 3]
-    assert table.order("score").tolist() == [2, 0, 4, 1, 3]
-    assert table.order("mark").tolist() == [4, 1, 2, 0, 3]  # numbers before texts
-    assert table.order("level").tolist() == [0, 2, 1, 4, 3]
-    assert table.order("level", descending=True).tolist() == [1, 4, 0, 2, 3]
-    assert table.order("task", descending=True).tolist() == [4, 2, 1, 0, 3]
-    assert table.order("outcome").tolist() == [0, 2, 4, 1, 3]
+
+    def order(name: str, descending: bool = False) -> list[int]:
+        _, found = table.find("1", [], sort=name, descending=descending, offset=0, limit=9)
+        return [row["n"] for row in found]
+
+    assert order("n", True) == [4, 3, 2, 1, 0]
+    assert order("reward") == [0, 4, 2, 1, 3]
+    assert order("reward", True) == [2, 0, 4, 1, 3]
+    assert order("score") == [2, 0, 4, 1, 3]
+    assert order("mark") == [4, 1, 2, 0, 3]  # numbers before texts
+    assert order("level") == [0, 2, 1, 4, 3]
+    assert order("level", True) == [1, 4, 0, 2, 3]
+    assert order("task", True) == [4, 2, 1, 0, 3]
+    assert order("outcome") == [0, 2, 4, 1, 3]
     with pytest.raises(KeyError):
-        table.order("nothing")
+        order("nothing")
 
 
 @pytest.mark.parametrize("name", ["n", "task", "answer", "dataset", "outcome", "reward", "bytes"])
 def test_a_table_without_rows_can_be_sorted(name: str) -> None:
-    assert joined([]).order(name).tolist() == []
+    assert EpisodeTable().find("1", [], sort=name, descending=True, offset=0, limit=9) == (0, [])
 
 
 # -- following ---------------------------------------------------------------------------------------------------------
@@ -347,47 +355,59 @@ def test_a_broken_or_hostile_index_is_not_used(tmp_path: Path, saves_all: None) 
     path = write(tmp_path / "a.jsonl", [episode(n) for n in range(8)])
     run = opened(path)
     before, place = rows(run), tmp_path / ".a.jsonl.index"
-    good, status = place.read_bytes(), os.stat(path)
+    good = place.read_bytes()
 
     def refused(data: bytes) -> None:
         place.write_bytes(data)
-        assert saved_index.load_index(path, status) is None
+        with pytest.raises(ValueError, match=r"index|database"):
+            load_index(place, EpisodeTable())
 
     refused(b"")
     refused(good[:-1])
     refused(good + b"x")
     refused(good[:100] + bytes([good[100] ^ 1]) + good[101:])
     random.seed(1)
-    for _ in range(200):  # changes that somebody has made a right checksum for
-        data = bytearray(good[:-16])
+    for _ in range(200):  # changes with a right checksum
+        data = bytearray(good[16:])
         for _ in range(random.choice([1, 2, 8])):
             data[random.randrange(len(data))] = random.randrange(256)
-        changed = bytes(data)
-        place.write_bytes(changed + saved_index.blake2b(changed, digest_size=16).digest())
-        if (loaded := saved_index.load_index(path, status)) is not None:
-            for n in range(len(loaded.table)):  # wrong perhaps, but nowhere that is not there
-                dumps(loaded.table.row(n))
-            assert (loaded.table.columns["offset"] + loaded.table.columns["length"] <= loaded.end).all()
+        place.write_bytes(blake2b(bytes(data), digest_size=16).digest() + bytes(data))
+        table = EpisodeTable()
+        with suppress(ValueError):
+            end = load_index(place, table)["end"]
+            dumps(table.rows(range(len(table))))  # wrong perhaps, but nowhere that is not there
+            assert all(offset + length <= end for offset, length in table.select("offset, length"))
+        opened(path)
     place.unlink()
     os.mkfifo(place)
     assert rows(opened(path)) == before
 
 
-def test_a_wrong_column_is_noticed(tmp_path: Path, saves_all: None) -> None:
-    run = opened(write(tmp_path / "a.jsonl", [episode(n) for n in range(8)]))
-    status = os.stat(run.path)
-    for name, value in {
-        "offset": 1 << 40,
-        "length": -1,
-        "cut": -5,
-        "cut_length": 1 << 62,
-        "outcome": 9,
-        "env_id": 77,
-    }.items():
-        table = run.table.first(8)
-        table.columns[name] = np.array([value] * 8, table.columns[name].dtype)
-        saved_index.save_index(run.path, status, saved_index.SavedIndex(table, run.size, "f"))
-        assert saved_index.load_index(run.path, status) is None
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(f"UPDATE episodes SET {each}" for each in ("offset = 1 << 40", "length = -1", "cut = -5", "outcome = 9")),
+        *(
+            f"UPDATE episodes SET {each}"
+            for each in ("cut_length = 1 << 62", "env_id = 77", "f0 = x'00'", "dataset = 5")
+        ),
+        "DELETE FROM meta",
+        "CREATE TRIGGER t AFTER DELETE ON meta BEGIN DELETE FROM episodes; END",
+        "DROP TABLE episodes",
+    ],
+)
+def test_a_wrong_column_is_noticed(tmp_path: Path, saves_all: None, change: str) -> None:
+    path = write(tmp_path / "a.jsonl", [episode(n) for n in range(8)])
+    before, place = rows(opened(path)), tmp_path / ".a.jsonl.index"
+    database = sqlite3.connect(":memory:")
+    database.deserialize(place.read_bytes()[16:])
+    database.execute(change)
+    database.commit()
+    data = database.serialize()
+    place.write_bytes(blake2b(data, digest_size=16).digest() + data)
+    with pytest.raises(ValueError, match=r"index|database"):
+        load_index(place, EpisodeTable())
+    assert rows(opened(path)) == before
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ def test_ray_that_cannot_start_is_one_sentence_with_the_way_out(unconnected, mon
     def start(ray):
         raise PermissionError("[Errno 1] Operation not permitted\nmore")
 
-    monkeypatch.setattr(own, "OwnRay", start)
+    monkeypatch.setattr(own, "LocalCluster", start)
     with pytest.raises(RayUnavailable, match="LocalVectorEnv, or --workers 0") as caught:
         connect()
     assert "Operation not permitted" in str(caught.value) and "\n" not in str(caught.value)
@@ -283,7 +283,7 @@ def test_ray_address_in_the_environment_is_not_looked_at_and_a_cluster_that_was_
     unconnected, monkeypatch
 ):
     monkeypatch.setenv("RAY_ADDRESS", "nobody.invalid:6379")
-    monkeypatch.setattr(own, "OwnRay", lambda ray: SimpleNamespace(watch=unconnected.append("a Ray of our own")))
+    monkeypatch.setattr(own, "LocalCluster", lambda ray: SimpleNamespace(watch=unconnected.append("a Ray of our own")))
     connect()
     monkeypatch.setattr(ray_session, "_own", None)
     connect("somewhere:6379")

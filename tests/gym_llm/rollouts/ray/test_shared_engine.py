@@ -174,7 +174,7 @@ def test_exchanges_that_come_back_at_the_same_time_leave_no_request_waiting():
             self.replies = []
 
         @property
-        def exchange(self):
+        def submit_and_poll(self):
             return self
 
         def remote(self, client, batch):
@@ -384,7 +384,7 @@ def test_an_engine_works_on_for_nobody_who_has_left():
         ray = SameProcess()
         for overtaken in (False, True):
             client = ray.client()
-            ray.delays = {"exchange": 0.05} if overtaken else {}
+            ray.delays = {"submit_and_poll": 0.05} if overtaken else {}
             asking = asyncio.ensure_future(ask(client, "never", "never"))
             await asyncio.sleep(0.01)
             await client.aclose()

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
 import gymnasium as gym
 
-from gym_llm.concurrency import CLOSING, Suspended, begin, drive, gives_up
-from gym_llm.core.truncation import with_score
+from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, is_cancellation, run_until_wait
+from gym_llm.core.driver import Driver
+from gym_llm.core.step_clock import StepClock
 from gym_llm.errors import StepTimeout
 from gym_llm.rollouts.factory import EnvFactory, Wrap
-from gym_llm.rollouts.step_timeout import StepClock
 from gym_llm.utils.secrets import redacted_logger
 
 _CLOSING_SECONDS = 60.0
-_ENDS_ALL = (KeyboardInterrupt, *CLOSING)
+_ENDS_ALL = (KeyboardInterrupt, *SHUTDOWN_ERRORS)
 logger = redacted_logger(__name__)
 
 
@@ -29,7 +28,7 @@ class Reset(NamedTuple):
     options: dict[str, Any] | None = None
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """What came of one slot's step or reset.
 
     Attributes:
@@ -53,7 +52,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-class Shard:
+class EnvSlots:
     """Slots 0 to `num_envs - 1`, whose environments are made when they are first used.
 
     Args:
@@ -81,30 +80,34 @@ class Shard:
         self._wrappers = tuple(wrappers)
         self._same_step_reset = same_step_reset
         self._clock = None if step_timeout is None else StepClock(step_timeout)
-        self._envs: list[gym.Env[Any, Any]] = []
-        self._ready: deque[Outcome] = deque()
+        self._drivers: list[Driver] = []
+        self._ready: deque[StepResult] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._suspended: list[tuple[int, Suspended[Outcome]]] = []
+        self._suspended: list[tuple[int, Waiting[StepResult]]] = []
         self._arrived: asyncio.Event | None = None
 
     def env(self, slot: int) -> gym.Env[Any, Any]:
         """The slot's environment; slots come into being in order."""
-        while len(self._envs) <= slot:
-            self._envs.append(self._factory.make(self._wrappers))
-        return self._envs[slot]
+        return self.driver(slot).env
+
+    def driver(self, slot: int) -> Driver:
+        """Return what plays the slot's environment, which is made if necessary."""
+        while len(self._drivers) <= slot:
+            self._drivers.append(Driver(self._factory.make(self._wrappers), self._clock))
+        return self._drivers[slot]
 
     # -- single steps ----------------------------------------------------------------------------------------------
 
     def submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
         """Give idle slots an action or a `Reset` each. Those that need not wait for anything are finished on return."""
         for slot, order in zip(slots, orders, strict=True):
-            outcome = begin(self.perform, slot, order)
-            if isinstance(outcome, Suspended):
+            outcome = run_until_wait(self.perform, slot, order)
+            if isinstance(outcome, Waiting):
                 self._suspended.append((slot, outcome))
             else:
                 self._ready.append(outcome)
 
-    def take(self, most: int | None = None) -> list[Outcome]:
+    def take(self, most: int | None = None) -> list[StepResult]:
         """The outcomes that are ready, in the order of their becoming so, at most so many."""
         if most is None or most >= len(self._ready):
             outcomes = list(self._ready)
@@ -127,40 +130,42 @@ class Shard:
             arrived.clear()
             await arrived.wait()
 
-    def perform(self, slot: int, order: Any) -> Outcome:
+    def perform(self, slot: int, order: Any) -> StepResult:
         """Have one slot carry an order out; what the environment raises is an outcome, too."""
         try:
-            env = self.env(slot)
+            driver = self.driver(slot)
             if isinstance(order, Reset):
-                observation, info = env.reset(seed=order.seed, options=order.options)
-                return Outcome(slot, observation, info=info)
-            observation, reward, terminated, truncated, info = with_score(env, env.step(order))
+                observation, info = driver.reset(seed=order.seed, options=order.options)
+                return StepResult(slot, observation, info=info)
+            observation, reward, terminated, truncated, info = driver.step(order)
             if self._same_step_reset and (terminated or truncated):
                 final = observation, info
-                observation, info = env.reset()
-                return Outcome(slot, observation, float(reward), terminated, truncated, info, final)
-            return Outcome(slot, observation, float(reward), terminated, truncated, info)
+                observation, info = driver.reset()
+                return StepResult(slot, observation, float(reward), terminated, truncated, info, final)
+            return StepResult(slot, observation, float(reward), terminated, truncated, info)
         except BaseException as error:  # the caller's to raise, in its own process; a panic in Rust is no Exception
-            if gives_up(error):
+            if is_cancellation(error):
                 raise
-            return Outcome(slot, error=error)
+            return StepResult(slot, error=error)
 
     def _resume_all(self) -> None:
         for slot, suspended in self._suspended:
             self._tasks.add(asyncio.create_task(self._resume(slot, suspended)))
         self._suspended.clear()
 
-    async def _resume(self, slot: int, suspended: Suspended[Outcome]) -> None:
-        verifier: Any = self._envs[slot].unwrapped if slot < len(self._envs) else None  # its constructor may wait, too
+    async def _resume(self, slot: int, suspended: Waiting[StepResult]) -> None:
         try:
-            with nullcontext() if self._clock is None else self._clock.step(verifier):
+            if slot < len(self._drivers):
+                outcome = await self._drivers[slot].resume(suspended)
+            elif self._clock is None:
                 outcome = await suspended.resume()
+            else:
+                with self._clock.step(None):  # the environment's constructor waits
+                    outcome = await suspended.resume()
         except StepTimeout as late:
-            outcome = Outcome(slot, error=late)
-            if verifier is not None:  # a hook that went on when it was cut off
-                await drive(verifier.end_episode, late)
+            outcome = StepResult(slot, error=late)
         except asyncio.CancelledError:
-            outcome = Outcome(slot, error=RuntimeError("The environment was closed while this step was waiting."))
+            outcome = StepResult(slot, error=RuntimeError("The environment was closed while this step was waiting."))
         self._tasks.discard(cast("asyncio.Task[Any]", asyncio.current_task()))
         self._ready.append(outcome)
         if self._arrived is not None:
@@ -189,10 +194,9 @@ class Shard:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS)
-        envs, self._envs = self._envs, []
-        verifiers: list[Any] = [env.unwrapped for env in envs]
-        endings = [verifier.end_episode for verifier in verifiers if verifier.open_episode is not None]
-        failures = await _failures(endings) + await _failures([env.close for env in envs])
+        drivers, self._drivers = self._drivers, []
+        endings = [driver.end for driver in drivers if driver.verifier.open_episode is not None]
+        failures = await _failures(endings) + await _failures([driver.env.close for driver in drivers])
         for failure in failures[1:]:
             logger.warning("Closing %s failed: %r", self.env_id, failure, exc_info=failure)
         if failures:
@@ -205,19 +209,19 @@ async def _failures(calls: Iterable[Callable[[], Any]]) -> list[BaseException]:
     waiting: list[Coroutine[Any, Any, Any]] = []
     for call in calls:
         try:
-            outcome = begin(call)
+            outcome = run_until_wait(call)
         except _ENDS_ALL:
             raise
         except BaseException as failure:
             failures.append(failure)
         else:
-            if isinstance(outcome, Suspended):
+            if isinstance(outcome, Waiting):
                 waiting.append(_failure(outcome))
     results = await asyncio.gather(*waiting, return_exceptions=True)
     return failures + [result for result in results if isinstance(result, BaseException)]
 
 
-async def _failure(call: Suspended[Any]) -> BaseException | None:
+async def _failure(call: Waiting[Any]) -> BaseException | None:
     try:
         await call.resume()
     except _ENDS_ALL:

@@ -1,4 +1,4 @@
-"""`Shard`: what closing many environments costs and reports."""
+"""`EnvSlots`: what closing many environments costs and reports."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ import pytest
 from testing import message, row
 
 from gym_llm import VerifierEnv
+from gym_llm.rollouts.env_slots import EnvSlots, Reset
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.rollouts.pool import Reset, Shard
 from gym_llm.vector import LocalVectorEnv
 
 SLOTS = 100
@@ -35,7 +35,7 @@ class Closing(VerifierEnv):
 def shard():
     gym.register("test/Closing-v0", Closing)
     Closing.ended.clear()
-    yield lambda ends: Shard(EnvFactory("test/Closing-v0", tasks=[row(end=end) for end in ends]), len(ends))
+    yield lambda ends: EnvSlots(EnvFactory("test/Closing-v0", tasks=[row(end=end) for end in ends]), len(ends))
     gym.registry.pop("test/Closing-v0")
 
 

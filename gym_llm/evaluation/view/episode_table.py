@@ -1,0 +1,239 @@
+"""Episodes as rows of an SQLite table: what the viewer lists, sorts and filters by, without the episodes themselves."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterable, Sequence
+from threading import RLock
+from typing import Any, NamedTuple
+
+import orjson
+
+OUTCOMES = ("scored", "truncated", "masked", "unreadable")
+"""By the number in the column `outcome`."""
+
+UNREADABLE = 3
+MOST_FIELDS = 32
+"""Number of fields of infos and rows that are kept as columns: the first ones that are met."""
+
+COUNTS = ("task", "repeat", "turns", "tool_errors", "tokens")
+NAMES = ("dataset", "env_id", "failure_kind")
+_PLACES = ("offset", "length", "cut", "cut_length")
+_OWN = (*_PLACES, "outcome", *COUNTS, "reward", "seconds", *NAMES, "answer", "preview")
+_FIELDS = tuple(f"f{n}" for n in range(MOST_FIELDS))
+_NUMBERS = {**{name: name for name in ("n", *COUNTS, "reward", "seconds")}, "bytes": "length"}
+_SORTED = {**_NUMBERS, **{name: name for name in (*NAMES, "outcome", "answer")}}
+_SCHEMA = (
+    f"CREATE TABLE episodes (n INTEGER PRIMARY KEY, {', '.join((*_OWN, *_FIELDS))})",
+    "CREATE TABLE meta (content)",
+)
+_INSERT = f"INSERT INTO episodes VALUES ({', '.join('?' * (1 + len(_OWN) + MOST_FIELDS))})"
+_BATCH = 500  # SQLite takes 999 parameters and more
+_WRONG = f"""SELECT count(*) FROM (SELECT *, lag(offset + length, 1, -1) OVER (ORDER BY n) AS before,
+    row_number() OVER (ORDER BY n) - 1 AS place FROM episodes) WHERE n != place
+    OR {" OR ".join(f"typeof({name}) != 'integer' OR {name} < 0" for name in (*_PLACES, "outcome"))}
+    OR {" OR ".join(f"typeof({name}) NOT IN ('integer', 'null')" for name in COUNTS)}
+    OR {" OR ".join(f"typeof({name}) NOT IN ('real', 'integer', 'null')" for name in ("reward", "seconds"))}
+    OR {" OR ".join(f"typeof({name}) NOT IN ('text', 'null')" for name in (*NAMES, "answer", "preview"))}
+    OR {" OR ".join(f"typeof({name}) = 'blob'" for name in _FIELDS)}
+    OR offset <= before OR offset + length > ? OR cut + cut_length > length OR outcome > {UNREADABLE}"""
+"""Counts the rows whose numbers do not lead to a place that exists, or are of a wrong type."""
+
+
+class EpisodeRow(NamedTuple):
+    """A line of a rollout file as the list shows it.
+
+    `offset` and `length` are the line's, without its end; `cut` and `cut_length` say where in it the trajectory is.
+    None, NaN or "" stand for missing values.
+    """
+
+    offset: int
+    length: int
+    cut: int
+    cut_length: int
+    outcome: int
+    task: int | None = None
+    repeat: int | None = None
+    turns: int | None = None
+    tool_errors: int | None = None
+    tokens: int | None = None
+    reward: float | None = None
+    seconds: float | None = None
+    dataset: str = ""
+    env_id: str = ""
+    failure_kind: str = ""
+    answer: str = ""
+    preview: str = ""
+    fields: Sequence[tuple[str, Any]] = ()
+
+
+class EpisodeTable:
+    """The episodes of a file, in its order, numbered from 0; may be used in several threads.
+
+    Attributes:
+        fields: The names of the fields of infos and rows that are columns.
+    """
+
+    def __init__(self) -> None:
+        self.fields: list[str] = []
+        self._rows = 0
+        self._lock = RLock()
+        self._db = _database()
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, rows: Iterable[EpisodeRow]) -> None:
+        """Add rows after those there are."""
+        with self._lock, self._db:
+            first = self._rows
+            self._db.executemany(_INSERT, (self._values(n, row) for n, row in enumerate(rows, first)))
+            self._rows = self._db.execute("SELECT count(*) FROM episodes").fetchone()[0]
+
+    def _values(self, n: int, row: EpisodeRow) -> list[Any]:
+        values: list[Any] = [None] * MOST_FIELDS
+        for name, value in row.fields:
+            name = _text(name) or ""
+            if name not in self.fields and len(self.fields) < MOST_FIELDS:
+                self.fields.append(name)
+            if name in self.fields:
+                values[self.fields.index(name)] = _text(value) if isinstance(value, str) else float(value)
+        return [n, *(_text(value) if isinstance(value, str) else value for value in row[:-1]), *values]
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        with self._lock:
+            self._db.close()
+            self._db, self._rows, self.fields = _database(), 0, []
+
+    def close(self) -> None:
+        """Free the table's memory."""
+        with self._lock:
+            self._db.close()
+
+    def select(self, what: str, rest: str = "", parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of `SELECT what FROM episodes rest`."""
+        with self._lock:
+            return self._db.execute(f"SELECT {what} FROM episodes {rest}", parameters).fetchall()
+
+    def find(
+        self, where: str, parameters: Sequence[Any], *, sort: str, descending: bool, offset: int, limit: int
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Return the number of rows that fulfil a condition, and a page of them in the order of a column.
+
+        Rows without a value come last; equal ones stay in the file's order.
+
+        Raises:
+            KeyError: If there is no such column.
+        """
+        column = self._column(sort, _SORTED)
+        down = "DESC" if descending else ""
+        with self._lock:
+            total = self.select("count(*)", f"WHERE {where}", parameters)[0][0]
+            order = f"ORDER BY {column} IS NULL, {column} {down}, n LIMIT ? OFFSET ?"
+            page = self.select("n", f"WHERE {where} {order}", [*parameters, limit, offset])
+            return total, self.rows([n for (n,) in page])
+
+    def _column(self, name: str, own: dict[str, str]) -> str:
+        """The SQL name of a column of the table, or of a field."""
+        if name in own:
+            return own[name]
+        if name not in self.fields:
+            raise KeyError(name)
+        return _FIELDS[self.fields.index(name)]
+
+    def bound(self, name: str, comparison: str) -> str:
+        """Return the condition that a column of numbers is `<=` or `>=` a parameter.
+
+        Raises:
+            KeyError: If there is no such column, or it has no numbers.
+        """
+        column = self._column(name, _NUMBERS)
+        is_number = f"typeof({column}) IN ('integer', 'real')"
+        if name not in _NUMBERS and not self.select("1", f"WHERE {is_number} LIMIT 1"):
+            raise KeyError(name)
+        return f"({is_number} AND {column} {comparison} ?)"
+
+    def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Return episodes by number as the page lists them."""
+        by_number: dict[int, dict[str, Any]] = {}
+        for begin in range(0, len(numbers), _BATCH):
+            some = numbers[begin : begin + _BATCH]
+            for row in self.select("*", f"WHERE n IN ({', '.join('?' * len(some))})", some):
+                by_number[row[0]] = self._shown(row)
+        return [by_number[n] for n in numbers]
+
+    def row(self, n: int) -> dict[str, Any]:
+        """Return one episode as the page lists it."""
+        return self.rows([n])[0]
+
+    def _shown(self, row: tuple[Any, ...]) -> dict[str, Any]:
+        values = dict(zip(("n", *_OWN), row, strict=False))
+        shown = {"n": values["n"], "outcome": OUTCOMES[values["outcome"]]}
+        shown |= {name: values[name] for name in (*COUNTS, *NAMES, "reward", "seconds", "answer")}
+        shown |= {name: values[name] or "" for name in ("dataset", "env_id", "preview")}
+        shown["bytes"] = values["length"]
+        shown["error"] = shown["preview"] if values["outcome"] == UNREADABLE else None
+        fields = zip(self.fields, row[1 + len(_OWN) :], strict=False)
+        shown["fields"] = {name: _number(value) for name, value in fields if value is not None}
+        return shown
+
+    def packed(self, meta: dict[str, Any]) -> bytes:
+        """Return the table as an SQLite database, with something about it."""
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM meta")
+            content = orjson.dumps({**meta, "fields": self.fields, "rows": self._rows})
+            self._db.execute("INSERT INTO meta VALUES (?)", (content,))
+            self._db.commit()
+            return self._db.serialize()
+
+    def unpack(self, data: bytes) -> dict[str, Any]:
+        """Replace the rows by those of a packed table.
+
+        Returns:
+            Its `meta`.
+
+        Raises:
+            ValueError: If the data are not a table of a file of `meta["end"]` bytes, or are damaged.
+        """
+        saved = sqlite3.connect(":memory:", check_same_thread=False)
+        try:
+            saved.deserialize(data)
+            saved.execute("PRAGMA trusted_schema = OFF")
+            schema = tuple(sql for (sql,) in saved.execute("SELECT sql FROM sqlite_schema"))
+            if schema != _SCHEMA or saved.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
+                raise ValueError("the database is damaged, or of another kind")
+            meta = orjson.loads(saved.execute("SELECT content FROM meta").fetchone()[0])
+            fields, rows, end = meta["fields"], meta["rows"], meta["end"]
+            count = saved.execute("SELECT count(*) FROM episodes").fetchone()[0]
+            are_right = type(end) is int and rows == count and len(set(fields)) == len(fields) <= MOST_FIELDS
+            if not are_right or not all(type(name) is str for name in fields):
+                raise ValueError("the database does not fit its description")
+            if saved.execute(_WRONG, (end,)).fetchone()[0]:
+                raise ValueError("a row of the database leads nowhere")
+            with self._lock:
+                self.clear()
+                saved.backup(self._db)  # a deserialized database cannot grow beyond a gigabyte
+                self.fields, self._rows = fields, rows
+            return dict(meta)
+        except (sqlite3.Error, TypeError, KeyError, OverflowError) as error:
+            raise ValueError(f"not a saved index: {error}") from None
+        finally:
+            saved.close()
+
+
+def _database() -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.text_factory = lambda data: str(data, "utf-8", "replace")  # a saved index may hold anything
+    database.executescript(";".join(_SCHEMA))
+    return database
+
+
+def _text(text: str) -> str | None:
+    return text.encode(errors="replace").decode() or None
+
+
+def _number(value: Any) -> Any:
+    is_whole = isinstance(value, float) and math.isfinite(value) and value.is_integer() and abs(value) < 2**53
+    return int(value) if is_whole else value
