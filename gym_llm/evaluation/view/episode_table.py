@@ -24,21 +24,23 @@ _OWN = (*_PLACES, "outcome", *COUNTS, "reward", "seconds", *NAMES, "answer", "pr
 _FIELDS = tuple(f"f{n}" for n in range(MOST_FIELDS))
 _NUMBERS = {**{name: name for name in ("n", *COUNTS, "reward", "seconds")}, "bytes": "length"}
 _SORTED = {**_NUMBERS, **{name: name for name in (*NAMES, "outcome", "answer")}}
+_COLUMNS = (
+    *(f"{name} INTEGER NOT NULL CHECK ({name} >= 0)" for name in _PLACES),
+    f"outcome INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND {UNREADABLE})",
+    *(f"{name} INTEGER" for name in COUNTS),
+    *(f"{name} REAL" for name in ("reward", "seconds")),
+    *(f"{name} TEXT" for name in (*NAMES, "answer", "preview")),
+    *(f"{name} ANY" for name in _FIELDS),
+)
 _SCHEMA = (
-    f"CREATE TABLE episodes (n INTEGER PRIMARY KEY, {', '.join((*_OWN, *_FIELDS))})",
+    f"CREATE TABLE episodes (n INTEGER PRIMARY KEY, {', '.join(_COLUMNS)}, CHECK (cut + cut_length <= length)) STRICT",
     "CREATE TABLE meta (content)",
 )
 _INSERT = f"INSERT INTO episodes VALUES ({', '.join('?' * (1 + len(_OWN) + MOST_FIELDS))})"
 _BATCH = 500  # SQLite takes 999 parameters and more
-_WRONG = f"""SELECT count(*) FROM (SELECT *, lag(offset + length, 1, -1) OVER (ORDER BY n) AS before,
-    row_number() OVER (ORDER BY n) - 1 AS place FROM episodes) WHERE n != place
-    OR {" OR ".join(f"typeof({name}) != 'integer' OR {name} < 0" for name in (*_PLACES, "outcome"))}
-    OR {" OR ".join(f"typeof({name}) NOT IN ('integer', 'null')" for name in COUNTS)}
-    OR {" OR ".join(f"typeof({name}) NOT IN ('real', 'integer', 'null')" for name in ("reward", "seconds"))}
-    OR {" OR ".join(f"typeof({name}) NOT IN ('text', 'null')" for name in (*NAMES, "answer", "preview"))}
-    OR {" OR ".join(f"typeof({name}) = 'blob'" for name in _FIELDS)}
-    OR offset <= before OR offset + length > ? OR cut + cut_length > length OR outcome > {UNREADABLE}"""
-"""Counts the rows whose numbers do not lead to a place that exists, or are of a wrong type."""
+_WRONG = """SELECT count(*) FROM episodes AS this LEFT JOIN episodes AS next ON next.n = this.n + 1
+    WHERE this.offset + this.length >= ifnull(next.offset, ?1 + 1)"""
+"""Counts the lines that do not end before the next one begins, or before the end of what was read."""
 
 
 class EpisodeRow(NamedTuple):
@@ -73,10 +75,12 @@ class EpisodeTable:
 
     Attributes:
         fields: The names of the fields of infos and rows that are columns.
+        cache: Values derived from the rows; emptied when they change.
     """
 
     def __init__(self) -> None:
         self.fields: list[str] = []
+        self.cache: dict[str, Any] = {}
         self._rows = 0
         self._lock = RLock()
         self._db = _database()
@@ -87,6 +91,7 @@ class EpisodeTable:
     def add(self, rows: Iterable[EpisodeRow]) -> None:
         """Add rows after those there are."""
         with self._lock, self._db:
+            self.cache.clear()
             first = self._rows
             self._db.executemany(_INSERT, (self._values(n, row) for n, row in enumerate(rows, first)))
             self._rows = self._db.execute("SELECT count(*) FROM episodes").fetchone()[0]
@@ -104,6 +109,7 @@ class EpisodeTable:
     def clear(self) -> None:
         """Remove all rows."""
         with self._lock:
+            self.cache.clear()
             self._db.close()
             self._db, self._rows, self.fields = _database(), 0, []
 
@@ -131,8 +137,8 @@ class EpisodeTable:
         down = "DESC" if descending else ""
         with self._lock:
             total = self.select("count(*)", f"WHERE {where}", parameters)[0][0]
-            order = f"ORDER BY {column} IS NULL, {column} {down}, n LIMIT ? OFFSET ?"
-            page = self.select("n", f"WHERE {where} {order}", [*parameters, limit, offset])
+            order = f"n {down}" if column == "n" else f"{column} IS NULL, {column} {down}, n"
+            page = self.select("n", f"WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?", [*parameters, limit, offset])
             return total, self.rows([n for (n,) in page])
 
     def _column(self, name: str, own: dict[str, str]) -> str:
@@ -206,8 +212,9 @@ class EpisodeTable:
                 raise ValueError("the database is damaged, or of another kind")
             meta = orjson.loads(saved.execute("SELECT content FROM meta").fetchone()[0])
             fields, rows, end = meta["fields"], meta["rows"], meta["end"]
-            count = saved.execute("SELECT count(*) FROM episodes").fetchone()[0]
-            are_right = type(end) is int and rows == count and len(set(fields)) == len(fields) <= MOST_FIELDS
+            numbers = saved.execute("SELECT count(*), ifnull(min(n), 0), ifnull(max(n), -1) FROM episodes").fetchone()
+            are_right = type(end) is int and numbers == (rows, 0, rows - 1)
+            are_right = are_right and len(set(fields)) == len(fields) <= MOST_FIELDS
             if not are_right or not all(type(name) is str for name in fields):
                 raise ValueError("the database does not fit its description")
             if saved.execute(_WRONG, (end,)).fetchone()[0]:
@@ -235,5 +242,7 @@ def _text(text: str) -> str | None:
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, bytes):  # of a saved index that somebody has changed
+        return None
     is_whole = isinstance(value, float) and math.isfinite(value) and value.is_integer() and abs(value) < 2**53
     return int(value) if is_whole else value
