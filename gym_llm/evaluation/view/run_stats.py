@@ -41,7 +41,9 @@ def run_stats(
         limit: The most tasks of the grid.
         first: The number of episodes from the beginning that are in the grid; None for all.
     """
-    columns = table.cache.get("stats") or table.cache.setdefault("stats", _columns(table))
+    columns = table.cache.get("stats")
+    if columns is None or len(columns.task) != len(table):
+        columns = table.cache["stats"] = _columns(table)
     place = columns.names.index(dataset) if dataset in columns.names else -1 if dataset == "" else -2
     shown = np.arange(len(columns.task)) if dataset is None else np.flatnonzero(columns.dataset == place)
     stats = _figures(columns, shown)
