@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ _SCHEMA = (
     f"CREATE TABLE episodes (n INTEGER PRIMARY KEY, {', '.join(_COLUMNS)}, CHECK (cut + cut_length <= length)) STRICT",
     "CREATE TABLE meta (content)",
 )
-_INSERT = f"INSERT INTO episodes VALUES ({', '.join('?' * (1 + len(_OWN) + MOST_FIELDS))})"
+_FIRST_FIELD = 1 + len(_OWN)
 _BATCH = 500  # SQLite takes 999 parameters and more
 _WRONG = """SELECT count(*) FROM episodes AS this LEFT JOIN episodes AS next ON next.n = this.n + 1
     WHERE this.offset + this.length >= ifnull(next.offset, ?1 + 1)"""
@@ -47,7 +47,7 @@ class EpisodeRow(NamedTuple):
     """A line of a rollout file as the list shows it.
 
     `offset` and `length` are the line's, without its end; `cut` and `cut_length` say where in it the trajectory is.
-    None, NaN or "" stand for missing values.
+    Missing values are None; texts and the names of fields can be encoded in UTF-8; fields are floats or texts.
     """
 
     offset: int
@@ -62,11 +62,11 @@ class EpisodeRow(NamedTuple):
     tokens: int | None = None
     reward: float | None = None
     seconds: float | None = None
-    dataset: str = ""
-    env_id: str = ""
-    failure_kind: str = ""
-    answer: str = ""
-    preview: str = ""
+    dataset: str | None = None
+    env_id: str | None = None
+    failure_kind: str | None = None
+    answer: str | None = None
+    preview: str | None = None
     fields: Sequence[tuple[str, Any]] = ()
 
 
@@ -74,12 +74,11 @@ class EpisodeTable:
     """The episodes of a file, in its order, numbered from 0; may be used in several threads.
 
     Attributes:
-        fields: The names of the fields of infos and rows that are columns.
         cache: Values derived from the rows; emptied when they change.
     """
 
     def __init__(self) -> None:
-        self.fields: list[str] = []
+        self._places: dict[str, int] = {}
         self.cache: dict[str, Any] = {}
         self._rows = 0
         self._lock = RLock()
@@ -88,30 +87,39 @@ class EpisodeTable:
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, rows: Iterable[EpisodeRow]) -> None:
+    def add(self, rows: Sequence[EpisodeRow]) -> None:
         """Add rows after those there are."""
         with self._lock, self._db:
             self.cache.clear()
-            first = self._rows
-            self._db.executemany(_INSERT, (self._values(n, row) for n, row in enumerate(rows, first)))
-            self._rows = self._db.execute("SELECT count(*) FROM episodes").fetchone()[0]
+            names = dict.fromkeys(name for row in rows for name, _ in row.fields if name not in self._places)
+            for name in list(names)[: MOST_FIELDS - len(self._places)]:
+                self._places[name] = len(self._places)
+            width = len(self._places)
+            columns = ", ".join(("n", *_OWN, *_FIELDS[:width]))
+            insert = f"INSERT INTO episodes ({columns}) VALUES ({', '.join('?' * (_FIRST_FIELD + width))})"
+            self._db.executemany(insert, (self._values(n, row, width) for n, row in enumerate(rows, self._rows)))
+            self._rows += len(rows)
 
-    def _values(self, n: int, row: EpisodeRow) -> list[Any]:
-        values: list[Any] = [None] * MOST_FIELDS
-        for name, value in row.fields:
-            name = _text(name) or ""
-            if name not in self.fields and len(self.fields) < MOST_FIELDS:
-                self.fields.append(name)
-            if name in self.fields:
-                values[self.fields.index(name)] = _text(value) if isinstance(value, str) else float(value)
-        return [n, *(_text(value) if isinstance(value, str) else value for value in row[:-1]), *values]
+    def _values(self, n: int, row: EpisodeRow, width: int) -> list[Any]:
+        values = [n, *row]
+        fields = values.pop()
+        values += [None] * width
+        for name, value in fields:
+            if (place := self._places.get(name)) is not None:
+                values[_FIRST_FIELD + place] = value
+        return values
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields of infos and rows that are columns."""
+        return list(self._places)
 
     def clear(self) -> None:
         """Remove all rows."""
         with self._lock:
             self.cache.clear()
             self._db.close()
-            self._db, self._rows, self.fields = _database(), 0, []
+            self._db, self._rows, self._places = _database(), 0, {}
 
     def close(self) -> None:
         """Free the table's memory."""
@@ -131,7 +139,7 @@ class EpisodeTable:
         Rows without a value come last; equal ones stay in the file's order.
 
         Raises:
-            KeyError: If there is no such column.
+            KeyError: If the column is unknown.
         """
         column = self._column(sort, _SORTED)
         down = "DESC" if descending else ""
@@ -145,15 +153,13 @@ class EpisodeTable:
         """The SQL name of a column of the table, or of a field."""
         if name in own:
             return own[name]
-        if name not in self.fields:
-            raise KeyError(name)
-        return _FIELDS[self.fields.index(name)]
+        return _FIELDS[self._places[name]]
 
     def bound(self, name: str, comparison: str) -> str:
         """Return the condition that a column of numbers is `<=` or `>=` a parameter.
 
         Raises:
-            KeyError: If there is no such column, or it has no numbers.
+            KeyError: If the column is unknown, or has no numbers.
         """
         column = self._column(name, _NUMBERS)
         is_number = f"typeof({column}) IN ('integer', 'real')"
@@ -181,7 +187,7 @@ class EpisodeTable:
         shown |= {name: values[name] or "" for name in ("dataset", "env_id", "preview")}
         shown["bytes"] = values["length"]
         shown["error"] = shown["preview"] if values["outcome"] == UNREADABLE else None
-        fields = zip(self.fields, row[1 + len(_OWN) :], strict=False)
+        fields = zip(self.fields, row[_FIRST_FIELD:], strict=False)
         shown["fields"] = {name: _number(value) for name, value in fields if value is not None}
         return shown
 
@@ -222,7 +228,7 @@ class EpisodeTable:
             with self._lock:
                 self.clear()
                 saved.backup(self._db)  # a deserialized database cannot grow beyond a gigabyte
-                self.fields, self._rows = fields, rows
+                self._places, self._rows = {name: place for place, name in enumerate(fields)}, rows
             return dict(meta)
         except (sqlite3.Error, TypeError, KeyError, OverflowError) as error:
             raise ValueError(f"not a saved index: {error}") from None
@@ -235,10 +241,6 @@ def _database() -> sqlite3.Connection:
     database.text_factory = lambda data: str(data, "utf-8", "replace")  # a saved index may hold anything
     database.executescript(";".join(_SCHEMA))
     return database
-
-
-def _text(text: str) -> str | None:
-    return text.encode(errors="replace").decode() or None
 
 
 def _number(value: Any) -> Any:
