@@ -320,7 +320,6 @@ class RolloutWorker:
                     self.rollout_buffer.put_nowait(sample)
 
     def _metric(self, name: str, value: float, of: float | None = None) -> None:
-        """For TRL's log: a number, or a rate."""
         try:
             self.metrics_queue.put_nowait({name: float(value) if of is None else (float(value), float(of))})
         except queue.Full:  # TRL does not log
@@ -374,7 +373,6 @@ def _samples_per_step(args: AsyncGRPOConfig) -> int:
 
 
 def _failure(record: Rollout) -> str | None:
-    """Why nothing can be learned from an episode."""
     if record["error"] is not None:
         return record["error"]
     if record["trajectory"] is None:
@@ -383,7 +381,6 @@ def _failure(record: Rollout) -> str | None:
 
 
 def _samples(record: Rollout, advantage: float, group: _Group, deviation: float) -> Iterator[Any]:
-    """TRL's samples of an episode."""
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     reward = cast(float, record["reward"])
