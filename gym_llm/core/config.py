@@ -76,7 +76,7 @@ def read_config(owner: str, schema: type[C], arguments: dict[str, Any]) -> C:
     raise ValueError(f"{where}{message}; got {problem['input']!r:.80}.{hint}")
 
 
-def constructor_signature(cls: Any, base: type) -> inspect.Signature:
+def constructor_signature(cls: Any, base: Any) -> inspect.Signature:
     """Return the constructor's signature with the fields of `Config` in place of `**kwargs`.
 
     Args:
