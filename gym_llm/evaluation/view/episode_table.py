@@ -101,7 +101,7 @@ class EpisodeTable:
             self._rows += len(rows)
 
     def _values(self, n: int, row: EpisodeRow, width: int) -> list[Any]:
-        values = [n, *row]
+        values: list[Any] = [n, *row]
         fields = values.pop()
         values += [None] * width
         for name, value in fields:
