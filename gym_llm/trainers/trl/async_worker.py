@@ -79,7 +79,7 @@ class RolloutWorker:
     when its last episode has finished. They have the version of the weights that was the newest when its first episode
     began.
 
-    A masked episode gives no sample and is not in its group's baseline. See `Failures` for when failures end the
+    A masked episode gives no sample and is not in its group's baseline. See `BatchFailures` for when failures end the
     training; TRL calls `check_health` while it waits for samples.
 
     The worker follows these arguments of TRL: `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`,
@@ -327,7 +327,6 @@ class RolloutWorker:
 
 
 def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str, Any]) -> Engine:
-    """The engine, not started."""
     if isinstance(engine, Engine):
         if options:
             raise ValueError("engine_options are for an engine that is named; this one is made already.")
@@ -345,7 +344,6 @@ def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str,
 
 
 def _check(args: AsyncGRPOConfig, engine: Engine) -> None:
-    """Refuse what cannot be followed."""
     if args.max_tool_calling_iterations is not None:
         raise ValueError(
             "AsyncGRPOConfig.max_tool_calling_iterations is for TRL's own worker: leave it out, the environment has "
