@@ -52,7 +52,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     those at its temperature.
 
     A masked episode (and one without sampled tokens) is a row without trained tokens. Its reward is None, also from the
-    trainer's other reward functions, so TRL leaves it out of its group's mean. See `Failures` for when the training
+    trainer's other reward functions, so TRL leaves it out of its group's mean. `BatchFailures` says when the training
     ends.
 
     Args:
