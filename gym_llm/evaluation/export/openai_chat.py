@@ -16,7 +16,7 @@ from gym_llm.utils.json_codec import dumps
 
 
 def write(records: Iterable[Rollout], output: Path) -> None:
-    """Write one chat a line; masked episodes, which nobody should learn, are the caller's to leave out."""
+    """Write one chat a line; the caller leaves out masked episodes."""
     with replacing(output) as file:
         for record in records:
             file.write(dumps(conversation(record)))
