@@ -8,8 +8,8 @@ from typing import Any
 
 from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.agent_process import RunningProgram, environment_of, tail
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import EngineError
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 _OTHERS_KEYS = ("ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_ORGANIZATION", "OPENAI_PROJECT_ID")

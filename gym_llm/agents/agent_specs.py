@@ -18,8 +18,8 @@ from gym_llm.agents.agent_program import Program
 from gym_llm.agents.run_agent import run_agent
 from gym_llm.errors import EngineUnavailable
 from gym_llm.records.failures import reason
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import mask
+from gym_llm.utils.text import did_you_mean
 
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 _IN_FILE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<name>[A-Za-z_]\w*)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request, ResponseDict, Usage
+from gym_llm.utils.json_codec import dumps
 
 
 class EpisodeModel(Engine):

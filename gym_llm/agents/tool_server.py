@@ -19,12 +19,12 @@ from gymnasium.error import InvalidAction
 
 from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.mailbox import EpisodeOver
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
 from gym_llm.protocols.http.access import AccessDenied, given_key
 from gym_llm.protocols.http.http_server import JSON, HttpServer, json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import loads
 
 SUBMIT = {
     "type": "function",

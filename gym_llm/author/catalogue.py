@@ -17,11 +17,11 @@ from typing import NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
-from gym_llm.core.registry.env_config import domain_of, nemo_gym_names
+from gym_llm.core.registry.classes import domain_of, nemo_gym_names
 from gym_llm.core.registry.ids import env_ids, parse_id, verifier_folder
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.failures import reason
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 _BLOCK = re.compile(r"(<!-- verifiers\b( in short)?.*?-->\n).*?(<!-- end of verifiers -->)", re.DOTALL)
 _HEAD = "| id | what the model does | tools | NeMo Gym's name |\n|---|---|---|---|\n"
@@ -60,7 +60,7 @@ def describe_class(env_id: str) -> Description:
     Raises:
         Exception: If its module cannot be imported, as the module raises it.
     """
-    from gym_llm.core.registry.env_class import env_class
+    from gym_llm.core.registry.classes import env_class
     from gym_llm.core.verifier_env import VerifierEnv
 
     if isinstance(entry_point := gym.spec(env_id).entry_point, str):
@@ -81,7 +81,6 @@ def describe_class(env_id: str) -> Description:
 
 @cache
 def _built_in() -> dict[str, Description]:
-    """The packaged table, by entry point: importing the modules of all built-in verifiers would take seconds."""
     return {name: Description(*entry) for name, entry in json.loads(TABLE.read_text("utf-8")).items()}
 
 
@@ -107,7 +106,7 @@ def ids_of(domain: str | None) -> dict[str, list[str]]:
     """Return the ids of a domain, or of all domains.
 
     Raises:
-        UsageError: If there is no such domain.
+        UsageError: If the domain is unknown.
     """
     groups = domains()
     if domain is None:
@@ -128,7 +127,7 @@ def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False
         domain: The domain to list; None for all.
 
     Raises:
-        UsageError: If there is no such domain.
+        UsageError: If the domain is unknown.
     """
     here, home = _places(folder)
     tables = []

@@ -16,12 +16,12 @@ from gymnasium.envs.registration import load_env_creator
 from gym_llm.core.registry.env_files import env_spec
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.stored_runs import check_output, of_one_dataset, records_of, run_settings
 from gym_llm.rollouts.recorded_task import row_of
 from gym_llm.stats.run_summary import PASS_THRESHOLD
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.json_codec import dumps
 
 MEASURED = ("pass_rate", "episodes")
 """The fields that a chosen row has more than the row that was played."""
@@ -156,11 +156,11 @@ def filter_tasks(
         rules: Which tasks stay; None for all that have a reward.
         output: A new task file.
         dataset: Which one, of a file that has several.
-        on_read: Is told of the bytes of every line that is read.
+        on_read: Called with the size in bytes of each line that is read.
 
     Raises:
         DataError: If the file cannot be read, the output is there already, or a task has fields by the names of ours.
-        UsageError: If the file has several datasets and none is named, or lengths are asked for that nobody recorded.
+        UsageError: If the file has several datasets and none is named, or lengths are asked for that were not recorded.
     """
     rules = rules or TaskRules()
     if output is not None:

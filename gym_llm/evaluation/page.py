@@ -8,9 +8,9 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.evaluation.plots import Plot
 from gym_llm.evaluation.tables import Table, headline, plain, tables
+from gym_llm.utils.json_codec import dumps
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #0f172a; --muted: #64748b; --line: #e2e8f0; --ground: #fff; --band: #f8fafc;
@@ -44,7 +44,7 @@ _FIRST = ("mean_reward", "pass_at_k", "rewards")
 
 
 def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
-    """What `results.json` says, as HTML.
+    """Return `results.json` as HTML.
 
     The page loads nothing and runs nothing, and its policy forbids both; images are in it, and all that is from
     elsewhere (names, values, errors) is escaped.

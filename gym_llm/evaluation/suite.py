@@ -1,4 +1,4 @@
-"""What an evaluation plays: environments, each by every engine, or the sections of a suite."""
+"""The plan of an evaluation: environments, each by every engine, or the sections of a suite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gym_llm.rollouts.config import Config
 from gym_llm.rollouts.config.workloads import environment_parts, refuse_nothing
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Row
-from gym_llm.utils.secrets import learn, mask
+from gym_llm.utils.secrets import mask, register_secrets
 
 DEFAULT_ENGINE = "pocket"
 
@@ -161,7 +161,7 @@ def _named(
     for name, engine in pairs:
         if isinstance(engine, str) and name is None and (match := _NAMED.fullmatch(engine.strip())):
             name, engine = match[1], match[2]
-        learn(engine)
+        register_secrets(engine)
         base = sections.get(engine, NamedEngine(engine)) if isinstance(engine, str) else NamedEngine(engine)
         own = engine if isinstance(engine, str) else getattr(engine, "model", None) or type(engine).__name__
         name = str(mask(own)) if name is None else name
@@ -172,7 +172,7 @@ def _named(
 
 
 def _dataset_names(parts: Sequence[Part]) -> list[str]:
-    """How the environments are called in the results: short where that tells them apart."""
+    """Return the environments' names in the results: short where that is unambiguous."""
     short = [parse_id(re.split(r"[/:]", part.env_id)[-1])[1].removesuffix(".py") for part in parts]
     names = [
         part.dataset or (name if short.count(name) == 1 else part.env_id)
@@ -184,5 +184,4 @@ def _dataset_names(parts: Sequence[Part]) -> list[str]:
 
 
 def _replay_options(engine: str | Engine, dataset: str, count: int) -> dict[str, Any]:
-    """A file that is replayed may hold the records of several environments."""
     return {"dataset": dataset} if count > 1 and isinstance(engine, str) and engine.startswith("replay:") else {}

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 import orjson
 from pydantic import BaseModel, Field, field_validator
 
-from gym_llm.data.files.line_parsing import refuse_constant
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import refuse_constant
 from gym_llm.utils.limits import CALLS, LIMITS, VALUES, count_values, limit
 
 MOST_EXPECTED = 64

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.grading.answers import last_boxed
+from gym_llm.utils.json_codec import loads
 
 Grid = list[list[int]]
 

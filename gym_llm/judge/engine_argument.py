@@ -17,7 +17,7 @@ from gym_llm.engines import Engine, make_engine
 from gym_llm.errors import EngineUnavailable, JudgeError
 from gym_llm.judge.recorded_answers import ReplayedAnswers
 from gym_llm.utils.deprecated import renamed
-from gym_llm.utils.secrets import is_secret_key, learn
+from gym_llm.utils.secrets import is_secret_key, register_secrets
 
 EngineArgument: TypeAlias = str | dict[str, Any]
 """A spec, e.g. `http://HOST:PORT/v1`, or `{"engine": spec, "kwargs": {...}}`."""
@@ -33,7 +33,7 @@ def check_engine(name: str, argument: Any) -> None:
     Raises:
         ValueError: If the argument does not name an engine.
     """
-    learn(argument)
+    register_secrets(argument)
     spec, kwargs = _parts(name, argument)
     try:
         _check(json.dumps([spec, kwargs], sort_keys=True))

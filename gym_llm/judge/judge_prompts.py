@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, NamedTuple
 
-from gym_llm.core.prompt_files import PromptTexts, read_content, texts_of
+from gym_llm.core.prompts import PromptTexts, read_content, texts_of
 from gym_llm.errors import DataError
 from gym_llm.types import Item
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from gym_llm.judge.judged_env import FAILS, JudgedEnv
 from gym_llm.judge.verdicts import Parser
 from gym_llm.types import Item, Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 Aggregation: TypeAlias = Literal["mean", "min", "max", "all", "any", "weighted", "points"]
 PASSED = 0.99

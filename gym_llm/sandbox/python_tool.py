@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.core.tools import tool
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments

@@ -13,7 +13,6 @@ from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
 from gym_llm.protocols.http.access import AccessDenied
 from gym_llm.protocols.http.http_server import HttpServer, http_problem, json_response
@@ -29,8 +28,9 @@ from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
 from gym_llm.utils.deprecated import renamed, renamed_argument
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
+from gym_llm.utils.text import did_you_mean
 
 FRONTENDS: dict[str, MakeFrontend] = {"openenv": OpenEnvFrontend, "nemo": NemoFrontend, "mcp": McpFrontend}
 """The protocols by name. If two share a path, the first that claims a request answers it."""

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.utils.deprecated import renamed
+from gym_llm.utils.json_codec import loads
 from gym_llm.version import __version__
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

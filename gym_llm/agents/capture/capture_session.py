@@ -9,7 +9,6 @@ from typing import Any
 
 from gym_llm.agents.capture.call_graph import Call, CallGraph
 from gym_llm.agents.capture.token_recall import Recall
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.sampling import check_sampling
 from gym_llm.errors import EngineError
@@ -17,6 +16,7 @@ from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.utils.json_codec import dumps
 
 MOST_CALLS = 10_000
 """Calls that a session takes, unless it says otherwise."""
@@ -180,7 +180,7 @@ class CaptureSession:
         self._recall.forget(call)
         self.graph.remove(call)
         if not call.samples:
-            call.status, call.error = "abandoned", "The answer was not handed over."
+            call.status, call.error = "abandoned", "The answer was not delivered."
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from gym_llm.protocols import Refusal
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.protocols.http.model_api import read_json
 from gym_llm.protocols.responses.bodies import REQUEST_PARAMETERS
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import add_secrets
+from gym_llm.utils.text import did_you_mean
 
 if TYPE_CHECKING:
     from gym_llm.agents.capture.capture_server import CaptureServer

@@ -25,9 +25,9 @@ from typing import Any
 import orjson
 
 from gym_llm.agents.capture.call_graph import Call
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import TOKEN_FIELDS, Item, Request
+from gym_llm.utils.json_codec import dumps
 
 _LOOKED_AT = 64  # calls with the same history and the same words: retries
 _RANKS = {"reasoning": 0, "message": 1, "function_call": 2}

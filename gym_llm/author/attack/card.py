@@ -1,4 +1,4 @@
-"""CARD.md: what a verifier grades, how it was attacked, and what came of it; the same text for the same results."""
+"""CARD.md: a verifier's task, the attacks on it and their results; the same text for the same results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gym_llm.author.attack.finding import Report
 from gym_llm.author.catalogue import describe
-from gym_llm.core.registry.env_config import domain_of
+from gym_llm.core.registry.classes import domain_of
 from gym_llm.core.registry.ids import parse_id, verifier_folder
 
 _COSTS = ((1.0, "under 1 ms"), (10.0, "1 to 10 ms"), (100.0, "10 to 100 ms"), (1_000.0, "100 ms to 1 s"))

@@ -48,7 +48,7 @@ def check_near_misses(context: Context) -> None:
 
 
 def _cut_short(context: Context, index: int, gold: Gold) -> list[tuple[str, list[Turn]]]:
-    """Where the right answer takes several turns: its first one, and then nothing, which is like being wrong."""
+    """Return the first turn of a right answer of several turns, followed by an empty one."""
     if gold.kind == "call" or context.play(index, gold.turns).taken < 2:
         return []
     if gold.pays(context.play(index, [gold.turns[0], says("I do not know.")[0]]).reward):
@@ -330,7 +330,7 @@ def check_look_alikes(context: Context) -> None:
 
 
 def check_more(context: Context) -> None:
-    """Add to the right answer, and to a wrong one, what is no merit: length, praise, turns, token counts."""
+    """Add things without merit to the right answer and to a wrong one: length, praise, turns, token counts."""
     known = context.known()
     if not known:
         raise NotApplicable("no right answer is known")

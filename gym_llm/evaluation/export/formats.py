@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from gym_llm.errors import EngineError, UsageError
 from gym_llm.records.record_files import read_records
 from gym_llm.types import Rollout
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.extras import install
+from gym_llm.utils.text import did_you_mean
 
 
 class _Format(NamedTuple):
     write: str
     """`module:function`, which takes records and the place to write to."""
     ending: str
-    """Of what is written where no place is named."""
+    """The ending of a file whose place is not named."""
     takes_masked: bool = True
     is_chat: bool = True
     """Whether what has no place in a chat has none here."""
@@ -39,7 +39,7 @@ FORMATS: dict[str, _Format] = {
 
 @dataclass
 class Exported:
-    """What became of a file's episodes.
+    """The result of an export.
 
     Attributes:
         output: Where they were written.
@@ -80,8 +80,8 @@ def export(
         on_read: Told of the bytes of each line that was read.
 
     Raises:
-        UsageError: If there is no such format, or what it needs is not installed.
-        DataError: If the file cannot be read or written, or a line is no record.
+        UsageError: If the format is unknown, or what it needs is not installed.
+        DataError: If the file cannot be read or written, or a line is not a record.
     """
     if to not in FORMATS:
         raise UsageError(f"There is no format {to!r}.{did_you_mean(to, FORMATS)} There are {', '.join(FORMATS)}.")
@@ -126,7 +126,7 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _unsayable(record: Rollout) -> str | None:
-    """Why a record is no chat; None if it is one."""
+    """Return why a record is not a chat; None if it is one."""
     from gym_llm.evaluation.export.record_conversation import conversation
 
     try:

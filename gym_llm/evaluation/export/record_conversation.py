@@ -9,7 +9,7 @@ from gym_llm.types import Item, Rollout
 
 
 def items_of_record(record: Rollout) -> tuple[list[Item], list[Item]]:
-    """What an episode began with, as items, and all that was said since."""
+    """Return an episode's first items, and all items since."""
     given: Any = record.get("responses_create_params", {}).get("input", [])
     if isinstance(given, str):
         given = [{"type": "message", "role": "user", "content": given}]

@@ -1,13 +1,13 @@
-"""One episode for the page: its record as it is in the file, cut where it is too large for a browser."""
+"""An episode for the page: its record as it is in the file, cut where it is too large for a browser."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.view.episode_table import UNREADABLE
 from gym_llm.evaluation.view.index import RunIndex
 from gym_llm.evaluation.view.scan import LONGEST_LINE
+from gym_llm.utils.json_codec import dumps, loads
 
 LARGEST = 16 << 20
 """Bytes of a record that is shown whole."""
@@ -22,7 +22,7 @@ def episode_json(run: RunIndex, n: int) -> bytes:
     """An episode's record as JSON.
 
     A record of more than `LARGEST` bytes has its long texts and lists cut, and a `view_note` that says so. A line that
-    is no record is an object with `view_error`, why not, and `view_text`, how it begins.
+    is not a record is an object with `view_error`, why not, and `view_text`, how it begins.
 
     Raises:
         DataError: If the line is not there any more.

@@ -27,7 +27,7 @@ from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict, Usage
 from gym_llm.utils.limits import FEW, ITEMS, limit
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 FINISH_REASONS = {
     "length": "max_output_tokens",

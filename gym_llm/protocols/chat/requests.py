@@ -8,7 +8,7 @@ from typing import Any
 from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.chat_messages import MALFORMED, items_of, messages_of
 from gym_llm.types import Request
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 LOGPROBS = "message.output_text.logprobs"
 """The value of `include` with which a Responses request asks for log probabilities."""

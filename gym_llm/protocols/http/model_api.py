@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import EngineError
 from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.access import AccessDenied
 from gym_llm.protocols.http.http_server import JSON, http_problem, json_response
 from gym_llm.records.failures import reason
 from gym_llm.types import ResponseDict
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
 
 STREAM_AFTER_SECONDS = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
+from gym_llm.utils.json_codec import dumps
 
 COMMENT = b": waiting\n\n"
 """A comment, which every reader of server-sent events skips."""

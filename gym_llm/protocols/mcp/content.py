@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.mcp.toolbox import ToolResult
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps
 
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 _NO_PARAMETERS = {"type": "object", "properties": {}}

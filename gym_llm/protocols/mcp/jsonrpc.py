@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
-from gym_llm.data.files.line_parsing import refuse_constant
 from gym_llm.errors import CallerError
+from gym_llm.utils.json_codec import dumps, loads, refuse_constant
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022  # MCP's own, since 2026-07-28

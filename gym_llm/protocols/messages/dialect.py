@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.protocols.chat.chat_messages import MALFORMED
 from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import event, pieces
@@ -14,6 +13,7 @@ from gym_llm.protocols.messages.thinking_blocks import UNPARSED, thinking_blocks
 from gym_llm.protocols.responses.request_checks import output_for
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict
+from gym_llm.utils.json_codec import dumps, loads
 
 _STOPS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 _KINDS = {

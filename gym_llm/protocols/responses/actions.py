@@ -14,8 +14,8 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 
 from gym_llm.types import Item
-from gym_llm.utils.did_you_mean import nearest
 from gym_llm.utils.limits import FEW, ITEMS, limit
+from gym_llm.utils.text import nearest
 
 _OPTIONAL_STR, _OPTIONAL_DICT = (str, NoneType), (dict, NoneType)
 _EXPECTED = "an action is a Response, its dict ({'output': [...]}), or the list of its output items"

@@ -15,7 +15,7 @@ from gym_llm.protocols.responses.content_parts import (
     text_or_list,
 )
 from gym_llm.protocols.responses.items import ResponseItem, ResponseOutputMessage
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 
 class FunctionTool(Tagged):

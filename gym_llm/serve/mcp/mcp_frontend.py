@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.protocols.http.access import AccessDenied
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, Toolbox
@@ -18,6 +17,7 @@ from gym_llm.serve.frontend import NotJSON, Route
 from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, UnopenedToolbox, failed
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.utils.json_codec import loads
 
 TOKEN_HEADER, SESSION_META = "X-NeMo-Gym-Session-Token", "gym-llm/session"
 _TOOLBOX = "mcp"  # of a session's notes

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.mcp import McpError, ToolResult
 from gym_llm.protocols.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps
 
 SUBMIT, RESET = "submit", "reset"
 _NO_SESSION = (

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.stats.descriptive import SAMPLE_STATISTICS, STATISTICS, describe_columns
 from gym_llm.stats.episode_scores import EpisodeScore

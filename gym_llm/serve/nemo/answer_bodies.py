@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.serve.episode_session import BadRequest, Step
 from gym_llm.types import FailureKind, Item
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 _PROMISES = {"supports_explicit_close": True, "supports_step_idempotency": True}

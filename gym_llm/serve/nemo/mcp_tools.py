@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.mcp import McpError, ToolResult
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.served_tool_calls import call_tool
 from gym_llm.serve.sessions import Sessions, UnknownSession
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps
 
 FAILED_TOOL = "The tool has failed, and the episode with it: it will not be scored."
 

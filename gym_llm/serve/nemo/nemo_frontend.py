@@ -10,7 +10,6 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.core.tools.tool import error_output
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, mode_of
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession
@@ -35,6 +34,7 @@ from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.served_tool_calls import CALL_REWARDS, call_tool
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import redact
 
 TOKEN_HEADER = "X-NeMo-Gym-Session-Token"

@@ -8,10 +8,10 @@ from hashlib import blake2b
 from typing import Any
 
 from gym_llm.core.tasks import PreparedTask, RowKind
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.types import Episode, Item, Row
+from gym_llm.utils.json_codec import dumps
 
 PARAMS = "responses_create_params"
 _KEPT = 512

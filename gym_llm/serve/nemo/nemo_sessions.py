@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import dumps
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_.-]")
 _SIGNATURE_BYTES = 18  # a multiple of 3 needs no padding

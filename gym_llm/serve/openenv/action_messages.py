@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.serve.openenv.reply_messages import Invalid
+from gym_llm.utils.json_codec import dumps, loads
 
 _LONGEST_EPISODE_ID = 255  # OpenEnv's own limit
 

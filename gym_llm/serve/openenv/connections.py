@@ -16,7 +16,7 @@ from gym_llm.serve.openenv.frames import GOING_AWAY, NORMAL
 from gym_llm.serve.openenv.socket import Socket
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 GRACE_SECONDS = 60.0
 """Seconds that a session is kept after its connection was lost."""

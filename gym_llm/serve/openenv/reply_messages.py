@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.sessions import AtCapacity
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 INVALID_JSON, UNKNOWN_TYPE, VALIDATION_ERROR = "INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR"

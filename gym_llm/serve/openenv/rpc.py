@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.openenv.action_messages import read_tool_call
 from gym_llm.serve.openenv.connections import Connections
@@ -19,6 +18,7 @@ from gym_llm.serve.openenv.socket import PendingReply
 from gym_llm.serve.openenv.tool_results import output_of, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import redact, redacted_logger
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
