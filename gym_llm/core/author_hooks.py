@@ -1,12 +1,13 @@
-"""AuthorHooks: the methods of a verifier that its author writes."""
+"""AuthorHooks: the methods of a verifier that its author writes, and two that help with it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
+from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.hooks import User
 from gym_llm.types import Episode, Item, Row, Verdict
 
@@ -22,6 +23,7 @@ class AuthorHooks:
     accepted_findings: ClassVar[dict[str, str]] = {}
     user: User | None = None
     episode: Episode | None
+    _resources: SharedResources | None = None
 
     @staticmethod
     def row(text: str | list[Item], **fields: Any) -> Row:
@@ -38,7 +40,7 @@ class AuthorHooks:
         return {"responses_create_params": {"input": items}, **fields}
 
     def generate(self, rng: np.random.Generator) -> Row:
-        """Make one task. Override it and the environment has endless tasks; the same `rng` seed gives the same row."""
+        """Make one task. An environment that defines it has endless tasks; equal seeds of `rng` make equal rows."""
         raise NotImplementedError
 
     def setup(self, task: Any) -> Any:
@@ -63,25 +65,42 @@ class AuthorHooks:
     def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
         """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
 
-        What it raises masks the episode: it has no reward then. `JudgeError` says that it was not the verifier's fault.
+        An exception masks the episode, which then has no reward. Raise `JudgeError` if the judge is at fault.
         """
         raise NotImplementedError(f"{type(self).__name__} has to define verify(self, task, episode).")
 
     def teardown(self, task: Any, episode: Episode) -> Any:
-        """Put away what `setup` made: runs exactly once for each `setup` that returned, however the episode ends.
+        """Release what `setup` made. Runs exactly once for each `setup` that returned, however the episode ends.
 
-        May be async. It goes on while its episode is cancelled, and is given up after 30 seconds. What it raises is the
-        episode's error, or, if that has one, a note on it and a line in the log.
+        May be async. It continues when its episode is cancelled, and is abandoned after 30 seconds. Its exception
+        becomes the episode's error, or a note on that error and a line in the log.
         """
 
     def oracle(self, task: Any) -> str | list[Item] | list[list[Item]] | None:
-        """What a model that is right would answer: a text, a turn's items, or those of several turns.
+        """Return a right answer: a text, the items of a turn, or those of several turns.
 
-        An attack needs it to tell what else is paid like a right answer. None: it tries what the row's `expected_…`
-        fields say, in the usual forms.
+        An attack compares it with other answers that are rewarded. If it is None, the attack tries the row's
+        `expected_…` fields in the usual forms.
         """
         return None
 
     def near_misses(self, task: Any) -> list[str] | None:
-        """Answers that look right and are wrong, as whole messages; None: the usual ones."""
+        """Return wrong answers that look right, as whole messages; None for the usual ones."""
         return None
+
+    async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
+        """Return a resource that many episodes share, e.g. a judge's client.
+
+        A hook that is not async calls `wait(self.shared(...))`. The first call makes the resource. All environments on
+        the same event loop get it, and the last one to close closes it.
+
+        Args:
+            name: A JSON value that identifies the resource with all its arguments: `("judge", self.judge_spec)`.
+            make: Returns an async context manager, or an object (or an awaitable of one) that may have an `aclose` or
+                a `close`.
+
+        Raises:
+            Exception: If `make` raises. The next call tries again.
+        """
+        self._resources = self._resources or SharedResources()
+        return await self._resources.get(name, make)

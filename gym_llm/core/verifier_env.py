@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
 from gym_llm.concurrency import SHUTDOWN_ERRORS, wait
-from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.author_hooks import AuthorHooks
 from gym_llm.core.config import EnvConfig, constructor_signature, read_config
 from gym_llm.core.hooks import alias_respond
@@ -90,7 +88,6 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
     _opens: ClassVar[bool] = False
     open_episode: Episode | None = None
     row_prompt: RowPrompt | None = None
-    _resources: SharedResources | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Collect the class's tools."""
@@ -115,6 +112,9 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
         **arguments: Any,
     ) -> None:
         self.config = read_config(type(self).__name__, self.Config, arguments)
+        for name, value in self.config:
+            if not hasattr(type(self), name):
+                setattr(self, name, value)  # `vars(self)` would make every later access slower (Python 3.11)
         if type(self).user is not None and self.config.user is not None:  # type: ignore[attr-defined]
             self.user = type(self).user.played_by(self.config.user)  # type: ignore[attr-defined, union-attr]
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
@@ -131,31 +131,6 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
         self._task: Any = None
         self._over = True
         self.phase = "env"
-
-    if not TYPE_CHECKING:  # type checkers are to find misspelt names
-
-        def __getattr__(self, name: str) -> Any:
-            config = self.__dict__.get("config")
-            if config is None or name not in type(config).model_fields:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(config, name)
-
-    async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
-        """Return a resource that many episodes share, e.g. a judge's client.
-
-        A hook that is not async calls `wait(self.shared(...))`. The first call makes the resource. All environments on
-        the same event loop get it, and the last one to close closes it.
-
-        Args:
-            name: A JSON value that identifies the resource with all its arguments: `("judge", self.judge_spec)`.
-            make: Returns an async context manager, or an object (or an awaitable of one) that may have an `aclose` or
-                a `close`.
-
-        Raises:
-            Exception: If `make` raises. The next call tries again.
-        """
-        self._resources = self._resources or SharedResources()
-        return await self._resources.get(name, make)
 
     # -- gymnasium -------------------------------------------------------------------------------------------------
 
