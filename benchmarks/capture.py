@@ -25,11 +25,11 @@ import aiohttp
 import psutil
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines import Engine
 from gym_llm.engines.engine import Capabilities
 from gym_llm.serve.event_loop import loop_factory
 from gym_llm.types import TOKEN_FIELDS, Request, ResponseDict
+from gym_llm.utils.json_codec import dumps, loads
 
 MODEL_SECONDS = 0.5
 AGENTS, CALLS = 256, 8

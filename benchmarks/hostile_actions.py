@@ -25,13 +25,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import DependencyNotInstalled, InvalidAction
 
-from gym_llm.core.registry.env_class import known_arguments
+from gym_llm.core.registry.classes import known_arguments
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.core.registry.ids import env_ids
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.records.record import make_record
 from gym_llm.records.record_files import parse_record
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.wrappers import HarmonyParser, TextAction, TokenIdTracking, parser_wrappers
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))

@@ -29,7 +29,7 @@ import gymnasium as gym
 from gymnasium.error import DependencyNotInstalled, InvalidAction
 
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
-from gym_llm.core.registry.env_class import known_arguments
+from gym_llm.core.registry.classes import known_arguments
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.engines.engine import Engine

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import gym_llm
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines import Engine
 from gym_llm.evaluation.reverify.reverify import reverify
+from gym_llm.utils.json_codec import dumps
 
 ENV = "gym_llm/Arithmetic-v0"
 _PLAYED = 500

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gym_llm.sandbox import Limits, Sandbox
-from gym_llm.sandbox.languages import Compiled, Compiler, box_for
+from gym_llm.sandbox.languages import Compiled, Compiler, mounts_for
 
 MEBI = 1 << 20
 SECONDS = 0.6
@@ -138,7 +138,7 @@ async def judged(sandbox: Sandbox, compiler: Compiler, compiled: dict[str, Compi
 async def compare(programs: list[Program], busy: int, rounds: int) -> dict[str, Any]:
     """Judge every program without load and with it."""
     disagreements, wrong, seconds = [], [], {}
-    async with Sandbox() as sandbox, Sandbox(box=box_for("java")) as with_java:
+    async with Sandbox() as sandbox, Sandbox(mounts=mounts_for("java")) as with_java:
         compiler = Compiler(with_java)
         compiled = await compiled_programs(compiler)
         programs = [one for one in programs if one.language == "python" or one.name in compiled]

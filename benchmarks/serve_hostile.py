@@ -77,7 +77,7 @@ async def campaign(url: str, options: argparse.Namespace) -> tuple[Findings, dic
         rng = random.Random(0)
         await at_once(options.vanish, 64, lambda: vanish(url, _HEADERS, rng))
         result["memory_mb"] = {"after frames and vanished clients": await settled(client)}
-        for wire in options.wires.split(","):
+        for wire in options.protocols.split(","):
             result["memory_mb"][wire] = await rounds(url, client, wire, options.sessions, options.rounds, findings)
     return findings, result
 
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--vanish", type=int, default=5_000, help="clients that vanish")
     parser.add_argument("--sessions", type=int, default=16_384)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--wires", default="openenv,nemo,mcp", help="whose sessions are opened")
+    parser.add_argument("--protocols", default="openenv,nemo,mcp", help="whose sessions are opened")
     parser.add_argument("--idle-seconds", type=float, default=90.0, help="more than it takes to open the sessions")
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()

@@ -184,7 +184,7 @@ async def serve() -> None:
     from gym_llm.serve import EnvServer
 
     raise_open_files()
-    async with EnvServer(ENV_ID, wires=["nemo"], port=0) as server:
+    async with EnvServer(ENV_ID, protocols=["nemo"], port=0) as server:
         print(json.dumps({"base_url": server.url}), flush=True)
         await asyncio.Event().wait()
 

@@ -77,7 +77,7 @@ def serve(port: int, name: str) -> None:
     relax_gc()  # as `gym-llm serve` does
 
     async def run() -> None:
-        async with EnvServer(ENV_ID, tasks=TASKS, wires=["openenv"], port=port):
+        async with EnvServer(ENV_ID, tasks=TASKS, protocols=["openenv"], port=port):
             await asyncio.Event().wait()
 
     factory = None

@@ -34,7 +34,7 @@ from gymnasium.error import DependencyNotInstalled
 
 from gym_llm.concurrency.bridge import Waiting, run_until_wait
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
-from gym_llm.core.registry.env_class import env_class, known_arguments
+from gym_llm.core.registry.classes import env_class, known_arguments
 from gym_llm.core.registry.ids import env_ids, parse_id
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))

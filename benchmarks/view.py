@@ -27,7 +27,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
+from gym_llm.utils.json_codec import dumps
 
 PROMISED = {"index_mb_s": 200, "list_s": 2.0, "peak_mb": 300, "show_ms": 100}
 TEMPLATES = 50

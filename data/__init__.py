@@ -3,8 +3,9 @@
 from typing import Any
 
 from gym_llm.data.files.datasets import DatasetConfig
-from gym_llm.data.files.jsonl import append_line, dumps, read_jsonl, repair_tail
+from gym_llm.data.files.jsonl import append_line, read_jsonl, repair_tail
 from gym_llm.errors import DataError
+from gym_llm.utils.json_codec import dumps
 
 __all__ = ["DataError", "DatasetConfig", "append_line", "dumps", "read_jsonl", "read_records", "repair_tail"]
 

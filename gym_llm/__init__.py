@@ -16,7 +16,7 @@ from gym_llm.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from gym_llm.core.hooks import hook
-    from gym_llm.core.metric import Metric
+    from gym_llm.core.rewards import Metric
     from gym_llm.core.tasks import BaseTask
     from gym_llm.core.tools import tool
     from gym_llm.core.verifier_env import VerifierEnv
@@ -57,7 +57,7 @@ _HOME = {
     "Episode": "gym_llm.types",
     "Item": "gym_llm.types",
     "JudgeError": "gym_llm.errors",
-    "Metric": "gym_llm.core.metric",
+    "Metric": "gym_llm.core.rewards",
     "Part": "gym_llm.rollouts.workload",
     "Request": "gym_llm.types",
     "ResponseDict": "gym_llm.types",

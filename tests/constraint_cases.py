@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
-    from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+    from gym_llm.grading.constraints.constraint import Registry
 
 Cases: TypeAlias = dict[str, list[tuple[dict[str, Any], list[str], list[str]]]]
 """By the constraint's name: its arguments, texts that follow it, texts that do not."""

@@ -39,11 +39,11 @@ async def served(
     env_id: str = "gym_llm/Weather-v0",
     *,
     keeps_cookies: bool = True,
-    wires: tuple[str, ...] = ("nemo",),
+    protocols: tuple[str, ...] = ("nemo",),
     **options: Any,
 ) -> AsyncGenerator[Client, None]:
     options = {"tasks": [row()]} | options if env_id.startswith("test/") else options
-    async with EnvServer(env_id, wires=wires, port=0, **options) as server:
+    async with EnvServer(env_id, protocols=protocols, port=0, **options) as server:
         jar = aiohttp.CookieJar(unsafe=True) if keeps_cookies else aiohttp.DummyCookieJar()
         async with aiohttp.ClientSession(server.url, cookie_jar=jar) as http:
             yield Client(http, server.sessions)

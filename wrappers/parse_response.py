@@ -15,7 +15,7 @@ from gym_llm.tokens.parsers.harmony import Harmony
 from gym_llm.tokens.parsers.reasoning import Reasoning
 from gym_llm.tokens.parsers.tool_calls import ToolCalls
 from gym_llm.tokens.parsers.vllm_parsers import HARMONY, VLLM
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 from gym_llm.wrappers.token_ids import TokenIdTracking
 
 if TYPE_CHECKING:

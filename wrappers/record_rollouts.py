@@ -16,7 +16,7 @@ from gym_llm.records.failures import Failure
 from gym_llm.records.record import make_record
 from gym_llm.records.shared_rollout_file import SharedRolloutFile
 from gym_llm.types import TurnTiming
-from gym_llm.utils.secrets import learn, learn_environment
+from gym_llm.utils.secrets import register_env_secrets, register_secrets
 
 
 class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -58,8 +58,8 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def __init__(self, env: gym.Env[Any, Any], path: str | os.PathLike[str]) -> None:
         if not isinstance(env.unwrapped, VerifierEnv):
             raise TypeError(f"RecordRollouts records gym_llm.VerifierEnv episodes, not {type(env.unwrapped).__name__}.")
-        learn_environment()
-        learn(env.spec.kwargs if env.spec else None)
+        register_env_secrets()
+        register_secrets(env.spec.kwargs if env.spec else None)
         path = os.fspath(path)
         SharedRolloutFile.at(path).prepare()
         RecordConstructorArgs.__init__(self, path=path)

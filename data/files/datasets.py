@@ -80,7 +80,7 @@ class DatasetConfig(_Frozen):
         huggingface_identifier: Its place on the Hugging Face hub.
         gitlab_identifier: Its place in GitLab. Instead of either, `source: {type: huggingface, …}` or `source:
             {type: gitlab, …}` may be given.
-        prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.core.row_prompts`).
+        prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.core.prompts`).
     """
 
     name: Name

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import orjson
 
 from gym_llm.errors import BadRow
+from gym_llm.utils.json_codec import refuse_constant
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_DEPTH = 200  # orjson reads 1024 levels, but writes 254
@@ -61,11 +62,6 @@ def _explain(line: bytes, error: orjson.JSONDecodeError) -> NoReturn:
         pass
     message = re.sub(r": line \d+ column (\d+) \(char \d+\)$", r" at position \1", str(error))
     raise BadRow("not JSON", message) from None
-
-
-def refuse_constant(name: str) -> NoReturn:
-    """Raise BadRow, for `json.loads` to call where it would accept `NaN` and `Infinity`."""
-    raise BadRow("NaN and Infinity are not JSON; write null or leave the field out", f"found {name}")
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

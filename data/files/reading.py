@@ -23,11 +23,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps, parse_object
+from gym_llm.data.files.jsonl import parse_object
 from gym_llm.data.files.parquet import read_parquet
 from gym_llm.errors import DataError
 from gym_llm.records.failures import reason
 from gym_llm.utils.extras import install
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import ROW_BYTES, WINDOW_BYTES, limit
 
 _PREFIX = "hf:"

@@ -17,7 +17,6 @@ from huggingface_hub.hf_api import DatasetInfo
 
 from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.datasets import DatasetConfig
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.reading import read_rows, too_long
 from gym_llm.data.hubs import names
 from gym_llm.data.hubs.gitlab import ModelRegistry
@@ -25,6 +24,7 @@ from gym_llm.data.hubs.publishing import Split, check_training_rows, name_in_rep
 from gym_llm.data.hubs.refusals import refusal
 from gym_llm.errors import DataError
 from gym_llm.types import HubName
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import ROW_BYTES, limit
 
 _PLACE = "Hugging Face"

@@ -10,7 +10,7 @@ from typing import Any
 import huggingface_hub
 
 from gym_llm.errors import DataError
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SPLIT = re.compile(r"\w[\w.-]{0,99}")

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.data.files.reading import read_rows, too_long
 from gym_llm.data.prepare.validation import Faults
 from gym_llm.errors import DataError
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.limits import ROW_BYTES, limit
 
 Split: TypeAlias = Literal["train", "validation", "test"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
-from gym_llm.core.registry.env_class import env_class
+from gym_llm.core.registry.classes import env_class
 from gym_llm.core.tasks import TaskKind
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.atomic import replacing

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from gym_llm.core.tasks import RowKind
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.line_parsing import parse_line
 from gym_llm.data.files.reading import too_long
 from gym_llm.data.prepare.collate import RowTagger
@@ -16,6 +15,7 @@ from gym_llm.data.prepare.tokens import input_text, load_tokenizer
 from gym_llm.errors import BadRow, DataError
 from gym_llm.records.failures import reason
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import ROW_BYTES, limit
 
 _SHOWN_FAULTS = 100

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.config import Seconds
 from gym_llm.grading.extraction import last_block_after, python_code
+from gym_llm.sandbox.backends import mounts_of
 from gym_llm.sandbox.functions import Functions
-from gym_llm.sandbox.interpreter import box_of
 from gym_llm.sandbox.sandbox import Sandbox
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import sandbox_for
@@ -79,11 +79,11 @@ class BigCodeBench(SandboxedEnv):
 
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self._box = None if self.config.python is None else box_of(self.config.python)
+        self._mounts = None if self.config.python is None else mounts_of(self.config.python)
 
     async def started_sandbox(self) -> Sandbox:
         """The sandbox, with the interpreter that was asked for."""
-        return await sandbox_for(self, self.config.sandbox, box=self._box)
+        return await sandbox_for(self, self.config.sandbox, mounts=self._mounts)
 
     def oracle(self, task: Task) -> str | None:
         """The reference, if the row has one."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.grading.text_metrics import quick_ratio, sequence_ratio
 from gym_llm.types import Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 GradingRule = Literal["exact", "seq_match", "weighted_seq_match"]
 _BEGINNING = 10  # characters that `weighted_seq_match` weighs once more

@@ -12,8 +12,7 @@ from typing import Any, Literal, cast
 from pydantic import Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
-from gym_llm.core.prompt_files import PromptTexts
-from gym_llm.core.row_prompts import RowPrompt
+from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.harbor import session as sessions
 from gym_llm.envs.harbor.folder import TaskFolder, folders_in, read_folder

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError, ValidationInfo, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.iheval.grading import Answered, score, without_prefix
 from gym_llm.grading.constraints import Followed, Instructions, Job, follow_later, follow_quickly, ifeval
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.tokens.parsers.thinking import strip_thinking
+from gym_llm.utils.json_codec import loads
 
 LONGEST_QUICK = 10_000
 """Characters of an answer that are compared at once; of a longer one in a worker process."""

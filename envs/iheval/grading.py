@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.grading.constraints.words import without_punctuation
 from gym_llm.grading.rouge import Reference, rouge_words
+from gym_llm.utils.json_codec import loads
 
 _PREFIXES = ("español:", "Verbs:")
 _MOST_RECALLED = 0.5

@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.envs.indirect_prompt_injection.attack import follows
 from gym_llm.envs.indirect_prompt_injection.world import World
 from gym_llm.envs.indirect_prompt_injection.world_tools import WorldTools
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps, loads
 
 _FAILED = ("Error", "Unknown tool", '{"error"')
 

@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 from gym_llm.core.tools.tool import Tool
-from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.indirect_prompt_injection.domains import ACTIONS
 from gym_llm.envs.indirect_prompt_injection.world import Action, World
 from gym_llm.errors import ToolError
+from gym_llm.utils.json_codec import loads
 
 _NUMBERS = {
     "adjustment", "amount", "amount_requested", "bathrooms", "bedrooms", "credits", "declared_value", "hours",

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.data.files.jsonl import loads
 from gym_llm.judge import json_objects
 from gym_llm.judge.rubric import RubricEnv
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item, Row
+from gym_llm.utils.json_codec import loads
 
 _PLACE = re.compile(r"\{(prompt|model_response|standard_response|criteria)\}")
 _FENCED = re.compile(r"```(?:json)?\s{0,20}(\{(?:[^`]|`(?!``)){0,4000}?\})\s{0,20}```")

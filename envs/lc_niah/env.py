@@ -11,7 +11,7 @@ from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import in_worker, set_f1
 from gym_llm.types import Item, Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 OverlapRule = Literal["multiply", "minus", "base"]
 DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten

@@ -12,7 +12,7 @@ from gym_llm.core.registry.ids import env_ids
 from gym_llm.core.tasks import PreparedTask, RowKind
 from gym_llm.errors import DataError
 from gym_llm.types import Episode, Request, Row
-from gym_llm.utils.did_you_mean import nearest
+from gym_llm.utils.text import nearest
 
 
 class Mixed(VerifierEnv):

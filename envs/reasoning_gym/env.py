@@ -16,7 +16,7 @@ from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.extraction import last_tagged
 from gym_llm.types import Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 ASK = "Write your final answer between <answer> and </answer>."
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.search.bm25 import Found, Index, read_documents
 from gym_llm.envs.search.fetching import BadURL, bounded, fetch_page
 from gym_llm.errors import InfrastructureError
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import add_secrets
 
 OWN_DOCUMENTS = str(Path(__file__).with_name("data") / "documents.jsonl")

@@ -13,7 +13,6 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.structured_outputs.grading import (
     Problem,
     Rules,
@@ -27,6 +26,7 @@ from gym_llm.grading.extraction import fences
 from gym_llm.grading.formats import Format
 from gym_llm.types import Item, Row
 from gym_llm.utils.extras import install
+from gym_llm.utils.json_codec import loads
 
 _SHOWN = 217  # NeMo Gym shows 200 characters of a message, and before it an error's name
 

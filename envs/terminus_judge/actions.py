@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gym_llm.data.files.jsonl import loads
+from gym_llm.utils.json_codec import loads
 
 _TEXT, _NUMBER, _BOOLEAN = (str,), (int, float), (bool,)
 _SCHEMAS: dict[

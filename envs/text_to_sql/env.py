@@ -12,7 +12,7 @@ from gym_llm.errors import DataError
 from gym_llm.grading.sql import Database, Question, RowsRule, check_seconds, compare, extract_sql
 from gym_llm.judge import FAILS, JudgedEnv, labels
 from gym_llm.types import Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 DIALECTS = {name: name for name in ("mysql", "postgresql", "sqlite")} | {
     "postgres": "postgresql",

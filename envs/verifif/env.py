@@ -15,7 +15,7 @@ from gym_llm.grading.constraints.verifif_text import WITHOUT_CASE, Language
 from gym_llm.judge import FAILS, JudgedEnv
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 Aggregation = Literal["all", "any", "mean", "min", "max"]
 _OF_CASE = {"keywords:letter_frequency", "keywords:alliteration", "keywords:vowel_count", "keywords:consonant_count"}

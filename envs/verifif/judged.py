@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gym_llm.grading.constraints.verifif import constraint
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 _COUNTED = ("relation",)
 

@@ -13,7 +13,6 @@ from pydantic import BaseModel, field_validator
 
 from gym_llm import BaseTask, Episode, VerifierEnv
 from gym_llm.core.tools.calls import run_calls
-from gym_llm.data.files.jsonl import loads
 from gym_llm.envs.workplace_assistant.analytics import AnalyticsTools
 from gym_llm.envs.workplace_assistant.calendar import CalendarTools
 from gym_llm.envs.workplace_assistant.customers import CustomerTools
@@ -25,6 +24,7 @@ from gym_llm.envs.workplace_assistant.tables import Office, OfficeData
 from gym_llm.envs.workplace_assistant.tasks import make_row
 from gym_llm.errors import DataError
 from gym_llm.types import Item, Row
+from gym_llm.utils.json_codec import loads
 
 DATA_VARIABLE = "GYM_LLM_WORKPLACE_ASSISTANT_DATA"
 _OFFICES = 16

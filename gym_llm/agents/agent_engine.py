@@ -1,10 +1,10 @@
-"""AgentEngine: a program or a function as what answers an environment's requests.
+"""AgentEngine: an engine whose answers come from an agent, which is a program or a function.
 
-The environment and its agent take turns, and each believes that it is in charge. `respond` starts the agent of a new
-episode and waits until it acts: calls of the environment's tools become the `function_call` items of one answer, what
-it submits a message. The next `respond` brings what came of that, which the agent has been waiting for. Meanwhile the
-agent asks the model, by way of a session (`agents/capture/`) that keeps every token; the environment knows nothing of
-it. The end of the episode (`end_episode`) ends the agent.
+The environment and its agent take turns, and each of them seems to be in control. `respond` starts the agent of a new
+episode and waits until it acts: its tool calls become the `function_call` items of one answer, and its submission
+becomes a message. The next `respond` brings the results for which the agent waits. Meanwhile the agent asks the model
+through a session (`agents/capture/`) that keeps every token, and of which the environment knows nothing. The end of
+the episode (`end_episode`) ends the agent.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from gym_llm.utils.limits import check_seconds
 from gym_llm.utils.secrets import add_secrets, redacted_logger
 
 _KEY = secrets.token_hex(16)
-"""A part of every key that is given out in this process: this is what is `***` in whatever it writes."""
+"""A part of every key that this process makes; the process writes it as `***`."""
 
 _END_SECONDS = 30.0
 _MOST_AGENTS = 1 << 20  # at once: as many as there are episodes
 logger = redacted_logger(__name__)
 _SAMPLING = ("temperature", "top_p", "max_output_tokens", "chat_template_kwargs")
-"""What a task's request says of sampling holds for its agent's calls, too, where these say nothing themselves."""
+"""Sampling fields of a task's request that also apply to its agent's calls, unless the agent sets them."""
 
 
 class AgentEngine(Engine):
-    """Has an agent play each episode, with a model of another engine's.
+    """Lets an agent play each episode, with the model of another engine.
 
     Args:
         agent: An async function of an `AgentEpisode`, or a plain one; `"module:function"`, `"file.py:function"`; or a
             command, such as `"python my_agent.py"` (see `gym_llm.agents.agent_program`).
-        engine: The model's: an engine, started and closed with this one, or a spec.
-        engine_options: Its arguments, where it is a spec.
-        agent_timeout: Seconds that an agent may take for its episode, the environment's own time left out.
-        sampling: Fields of a request (`temperature`, …) that hold for each call of the model, whatever the agent says.
-        parsers: What makes items of the model's text; see `ParsingEngine`.
-        started: Whether the engine is somebody else's to start and to close.
+        engine: The model's engine, started and closed with this one; or a spec.
+        engine_options: The arguments of a spec.
+        agent_timeout: Seconds that an agent may take for its episode, without the environment's own time.
+        sampling: Fields of a request (`temperature`, …) that replace the agent's in every call of the model.
+        parsers: The parsers of the model's text; see `ParsingEngine`.
+        started: Whether the caller starts and closes the engine.
 
     Raises:
-        TypeError: If the agent is none, or the engine has no such option.
-        ValueError: If an argument makes no sense.
+        TypeError: If the agent is invalid, or the engine has no such option.
+        ValueError: If an argument is out of range.
 
     Attributes:
-        engine: The model's.
-        name: What the agent is called.
+        engine: The model's engine.
+        name: The agent's name.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AgentEngine(Engine):
     ) -> None:
         check_seconds("agent_timeout", agent_timeout)
         if isinstance(engine, Engine) and engine_options:
-            raise ValueError("engine_options are for an engine that is a spec; this one is made already.")
+            raise ValueError("engine_options need an engine spec; this engine is made already.")
         self.engine = make_engine(engine, **(engine_options or {})) if isinstance(engine, str) else engine
         self.capabilities = self.engine.capabilities
         self.agent = parse_agent_spec(agent)
@@ -98,10 +98,10 @@ class AgentEngine(Engine):
         return self.engine.model
 
     async def start(self) -> None:
-        """Start the model's engine, unless somebody else does, and open the ports that agents ask.
+        """Start the model's engine, unless the caller does, and open the ports that agents ask.
 
         Raises:
-            EngineUnavailable: If the engine cannot be started, or the agent is not there.
+            EngineUnavailable: If the engine cannot be started, or the agent cannot be found.
         """
         if isinstance(self.agent, FunctionSpec):
             self.agent.check()
@@ -116,18 +116,18 @@ class AgentEngine(Engine):
             self._stack = stack.pop_all()
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """What the episode's agent does next; see `Engine.respond`.
+        """Return the next action of the episode's agent; see `Engine.respond`.
 
         Args:
-            request: An observation; one without anything of the model's begins an episode.
-            episode_id: The episode's; it has to have one.
+            request: An observation; one without any model output begins an episode.
+            episode_id: The id of the episode, which is required.
 
         Raises:
             EngineError: If the agent fails or takes too long (`agent_run_error`, `agent_timeout`), or the model does.
-            Exception: What an agent that is a function raises.
+            Exception: Any exception of an agent that is a function.
         """
         if not episode_id:
-            raise EngineError("An agent plays episodes, which have names: call respond with an episode_id.")
+            raise EngineError("The episode_id is missing: an agent needs one in every call of respond.")
         live = self._live.get(episode_id)
         if live is not None and not _goes_on(request):
             await self.end_episode(episode_id, failed=True)
@@ -151,7 +151,7 @@ class AgentEngine(Engine):
         return live.report(rewards)
 
     async def aclose(self) -> None:
-        """End every agent, close the ports, and the engine unless it is somebody else's."""
+        """End every agent, close the ports, and close the engine unless the caller does."""
         await asyncio.gather(*[self.end_episode(name, failed=True) for name in list(self._live)])
         await self._stack.aclose()
 

@@ -16,14 +16,15 @@ from gym_llm.types import Item, Request, ResponseDict
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where an episode's model and tools are, for clients that speak HTTP; all on this machine's loopback.
+    """The HTTP addresses of an episode's model and tools, all on this machine's loopback.
 
     Attributes:
-        base_url: The model's, `http://127.0.0.1:41231/v1`, for OpenAI's clients.
-        anthropic_url: The same for Anthropic's, without `/v1`.
-        tools_url: The tools': `GET {tools_url}/tools`, `POST {tools_url}/tools/NAME`, `POST {tools_url}/submit`.
-        mcp_url: The tools' over MCP.
-        api_key: Whose episode it is.
+        base_url: The model's base URL for OpenAI's clients, `http://127.0.0.1:41231/v1`.
+        anthropic_url: The same for Anthropic's clients, without `/v1`.
+        tools_url: The URL of the tools: `GET {tools_url}/tools`, `POST {tools_url}/tools/NAME`, `POST
+            {tools_url}/submit`.
+        mcp_url: The URL of the tools over MCP.
+        api_key: The episode's key.
         model: The model's name.
     """
 
@@ -36,22 +37,22 @@ class Addresses:
 
 
 class AgentEpisode:
-    """What an agent has of its episode: the request, the model, the environment's tools, and a way to answer.
+    """An episode as its agent sees it: the request, the model, the environment's tools, and a way to answer.
 
-    An agent asks the model as often as it likes, over HTTP (`base_url`, `api_key`, `model`: Chat Completions, Responses
-    and Anthropic's Messages) or here, with `respond`. It acts on the environment with `call_tool` and `submit`. Every
-    id that the model samples for it is in the episode's trajectory.
+    An agent asks the model as often as it likes: over HTTP (`base_url`, `api_key`, `model`; Chat Completions, Responses
+    and Anthropic's Messages) or with `respond`. It acts on the environment with `call_tool` and `submit`. The episode's
+    trajectory has every id that the model samples for it.
 
     Attributes:
-        base_url: The model's, for OpenAI's clients.
-        api_key: For them; it says whose episode it is.
+        base_url: The model's base URL for OpenAI's clients.
+        api_key: The episode's key for those clients.
         model: The model's name.
-        mcp_url: The environment's tools, and `submit`, over MCP; the key is in the address.
+        mcp_url: The URL of the environment's tools and `submit` over MCP; the key is in the URL.
         tools_url: The same over plain HTTP.
         addresses: All of these.
         folder: A folder for the episode's files, empty at first; it is removed at the end.
-        has_submitted: Whether it has answered anything since it was last started.
-        said: What a program has written on its standard error, the end of it, for errors.
+        has_submitted: Whether the agent has answered since it was last started.
+        said: The end of a program's standard error, for errors.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class AgentEpisode:
 
     @property
     def folder(self) -> Path:
-        """See the class."""
+        """The episode's folder, made at first use."""
         return self._folder()
 
     @property
@@ -125,20 +126,20 @@ class AgentEpisode:
         """Answer the user.
 
         Args:
-            answer: A text, or what `env.step` takes: a response or its items.
+            answer: A text, or an action for `env.step`: a response or its items.
 
         Returns:
-            What the user says next; None if the episode is over.
+            The user's next message; None if the episode is over.
 
         Raises:
-            InvalidAction: If it is no answer.
+            InvalidAction: If the answer is invalid.
             EpisodeOver: If the episode had ended already.
         """
         request = await self.step(answer)
         return None if request is None else user_text(request)
 
     async def step(self, answer: str | Sequence[Item] | dict[str, Any]) -> Request | None:
-        """As `submit`, but for the environment's whole next request, in which calls have their outputs, too."""
+        """Answer as `submit` does; return the environment's whole next request, with the outputs of calls."""
         action = action_of(answer)
         self.has_submitted = True
         return await self._mailbox.step(action)
@@ -152,17 +153,17 @@ class AgentEpisode:
 
 
 AGENT_SECONDS = 600.0
-"""What an agent may take for an episode, unless somebody says otherwise."""
+"""Seconds that an agent may take for an episode, by default."""
 
 Agent: TypeAlias = "Callable[[Any], Any]"
 """`async def agent(episode: AgentEpisode)`, or a plain function, which runs in a thread."""
 
 
 def action_of(answer: Any) -> dict[str, Any]:
-    """An agent's answer as a response's fields, without token ids: those are the model's.
+    """Return an agent's answer as a response's fields, without token ids, which only the model may set.
 
     Raises:
-        InvalidAction: If it is none.
+        InvalidAction: If the answer is invalid.
     """
     if isinstance(answer, str):
         return {"output": [message(answer)]}
@@ -172,15 +173,15 @@ def action_of(answer: Any) -> dict[str, Any]:
 
 
 def message(text: str) -> Item:
-    """A message of the model's with this text."""
+    """Return a text as a message of the model."""
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
 
 
 def prompt_text(request: Request) -> str:
-    r"""A request as one text. Instructions and messages of system and user in their order, a blank line between them.
+    r"""Return a request as one text: instructions and messages of system and user, with a blank line between them.
 
-    Of a conversation that goes on (the agent is asked again) each item stands after who said it.
+    In a conversation that goes on (the agent is asked again) each item follows the name of its role.
 
     >>> prompt_text({"input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]})
     'Be brief.\n\n2+2?'

@@ -1,8 +1,8 @@
-"""A program that is run for a while: what it writes is read and bounded, and nothing of it is left behind.
+"""AgentProcess: a program with bounded output that leaves nothing behind.
 
-It gets a session, and so a process group, of its own. When its first process has ended, or is to end, all of the group
-is ended; then whatever else has the mark in its environment, which children inherit: a daemon has left the group. A
-program whose parent, this process, is killed is killed by the kernel where `setpriv` is there to ask for it.
+The program gets a session of its own, and so a process group. When its first process has ended, or has to end, the
+whole group is killed; then every other process with the mark in its environment, which children inherit: a daemon has
+left the group. If this process, the parent, is killed, the kernel kills the program, where `setpriv` is installed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ROUNDS = 20
 
 
 class Ended(NamedTuple):
-    """How a program has ended.
+    """The end of a program.
 
     Attributes:
-        code: Its exit code, negative for a signal.
-        stdout: The beginning of what it wrote, at most 1 MiB.
-        stderr: The end of what it wrote there, at most 16 KiB.
+        code: The exit code, negative for a signal.
+        stdout: The beginning of its standard output, at most 1 MiB.
+        stderr: The end of its standard error, at most 16 KiB.
     """
 
     code: int
@@ -52,17 +52,17 @@ class RunningProgram(asyncio.SubprocessProtocol):
     async def start(
         self, command: Sequence[str], *, stdin: IO[bytes], folder: str, environment: Mapping[str, str]
     ) -> None:
-        """Start it.
+        """Start the program.
 
         Raises:
-            OSError: If there is no such program or folder, or the file is none that can be started.
+            OSError: If the program or the folder does not exist, or the file cannot be executed.
         """
         name = os.path.join(folder, command[0]) if os.sep in command[0] else command[0]
         if (found := shutil.which(name, path=environment.get("PATH"))) is None:
             if os.path.isfile(path := os.path.join(folder, command[0])):
                 how = f"'python {command[0]}'" if command[0].endswith(".py") else "it with the program that runs it"
-                raise PermissionError(13, f"{command[0]} is a file, but no program; give {how}", path)
-            raise FileNotFoundError(2, "there is no such program", command[0])
+                raise PermissionError(13, f"{command[0]} is a file that cannot be run; give {how}", path)
+            raise FileNotFoundError(2, "the program does not exist", command[0])
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: self,
             *_killed_with_parent(),
@@ -118,13 +118,13 @@ class RunningProgram(asyncio.SubprocessProtocol):
             del self._stderr[:-STDERR_BYTES]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Nobody can write there any more."""
+        """The pipe is closed."""
         self._pipes_open -= 1
         if not self._pipes_open:
             self._pipes_closed.set()
 
     def process_exited(self) -> None:
-        """Its first process has ended."""
+        """The first process has ended."""
         self._exited.set()
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.agent_process import RunningProgram, environment_of, tail
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import EngineError
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 _OTHERS_KEYS = ("ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_ORGANIZATION", "OPENAI_PROJECT_ID")
@@ -88,5 +88,5 @@ class Program:
 
 
 def task_of(episode: AgentEpisode) -> dict[str, Any]:
-    """What a program is told of its task: the request, and its text."""
+    """Return the JSON of a program's task: the request and its text."""
     return {"request": episode.request, "prompt": episode.prompt, "tools": episode.tools, "model": episode.model}

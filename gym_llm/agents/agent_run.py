@@ -24,29 +24,29 @@ from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.secrets import redacted_logger
 
 GRACE_SECONDS = 3.0
-"""How long an agent has to end by itself when its episode is over."""
+"""Seconds that an agent has to end by itself when its episode is over."""
 _CANCEL_SECONDS = 10.0
 logger = redacted_logger(__name__)
 
 
 class AgentRun:
-    """Runs an agent beside its environment, one action at a time.
+    """Runs an agent next to its environment, one action at a time.
 
-    An agent that has ended is started again when the environment asks on: a function that answers one question, or a
-    program, need know nothing of conversations. It finds the whole conversation in its request.
+    An agent that has ended is started again when the environment asks on, so that a program or a function that answers
+    one question need not handle conversations. It finds the whole conversation in its request.
 
     Args:
-        agent: It.
-        request: The environment's first.
-        model: The model, as this episode has it.
-        session: What captures its calls.
-        addresses: Where the agent asks over HTTP.
-        seconds: What it may take in all.
+        agent: The agent.
+        request: The environment's first request.
+        model: The model, for this episode.
+        session: The session that captures the calls.
+        addresses: The HTTP addresses for the agent.
+        seconds: The agent's time limit for the episode.
 
     Attributes:
-        key: Its key, at the servers.
-        session: See the arguments.
-        episode: What the agent sees.
+        key: The agent's key at the servers.
+        session: The session that captures the calls.
+        episode: The episode as the agent sees it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class AgentRun:
         return await self._next()
 
     async def go_on(self, request: Request) -> ResponseDict:
-        """Tell the agent what came of its last action, and wait for the next; raises as `AgentEngine.respond`."""
+        """Deliver the results of the last action, and wait for the next; raises as `AgentEngine.respond`."""
         assert self._task is not None
         self._mailbox.give(request)
         if self._task.done():
@@ -106,7 +106,7 @@ class AgentRun:
                 await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def report(self, rewards: Sequence[float]) -> EpisodeReport:
-        """What the model has said, with the rewards of the steps where it said it."""
+        """Return the model's trajectory, with the rewards of the steps that it led to."""
         trajectory = self.session.trajectory()
         if trajectory and any(rewards[:-1]):
             add_rewards(trajectory, self.session.graph, list(zip(self._acted_after, rewards, strict=False)))
@@ -124,7 +124,7 @@ class AgentRun:
         self._task.add_done_callback(_look_at)
 
     async def _play(self) -> Any:
-        """The agent, without what would end the event loop."""
+        """Run the agent, and turn a SystemExit, which would end the event loop, into an EngineError."""
         try:
             return await run_agent(self._agent, self.episode)
         except SystemExit as error:
@@ -153,7 +153,7 @@ class AgentRun:
             self._left = max(0.001, self._left - (time.monotonic() - began))
 
     async def _action(self) -> dict[str, Any] | None:
-        """What the agent does next; None if it has ended, has answered before, and says nothing to this request."""
+        """Return the agent's next action; None if it has ended and answered an earlier request, but not this one."""
         task = self._task
         assert task is not None
         acts = asyncio.ensure_future(self._mailbox.next_action())
@@ -179,7 +179,7 @@ class AgentRun:
         return None if self.episode.has_submitted else self._last_words()
 
     def _result(self) -> Any:
-        """What the agent has returned; raises what it raised, or, where that is why, what the model's engine did."""
+        """Return the agent's result, or raise its exception; if the model's engine was the cause, raise that error."""
         assert self._task is not None
         if self._task.cancelled():
             raise EngineError("The agent has cancelled itself.", failure_kind="agent_run_error")
@@ -230,7 +230,7 @@ def _look_at(task: asyncio.Task[Any]) -> None:
 
 
 class Overflow:
-    """The agent has failed because the conversation was longer than the model's context: the episode is cut short."""
+    """The result of an agent whose conversation was longer than the model's context: the episode is truncated."""
 
 
 def add_rewards(

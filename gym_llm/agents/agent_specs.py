@@ -1,4 +1,4 @@
-"""Agents by name: what `--agent` and `agent="..."` say."""
+"""Agent specs: the values of `--agent` and `agent="..."`."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gym_llm.agents.agent_program import Program
 from gym_llm.agents.run_agent import run_agent
 from gym_llm.errors import EngineUnavailable
 from gym_llm.records.failures import reason
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import mask
+from gym_llm.utils.text import did_you_mean
 
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 _IN_FILE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def parse_agent_spec(agent: str | Agent) -> Agent:
-    """The agent that this is.
+    """Return the agent of a spec.
 
     Args:
         agent: An async function, or a plain one, of an `AgentEpisode`; or a text: `module:function`,
-            `path/file.py:function`, or else a command, whose paths are those of the current folder.
+            `path/file.py:function`, or else a command, whose paths are relative to the current folder.
 
     Raises:
-        TypeError: If it is neither.
-        ValueError: If a text names nothing.
+        TypeError: If it is neither callable nor a text.
+        ValueError: If a text is invalid, or its file does not exist.
 
     >>> parse_agent_spec("python my_agent.py").command, parse_agent_spec("my_package.agents:plays").name
     (('python', 'my_agent.py'), 'plays')
@@ -59,12 +59,12 @@ def parse_agent_spec(agent: str | Agent) -> Agent:
     except ValueError as error:
         raise ValueError(f"The agent's command cannot be read: {error}.") from None
     if not words:
-        raise ValueError("agent is empty: give a command such as 'python my_agent.py', or module:function.")
+        raise ValueError("The agent is empty: give a command such as 'python my_agent.py', or module:function.")
     return Program(tuple(words), os.getcwd())
 
 
 def agent_name(agent: Agent) -> str:
-    """What an agent is called in a run's files: its command without secrets, or where its function is."""
+    """Return an agent's name for a run's files: its command without secrets, or the place of its function."""
     if isinstance(agent, Program):
         return str(mask(shlex.join(agent.command)))
     if isinstance(agent, FunctionSpec):
@@ -77,12 +77,12 @@ def agent_name(agent: Agent) -> str:
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """A function that is looked up where it is called, so that its name can be sent to any process.
+    """A function that is looked up at its first call, so that its name can be sent to any process.
 
     Attributes:
-        module: The module, or a file's path.
-        name: The function's.
-        folder: Where modules are found, beside the usual places.
+        module: The module, or the path of a file.
+        name: The function's name.
+        folder: The folder that is searched for modules, before the usual places.
     """
 
     module: str
@@ -91,11 +91,11 @@ class FunctionSpec:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is in a file that is no module."""
+        """Whether the function is in a file outside of a module."""
         return self.module.endswith(".py")
 
     def __str__(self) -> str:
-        """As it was given."""
+        """Return the spec."""
         return f"{self.module}:{self.name}"
 
     async def __call__(self, episode: AgentEpisode) -> Any:
@@ -113,7 +113,7 @@ def _look_up(named: FunctionSpec) -> Agent:
         if named.is_file:
             spec = importlib.util.spec_from_file_location(f"gym_llm_agent_{Path(named.module).stem}", named.module)
             if spec is None or spec.loader is None:
-                raise ImportError(f"{named.module} is no Python file")
+                raise ImportError(f"{named.module} is not a Python file")
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
             spec.loader.exec_module(module)

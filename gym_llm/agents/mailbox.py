@@ -1,8 +1,8 @@
-"""The two sides of an agent's episode: the environment asks and answers, the agent acts, each when it is ready.
+"""AgentMailbox: where an environment and its agent exchange actions and results, each when it is ready.
 
-The environment's side is `next_action` and `give`, in turns: an action is taken, the environment makes a step with it,
-and its next request is given. The agent's side is `call` and `step`, at any time and several at once: what it does
-waits in a queue. Calls that wait together are one action, as a model's parallel calls are; a step is one by itself.
+The environment calls `next_action` and `give` in turns: it takes an action, makes a step with it, and gives its next
+request. The agent calls `call` and `step` at any time, several at once; its actions wait in a queue. Calls that wait
+together become one action, like a model's parallel calls; a step is an action by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TOGETHER_SECONDS = 0.02
 
 
 class EpisodeOver(CallerError):
-    """The agent did something when its episode had ended already."""
+    """Raised when an agent acts after the end of its episode."""
 
     def __init__(self) -> None:
         super().__init__("The episode is over.")
@@ -41,15 +41,15 @@ class _Step:
 
 
 class AgentMailbox:
-    """One episode's. Used from one event loop.
+    """The mailbox of one episode. Used from one event loop.
 
     Args:
-        request: The environment's first.
-        missing: How many calls of tools the model has asked for that the agent has not made: where it makes one of
-            several, the others are waited for, for a moment.
+        request: The environment's first request.
+        missing: Returns the number of tool calls that the model has asked for and the agent has not made yet. If the
+            agent makes one of several, the mailbox waits a moment for the others.
 
     Attributes:
-        request: The environment's latest.
+        request: The environment's latest request.
         is_over: Whether the episode has ended.
     """
 
@@ -64,10 +64,10 @@ class AgentMailbox:
     # -- the agent's side ----------------------------------------------------------------------------------------------
 
     async def call(self, name: str, arguments: str, call_id: str = "") -> str:
-        """Call a tool of the environment; its output.
+        """Call a tool of the environment; return its output.
 
         Raises:
-            EpisodeOver: If there is no output any more.
+            EpisodeOver: If the episode has ended, or ends with this call.
         """
         item = {
             "type": "function_call",
@@ -81,10 +81,10 @@ class AgentMailbox:
         return await output
 
     async def step(self, response: dict[str, Any]) -> Request | None:
-        """Answer; the environment's next request, None if that ended the episode.
+        """Answer; return the environment's next request, or None if the answer ended the episode.
 
         Raises:
-            EpisodeOver: If it had ended already.
+            EpisodeOver: If the episode had ended already.
         """
         request: asyncio.Future[Request | None] = asyncio.get_running_loop().create_future()
         self._put(_Step(response, request))
@@ -102,11 +102,11 @@ class AgentMailbox:
 
     @property
     def has_action(self) -> bool:
-        """Whether something that the agent has done is to be taken."""
+        """Whether an action of the agent waits."""
         return bool(self._waiting)
 
     async def next_action(self) -> dict[str, Any]:
-        """Wait until the agent does something; the action as a response's fields."""
+        """Wait for the agent's next action; return it as a response's fields."""
         while not self._waiting:
             self._something.clear()
             await self._something.wait()
@@ -127,7 +127,7 @@ class AgentMailbox:
         return {"output": [call.item for call in calls]}
 
     def give(self, request: Request) -> None:
-        """Tell the agent what came of its last action."""
+        """Deliver the results of the agent's last action."""
         self.request = request
         given, self._given = self._given, []
         outputs = {item.get("call_id"): item.get("output") for item in reversed(_news(request["input"]))}
@@ -139,7 +139,7 @@ class AgentMailbox:
                 _resolve(action.output, output if isinstance(output, str) else _written(output))
 
     def end(self) -> None:
-        """The episode is over: whoever waits is told."""
+        """End the episode, and wake all waiting calls."""
         self.is_over = True
         for action in (*self._given, *self._waiting):
             if isinstance(action, _Step):
@@ -181,12 +181,12 @@ def _is_told(item: Item) -> bool:
 
 
 def user_text(request: Request) -> str:
-    """What the user has said since the last action, as a text."""
+    """Return the user's messages since the last action, as one text."""
     return "\n".join(text for item in _news(request["input"]) if _is_told(item) for text in [item_text(item)] if text)
 
 
 def item_text(item: Item) -> str:
-    """The texts of an item's content, one in a line."""
+    """Return the texts of an item's content, one per line."""
     content = item.get("content")
     if isinstance(content, str):
         return content

@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
 from gym_llm.types import Item, Request, ResponseDict, Usage
+from gym_llm.utils.json_codec import dumps
 
 
 class EpisodeModel(Engine):
-    """Answers the calls of one episode's agent, and knows what came of them.
+    """Answers the calls of one episode's agent, and keeps their results.
 
     Args:
-        engine: Who answers: the run's engine, with parsers behind it.
+        engine: The run's engine, with parsers after it.
 
     Attributes:
-        calls: How many calls it has answered.
+        calls: The number of answered calls.
         last: The latest answer.
-        unmade: The calls of tools in it, which the agent has not made yet.
+        unmade: The tool calls in it that the agent has not made yet.
         is_full: Whether the latest prompt was longer than the model's context.
     """
 
@@ -63,7 +63,7 @@ class EpisodeModel(Engine):
         return next(reversed(self._failed.values()), None)
 
     def take_usage(self) -> Usage | None:
-        """The tokens of the calls since this was last asked; None if nobody counted any."""
+        """Return the tokens of the calls since the last time; None if no call counted any."""
         usage, self._usage = self._usage, None
         return usage
 

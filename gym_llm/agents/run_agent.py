@@ -1,4 +1,4 @@
-"""Run an agent once, whatever kind of function it is; plain functions run in threads of their own."""
+"""Run an agent once; plain functions run in threads of their own."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class SyncEpisode:
         self._loop = loop
 
     def respond(self, request: Request) -> ResponseDict:
-        """See `AgentEpisode.respond`."""
+        """Ask the model; see `AgentEpisode.respond`."""
         return self._wait(self._episode.respond(request))
 
     def call_tool(self, name: str, arguments: dict[str, Any] | str) -> str:
-        """See `AgentEpisode.call_tool`."""
+        """Call a tool; see `AgentEpisode.call_tool`."""
         return self._wait(self._episode.call_tool(name, arguments))
 
     def submit(self, answer: str | Sequence[Item] | dict[str, Any]) -> str | None:
-        """See `AgentEpisode.submit`."""
+        """Answer the user; see `AgentEpisode.submit`."""
         return self._wait(self._episode.submit(answer))
 
     def step(self, answer: str | Sequence[Item] | dict[str, Any]) -> Request | None:
-        """See `AgentEpisode.step`."""
+        """Answer; see `AgentEpisode.step`."""
         return self._wait(self._episode.step(answer))
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the episode's: `request`, `base_url`, …."""
+        """Return the episode's attribute: `request`, `base_url`, …."""
         return getattr(self._episode, name)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -48,7 +48,7 @@ class SyncEpisode:
 
 
 async def in_thread(agent: Callable[[Any], T], episode: AgentEpisode) -> T:
-    """Run an agent that blocks. One that is cancelled goes on until it next asks for something, which raises."""
+    """Run an agent that blocks. A cancelled one goes on until its next call of the episode, which raises."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
@@ -76,10 +76,10 @@ async def in_thread(agent: Callable[[Any], T], episode: AgentEpisode) -> T:
 
 
 async def run_agent(agent: Agent, episode: AgentEpisode) -> Any:
-    """Have an agent play; what it returns.
+    """Let an agent play; return its result.
 
     Raises:
-        Exception: What it raises.
+        Exception: Any exception of the agent.
     """
     if _is_async(agent):
         return await agent(episode)
@@ -87,7 +87,7 @@ async def run_agent(agent: Agent, episode: AgentEpisode) -> Any:
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError("The agent is no async function, but returns what has to be awaited: make it `async def`.")
+        raise TypeError("The agent is a plain function that returns an awaitable: make it `async def`.")
     return result
 
 

@@ -19,12 +19,12 @@ from gymnasium.error import InvalidAction
 
 from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.mailbox import EpisodeOver
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
 from gym_llm.protocols.http.access import AccessDenied, given_key
 from gym_llm.protocols.http.http_server import JSON, HttpServer, json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import loads
 
 SUBMIT = {
     "type": "function",
@@ -64,15 +64,15 @@ class ToolServer(HttpServer):
         await self._mcp.close()
 
     def url_of(self, key: str) -> str:
-        """An episode's address."""
+        """Return an episode's address."""
         return f"{self.url}/s/{key}"
 
     def open(self, key: str, episode: AgentEpisode) -> None:
-        """From now on the key's episode is this one."""
+        """Register an episode under its key."""
         self._episodes[key] = episode
 
     def close(self, key: str) -> None:
-        """Nobody knows the key any more."""
+        """Forget an episode's key."""
         self._episodes.pop(key, None)
 
     # -- endpoints ---------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class ToolServer(HttpServer):
     def _episode(self, http: web.Request) -> AgentEpisode:
         episode = self._episodes.get(http.match_info.get("key") or given_key(http))
         if episode is None:
-            raise AccessDenied("No episode under way has this key.", 401)
+            raise AccessDenied("The key is not of an episode under way.", 401)
         return episode
 
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:
@@ -114,26 +114,26 @@ class ToolServer(HttpServer):
 
 
 class _Toolbox:
-    """One episode's tools for MCP's endpoint; see `gym_llm.protocols.mcp.Toolbox`."""
+    """The tools of one episode for the MCP endpoint; see `gym_llm.protocols.mcp.Toolbox`."""
 
     def __init__(self, episode: AgentEpisode) -> None:
         self._episode = episode
 
     async def instructions(self) -> str:
-        """For the client's model."""
+        """Return the instructions for the client's model."""
         return "The tools of an environment. Give your answer with `submit`, unless the program that runs you does."
 
     async def task(self) -> list[Item]:
-        """What is to be done."""
+        """Return the task."""
         return self._episode.request["input"]
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The environment's, and `submit`."""
+        """Return the environment's tools, and `submit`."""
         own = [tool for tool in self._episode.tools if tool.get("type") == "function"]
         return own if any(tool.get("name") == "submit" for tool in own) else [*own, SUBMIT]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call one of them."""
+        """Call a tool."""
         episode = self._episode
         try:
             if name == "submit" and not any(tool.get("name") == "submit" for tool in episode.tools):
@@ -154,7 +154,7 @@ def _read_answer(body: Any) -> Any:
 
 async def _json(http: web.Request) -> Any:
     if http.content_type != JSON:
-        raise CallerError(f"The body is JSON, and the header says so: Content-Type: {JSON}.")
+        raise CallerError(f"The body must be JSON, with the header Content-Type: {JSON}.")
     try:
         return loads(await http.read())
     except ValueError:

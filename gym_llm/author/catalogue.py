@@ -17,11 +17,11 @@ from typing import NamedTuple
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
-from gym_llm.core.registry.env_config import domain_of, nemo_gym_names
+from gym_llm.core.registry.classes import domain_of, nemo_gym_names
 from gym_llm.core.registry.ids import env_ids, parse_id, verifier_folder
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.failures import reason
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 _BLOCK = re.compile(r"(<!-- verifiers\b( in short)?.*?-->\n).*?(<!-- end of verifiers -->)", re.DOTALL)
 _HEAD = "| id | what the model does | tools | NeMo Gym's name |\n|---|---|---|---|\n"
@@ -60,7 +60,7 @@ def describe_class(env_id: str) -> Description:
     Raises:
         Exception: If its module cannot be imported, as the module raises it.
     """
-    from gym_llm.core.registry.env_class import env_class
+    from gym_llm.core.registry.classes import env_class
     from gym_llm.core.verifier_env import VerifierEnv
 
     if isinstance(entry_point := gym.spec(env_id).entry_point, str):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from gym_llm.core.registry.env_class import env_class, known_arguments
+from gym_llm.core.registry.classes import env_class, known_arguments
 from gym_llm.core.registry.ids import verifier_folder
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.reading import read_objects
@@ -30,7 +30,7 @@ from gym_llm.rollouts.config.nemo_gym import env_of_server
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.sandbox.python_tool import PythonSessionEnv
 from gym_llm.types import Item, Row
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 TRUSTED = frozenset({"reproduced", "derived", "judge"})
 """The kinds of `check` whose rewards must come out again."""

@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple, get_args
 from gym_llm.author.flame import Flames, Frame, Spent, flame_graph, stacks_under
 from gym_llm.concurrency import is_cancellation
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, score_replayed
 from gym_llm.evaluation.stored_runs import of_one_dataset, records_of, run_settings
@@ -32,6 +31,7 @@ from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Phase, Rollout
 from gym_llm.utils.extras import install
+from gym_llm.utils.json_codec import dumps
 
 HOOKS: Final = tuple(phase for phase in get_args(Phase) if phase != "engine")
 _OUTSIDE = 0  # yappi's tag of what no hook does

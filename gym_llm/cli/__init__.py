@@ -33,8 +33,8 @@ from gym_llm.cli.help import Command, Group
 from gym_llm.cli.refusals import wrong_arguments
 from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable
 from gym_llm.utils.limits import check_limits
-from gym_llm.utils.printable import printable
 from gym_llm.utils.secrets import add_secrets, find_in_text, redact, redacted_streams
+from gym_llm.utils.text import printable
 from gym_llm.version import __version__
 
 _EXAMPLES = """\

@@ -68,9 +68,9 @@ def compare(
     plots: Annotated[str | None, _output("DIR", "write plots into a folder, as PNG and SVG")] = None,
 ) -> int:
     """Compare runs over the same tasks: differences with intervals, flipped tasks, how many tasks it takes."""
-    from gym_llm.data.files.jsonl import dumps
     from gym_llm.evaluation.compare import compare_runs
     from gym_llm.evaluation.compare_report import as_markdown, tables
+    from gym_llm.utils.json_codec import dumps
 
     if json and markdown:
         raise UsageError("--json and --markdown exclude each other.")

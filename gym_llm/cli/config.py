@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gym_llm.cli.help import Command
-from gym_llm.utils.printable import printable
+from gym_llm.utils.text import printable
 
 if TYPE_CHECKING:
     from gym_llm.rollouts.config import Config
@@ -80,9 +80,9 @@ def _unmapped(config: Config) -> Iterator[str]:
 
 def _check_arguments(config: Config) -> None:
     """Raise a ConfigError that lists all arguments that the environments do not take."""
-    from gym_llm.core.registry.env_class import env_arguments, env_class
+    from gym_llm.core.registry.classes import env_arguments, env_class
     from gym_llm.errors import ConfigError, DataError
-    from gym_llm.utils.did_you_mean import did_you_mean
+    from gym_llm.utils.text import did_you_mean
 
     problems = []
     for name, section in config.environments.items():

@@ -40,7 +40,7 @@ _OUTPUT = "the new task file (default: none, only count)"
 def failure_kind(text: str) -> str:
     """Check the name of a failure kind; NeMo Gym's servers have their own, `server:kind`."""
     from gym_llm.records.failures import FAILURE_KINDS
-    from gym_llm.utils.did_you_mean import did_you_mean
+    from gym_llm.utils.text import did_you_mean
 
     if text not in FAILURE_KINDS and ":" not in text:
         hint = did_you_mean(text, FAILURE_KINDS) or f" There are {', '.join(FAILURE_KINDS)}."

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gym_llm.utils.printable import printable as printable
 from gym_llm.utils.secrets import MASK, is_secret_key, mask
+from gym_llm.utils.text import printable as printable
 
 if TYPE_CHECKING:
     from typer import TyperException

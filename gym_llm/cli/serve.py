@@ -59,7 +59,7 @@ def serve(
         ),
     ],
     *,
-    wires: Annotated[str | None, typer.Option("--as", metavar="PROTOCOLS", show_default=False, help=_AS)] = None,
+    protocols: Annotated[str | None, typer.Option("--as", metavar="PROTOCOLS", show_default=False, help=_AS)] = None,
     port: options.Port = 8000,
     host: options.Host = "127.0.0.1",
     token: options.Token = None,
@@ -98,7 +98,7 @@ def serve(
         raise UsageError("--ray-address only makes sense with --workers N.")
     kwargs = read_kwargs_by_env(env_kwargs or [], env_ids)
     options: dict[str, Any] = {
-        "wires": None if wires is None else [name.strip() for name in wires.split(",")],
+        "protocols": None if protocols is None else [name.strip() for name in protocols.split(",")],
         "tasks": tasks,
         "env_kwargs": kwargs if len(env_ids) > 1 else kwargs[env_ids[0]],
         "host": host,
@@ -113,13 +113,13 @@ def serve(
         return _export(env_ids, export, tasks, kwargs)
     if containerfile:
         numbers = max_sessions, idle_seconds, step_timeout, workers
-        print(_containerfile(env_ids, tasks, wires, env_kwargs or [], *numbers), end="")
+        print(_containerfile(env_ids, tasks, protocols, env_kwargs or [], *numbers), end="")
         return 0
 
     async def run() -> None:
         async with server:
             freeze_gc()
-            print(_welcome(server.url, server.env_ids, server.wires, token), flush=True)
+            print(_welcome(server.url, server.env_ids, server.protocols, token), flush=True)
             await asyncio.Event().wait()
 
     run_until_interrupted(run, loop_factory())
@@ -174,7 +174,7 @@ def _export(env_ids: list[str], folder: Path, tasks: str | None, kwargs: dict[st
 def _containerfile(
     env_ids: list[str],
     tasks: str | None,
-    wires: str | None,
+    protocols: str | None,
     env_kwargs: list[str],
     max_sessions: int,
     idle_seconds: float,
@@ -183,7 +183,7 @@ def _containerfile(
 ) -> str:
     from gym_llm.serve.containerfile import containerfile
 
-    arguments = [] if wires is None else ["--as", wires]
+    arguments = [] if protocols is None else ["--as", protocols]
     for text in env_kwargs:
         if shown_argument(text) != text:
             raise UsageError("--env-kwargs contains a secret, which every user of the image could read.")
@@ -199,13 +199,13 @@ def _containerfile(
     return containerfile(env_ids, tasks=tasks, arguments=arguments, requirement=wheels[-1].name if wheels else None)
 
 
-def _welcome(url: str, env_ids: Sequence[str], wires: Sequence[str], token: str | None) -> str:
+def _welcome(url: str, env_ids: Sequence[str], protocols: Sequence[str], token: str | None) -> str:
     """The text that is printed when the server is ready."""
     lines = [f"{printable(', '.join(env_ids))} at {url} ({url}/openapi.json). Ctrl-C ends it."]
-    for wire in wires:
-        path, request = _TRIES.get(wire, ("", "{url}/openapi.json"))
+    for protocol in protocols:
+        path, request = _TRIES.get(protocol, ("", "{url}/openapi.json"))
         header = "" if token is None else ' -H "Authorization: Bearer $GYM_LLM_TOKEN"'
-        lines += [f"  {wire:8} {url}{path}", f"  {'':8} try: curl{header} {request.format(url=url)}"]
+        lines += [f"  {protocol:8} {url}{path}", f"  {'':8} try: curl{header} {request.format(url=url)}"]
     if len(env_ids) > 1:
         names = [env_id.rpartition("/")[2] for env_id in env_ids]
         lines.append("each alone: " + ", ".join(f"{url}/{name}" for name in names))

@@ -11,7 +11,7 @@ import typer
 
 from gym_llm.cli.refusals import shown_argument
 from gym_llm.errors import UsageError
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 _KWARGS = '{"max_turns": 4}'
 

@@ -1,12 +1,45 @@
-"""Reading what hooks give as rewards: a reward is a finite number, or it is refused."""
+"""Rewards and metrics: what a verifier returns is checked here."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 from gym_llm.errors import InvalidReward
 from gym_llm.types import Episode, Verdict
+from gym_llm.utils.text import did_you_mean
+
+Aggregate: TypeAlias = Literal["mean", "sum", "max", "min", "median", "rate"]
+"""How the numbers of many episodes become one; `rate` is the share of the episodes where it is not 0."""
+
+
+@dataclass(slots=True, frozen=True)
+class Metric:
+    """One metric that a verifier reports beside the reward: `VerifierEnv.metrics` has them by name.
+
+    Args:
+        aggregate: How the episodes' numbers become one. Only episodes that have a reward and this number count.
+        higher_is_better: Which way is better; None where neither is.
+        field: The field of `info`, or the reward component, if it has another name than the metric.
+
+    Raises:
+        ValueError: If there is no such aggregate.
+
+    >>> Metric("mean", higher_is_better=False).higher_is_better
+    False
+    """
+
+    aggregate: Aggregate = "mean"
+    higher_is_better: bool | None = True
+    field: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the aggregate."""
+        if self.aggregate not in (known := get_args(Aggregate)):
+            hint = did_you_mean(str(self.aggregate), known)
+            raise ValueError(f"A metric's aggregate is one of {', '.join(known)}; got {self.aggregate!r}.{hint}")
+
 
 _NOT_DETAILS = ("trajectory", "reward", "reward_components")
 """What else an info may have, from others: what a `Verdict` says under these names would be taken for theirs."""

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gym_llm.core.row_prompts import RowPrompt
+from gym_llm.core.prompts import RowPrompt
 from gym_llm.data.files.reading import absolute_source, parse_source, read_objects
 from gym_llm.errors import DataError
 from gym_llm.protocols.responses import ResponseCreateParams
 from gym_llm.protocols.responses.bodies import CHAT_NAMES, REQUEST_PARAMETERS, WHOLE_NUMBERS
 from gym_llm.types import Request, Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 _REPORTED_ROWS = 5

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import aiohttp
 from yarl import URL
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import overflow_response
 from gym_llm.engines.health import HealthChecks
@@ -44,8 +43,9 @@ from gym_llm.engines.sockets import new_socket, raise_open_files_limit
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
 from gym_llm.types import Request, ResponseDict
-from gym_llm.utils.printable import excerpt, printable
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
+from gym_llm.utils.text import excerpt, printable
 
 if TYPE_CHECKING:
     from gym_llm.tokens.prompt_tokens import PromptTokens

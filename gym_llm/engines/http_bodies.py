@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import orjson
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine_response import log_prob_entry, text_response
 from gym_llm.engines.http_failures import parse_body
 from gym_llm.errors import EngineError
@@ -18,8 +17,9 @@ from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import FEW, ITEMS, LIMITS, VALUES, count_values, limit
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 _CHAT_ONLY = (
     *("messages", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs", "reasoning_effort"),

@@ -14,7 +14,7 @@ import orjson
 
 from gym_llm.records.failures import failure_kind, reason
 from gym_llm.types import FailureKind
-from gym_llm.utils.printable import excerpt, printable
+from gym_llm.utils.text import excerpt, printable
 
 MAX_RETRY_AFTER_SECONDS = 60.0
 """A server that asks for a longer pause is asked again after this one."""

@@ -14,7 +14,7 @@ from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
 from gym_llm.protocols.http.http_server import HttpServer, json_response, url_of
 from gym_llm.protocols.http.model_api import check_context, refusal_of, write_response
 from gym_llm.types import ResponseDict
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 
 class ModelApiServer(HttpServer):

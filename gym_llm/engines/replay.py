@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import DataError, EngineError, EngineUnavailable
 from gym_llm.records.record import read_record
 from gym_llm.records.token_spans import with_copies
 from gym_llm.types import Item, Request, ResponseDict
+from gym_llm.utils.json_codec import loads
 
 
 class ReplayEngine(Engine):

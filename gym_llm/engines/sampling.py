@@ -11,7 +11,7 @@ from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.requests import LOGPROBS
 from gym_llm.protocols.responses.bodies import PASSED_ON
 from gym_llm.types import Request
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 _KINDS = {
     **PASSED_ON,

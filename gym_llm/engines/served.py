@@ -13,7 +13,6 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.http_failures import failure_clause, kind_of
 from gym_llm.engines.sockets import new_socket, raise_open_files_limit
@@ -21,6 +20,7 @@ from gym_llm.errors import EngineError, EngineUnavailable, UsageError
 from gym_llm.protocols.http.http_server import HttpServer, json_response
 from gym_llm.records.failures import reason
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import add_secrets
 
 _BYTES = 1 << 30

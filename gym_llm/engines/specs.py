@@ -10,8 +10,8 @@ from typing import Any
 
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.errors import EngineUnavailable
-from gym_llm.utils.did_you_mean import nearest
-from gym_llm.utils.secrets import learn
+from gym_llm.utils.secrets import register_secrets
+from gym_llm.utils.text import nearest
 
 ENTRY_POINT_GROUP = "gym_llm.engines"
 """Other packages' engines: `theirs = "their_package.module:TheirEngine"` is the engine `theirs`, or `theirs:ARGUMENT`
@@ -56,7 +56,7 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
     Traceback (most recent call last):
     ValueError: Unknown engine 'vlm:Qwen/Qwen3-4B': did you mean vllm:MODEL? Engines are pocket, ...
     """
-    learn(spec, options)
+    register_secrets(spec, options)
     made_by = engine_class(spec)
     kind, _, argument = spec.strip().partition(":")
     parameters = list(inspect.signature(made_by).parameters.values())

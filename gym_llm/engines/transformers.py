@@ -20,7 +20,7 @@ from gym_llm.records.failures import reason
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.extras import install
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

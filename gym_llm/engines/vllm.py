@@ -25,8 +25,8 @@ from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
-from gym_llm.utils.did_you_mean import nearest
 from gym_llm.utils.extras import INSTALL_VLLM as INSTALL
+from gym_llm.utils.text import nearest
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM

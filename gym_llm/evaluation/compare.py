@@ -10,7 +10,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
 from gym_llm.records.record import OWN_NAMES
 from gym_llm.records.record_files import read_records
@@ -20,6 +19,7 @@ from gym_llm.stats.intervals import LEVEL, RESAMPLES
 from gym_llm.stats.paired import Paired, TaskKey, pair, part_name
 from gym_llm.stats.run_summary import PASS_THRESHOLD
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps
 from gym_llm.version import __version__
 
 SCHEMA_VERSION = 1

@@ -20,7 +20,7 @@ from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.stats.run_summary import PASS_THRESHOLD
 from gym_llm.types import Rollout, Row
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 RECORDS = "records"
 

@@ -16,12 +16,12 @@ from gymnasium.envs.registration import load_env_creator
 from gym_llm.core.registry.env_files import env_spec
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.stored_runs import check_output, of_one_dataset, records_of, run_settings
 from gym_llm.rollouts.recorded_task import row_of
 from gym_llm.stats.run_summary import PASS_THRESHOLD
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.json_codec import dumps
 
 MEASURED = ("pass_rate", "episodes")
 """The fields that a chosen row has more than the row that was played."""

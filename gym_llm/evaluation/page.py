@@ -8,9 +8,9 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.evaluation.plots import Plot
 from gym_llm.evaluation.tables import Table, headline, plain, tables
+from gym_llm.utils.json_codec import dumps
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #0f172a; --muted: #64748b; --line: #e2e8f0; --ground: #fff; --band: #f8fafc;

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.record_files import read_records
 from gym_llm.rollouts.run import Run
 from gym_llm.stats.episode_scores import NO_GROUP, EpisodeScore, score_of
 from gym_llm.stats.figures import evaluate_groups, evaluate_scores
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import redact_values
+from gym_llm.utils.text import did_you_mean
 from gym_llm.version import __version__
 
 SCHEMA_VERSION = 1

@@ -14,7 +14,7 @@ from gym_llm.rollouts.config import Config
 from gym_llm.rollouts.config.workloads import environment_parts, refuse_nothing
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Row
-from gym_llm.utils.secrets import learn, mask
+from gym_llm.utils.secrets import mask, register_secrets
 
 DEFAULT_ENGINE = "pocket"
 
@@ -161,7 +161,7 @@ def _named(
     for name, engine in pairs:
         if isinstance(engine, str) and name is None and (match := _NAMED.fullmatch(engine.strip())):
             name, engine = match[1], match[2]
-        learn(engine)
+        register_secrets(engine)
         base = sections.get(engine, NamedEngine(engine)) if isinstance(engine, str) else NamedEngine(engine)
         own = engine if isinstance(engine, str) else getattr(engine, "model", None) or type(engine).__name__
         name = str(mask(own)) if name is None else name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gym_llm.utils.printable import printable
+from gym_llm.utils.text import printable
 
 _Cells: TypeAlias = Callable[[Mapping[str, Any]], list[str]]
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines import Engine
 from gym_llm.errors import InfrastructureError, JudgeError
 from gym_llm.judge.cache import FileCache, MemoryCache
 from gym_llm.judge.verdicts import Labels, Parser
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item, ResponseDict
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.json_codec import dumps
+from gym_llm.utils.text import excerpt
 
 FAILS: Final = object()
 """The value of `unparsable` with which an unreadable verdict is the judge's failure, and not a reward."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, read_jsonl
+from gym_llm.data.files.jsonl import read_jsonl
 from gym_llm.engines import Engine, text_response
 from gym_llm.errors import EngineError
 from gym_llm.types import Request, ResponseDict
+from gym_llm.utils.json_codec import dumps
 
 
 class ReplayedAnswers(Engine):

@@ -11,11 +11,11 @@ from gym_llm.types import Request, ResponseDict
 
 
 class Refusal(CallerError):
-    """A request that is not answered.
+    """Raised for a request that is not answered.
 
     Args:
-        message: Why, for the client.
-        status: HTTP's.
+        message: The reason, for the client.
+        status: The HTTP status.
         param: The field that is wrong.
         code: OpenAI's name of the error.
         kind: OpenAI's `type` of the error.
@@ -34,7 +34,7 @@ class Refusal(CallerError):
         self.status, self.param, self.code, self.kind = status, param, code, kind
 
     def body(self) -> dict[str, Any]:
-        """The answer, as OpenAI's clients read it."""
+        """Return the error in OpenAI's form."""
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
 
@@ -46,19 +46,20 @@ Body: TypeAlias = dict[str, Any]
 class Dialect:
     """A model API.
 
-    Nothing here looks at `model`, or decides by `stream` how to answer. Token ids (`gym_llm.types.Item`) are told to
-    clients whose body says `"return_token_ids": true`, as vLLM's clients ask for them.
+    A dialect does not read `model`, nor choose by `stream` how to answer. Token ids (`gym_llm.types.Item`) are sent to
+    clients whose body has `"return_token_ids": true`, as vLLM's clients ask for them.
 
     Attributes:
         name: `"chat"`, `"responses"` or `"messages"`.
-        path: Where its requests are posted, `/v1/chat/completions`.
-        read: A body's request; a `Refusal` if there is none. The body is not changed; the request shares its values.
-        answer: The whole answer to a body, as a JSON object; a ValueError for items that this API cannot say. The
-            response is not changed.
-        events: The same as server-sent events: encoded, in order, the last one included.
-        refusal: An error as this API's clients read it, the body of an answer with the error's `status`.
-        broken: An error as the last event of a stream that has begun.
-        waiting: An event that clients skip: it keeps a connection alive for as long as the model works.
+        path: The path of its requests, `/v1/chat/completions`.
+        read: Returns the request of a body, or raises a `Refusal`. The body is not changed; the request shares its
+            values.
+        answer: Returns the whole answer to a body, as a JSON object; raises a ValueError for items that this API cannot
+            express. The response is not changed.
+        events: Yields the same as server-sent events: encoded, in order, with the last one.
+        refusal: Returns the body of an error in the API's form, for an answer with the error's `status`.
+        broken: Returns an error as the last event of a stream that has begun.
+        waiting: An event that clients skip: it keeps a connection alive while the model works.
     """
 
     name: str

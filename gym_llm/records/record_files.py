@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from gym_llm.data.files.jsonl import filled_lines, loads
+from gym_llm.data.files.jsonl import filled_lines
 from gym_llm.data.files.reading import is_compressed, read_lines
 from gym_llm.errors import DataError
 from gym_llm.records.record import read_record
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import loads
 
 
 def parse_record(line: bytes) -> Rollout:

@@ -12,11 +12,12 @@ from typing import Any
 import orjson
 
 from gym_llm.data.files.atomic import open_locked, refuse_special, replacing
-from gym_llm.data.files.jsonl import dumps, dumps_record, read_tail, repair_tail, write_all
+from gym_llm.data.files.jsonl import read_tail, repair_tail, write_all
 from gym_llm.errors import DataError
 from gym_llm.records.record_files import is_torn, numbered_records, read_records
 from gym_llm.records.token_spans import without_copies
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps, dumps_record
 from gym_llm.utils.secrets import mask
 
 _STREAMS = {1: "stdout", 2: "stderr"}

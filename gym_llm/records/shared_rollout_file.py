@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gym_llm.data.files.atomic import refuse_special
-from gym_llm.data.files.jsonl import dumps_record, write_all
+from gym_llm.data.files.jsonl import write_all
 from gym_llm.errors import DataError
 from gym_llm.records.record_files import is_torn, parse_record
 from gym_llm.records.token_spans import without_copies
 from gym_llm.types import Rollout, RolloutId
+from gym_llm.utils.json_codec import dumps_record
 
 
 class SharedRolloutFile:

@@ -10,12 +10,12 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from gym_llm.core.registry.env_class import known_arguments
+from gym_llm.core.registry.classes import known_arguments
 from gym_llm.core.registry.env_files import env_spec, find_env
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.types import Row
-from gym_llm.utils.did_you_mean import did_you_mean
-from gym_llm.utils.secrets import learn
+from gym_llm.utils.secrets import register_secrets
+from gym_llm.utils.text import did_you_mean
 
 Wrap: TypeAlias = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 """A wrapper class, or any function that wraps an environment."""
@@ -49,7 +49,7 @@ class EnvFactory:
     def __init__(
         self, env_id: str | EnvSpec, *, tasks: str | list[Row] | None = None, env_kwargs: dict[str, Any] | None = None
     ) -> None:
-        learn(env_kwargs)
+        register_secrets(env_kwargs)
         if isinstance(env_id, str):
             env_id = find_env(env_id)
         self.arguments: dict[str, Any] = {"env_id": env_id, "tasks": tasks, "env_kwargs": env_kwargs}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.records.record import OWN_NAMES, is_early
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import MASK
 
 _PARAMS: Final = "responses_create_params"

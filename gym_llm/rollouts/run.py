@@ -23,7 +23,7 @@ from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import OpenWorkload, Part, tells_apart
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
 from gym_llm.types import Rollout, Row
-from gym_llm.utils.secrets import learn_environment, mask, redact
+from gym_llm.utils.secrets import mask, redact, register_env_secrets
 from gym_llm.version import __version__
 
 
@@ -94,7 +94,7 @@ class Run(AbstractContextManager["Run"]):
             raise UsageError("resume needs output: the file to go on with.")
         if retry_failed and not resume:
             raise UsageError("retry_failed only makes sense with resume.")
-        learn_environment()
+        register_env_secrets()
         self.settings = RolloutSettings.of(settings, **more)
         if self.settings.wrappers is not None and (reasoning_parser or tool_call_parser):
             raise UsageError("Give either wrappers or the parsers' names, not both.")

@@ -16,8 +16,8 @@ from gym_llm.errors import EngineError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.types import Request, ResponseDict, Rollout
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.limits import check_seconds
+from gym_llm.utils.text import did_you_mean
 from gym_llm.wrappers import ReasoningParser, TokenIdTracking, ToolCallParser
 
 DEFAULT_WRAPPERS: tuple[Wrap, ...] = (ToolCallParser, ReasoningParser, TokenIdTracking)

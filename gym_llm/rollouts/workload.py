@@ -13,7 +13,6 @@ from gymnasium.error import DependencyNotInstalled
 from gym_llm.agents.agent_specs import agent_name
 from gym_llm.core.registry.env_files import not_found
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.data.files.reading import parse_source, slice_source
 from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
 from gym_llm.engines.specs import model_spec, seeded_options
@@ -24,7 +23,8 @@ from gym_llm.rollouts.recorded_task import changed_fields
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
 from gym_llm.types import Rollout, Row
-from gym_llm.utils.secrets import learn, mask
+from gym_llm.utils.json_codec import dumps
+from gym_llm.utils.secrets import mask, register_secrets
 from gym_llm.wrappers import parser_wrappers
 
 
@@ -57,7 +57,7 @@ class Workload:
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        learn(self.engine, self.engine_options, self.env_kwargs)
+        register_secrets(self.engine, self.engine_options, self.env_kwargs)
 
     @property
     def capabilities(self) -> Capabilities:

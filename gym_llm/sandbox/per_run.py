@@ -19,7 +19,7 @@ _LAST_BYTES = 2000
 _END_SECONDS = 20.0
 
 
-class OneShot:
+class PerRun:
     """Starts a command for each run, which speaks over its standard input and output.
 
     Args:
@@ -66,7 +66,7 @@ class OneShot:
             raise SandboxUnavailable(f"No sandbox: {_last_line(said) or f'{name} does not work'}.")
 
     async def channel(self) -> Channel:
-        """A channel to a new run's supervisor.
+        """Return a channel to the supervisor of a new run.
 
         Raises:
             SandboxUnavailable: If the command cannot be started.

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from gym_llm.errors import SandboxError
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.run_limits import Limits
-from gym_llm.sandbox.sandbox import Limit, Sandbox, patience
+from gym_llm.sandbox.sandbox import Limit, Sandbox, reply_timeout
 
 _EVICTED = "The interpreter was ended, and its state is lost: all sessions together held too much memory."
 
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What a cell came to.
+    """The result of a cell.
 
     Attributes:
-        stdout: What was printed, up to `Limits.output_bytes`.
+        stdout: Its output, up to `Limits.output_bytes`.
         stderr: Likewise.
         error: The traceback of an exception; None without one.
         value: `repr` of the last line's value, if that line is an expression and not None; else None.
@@ -40,14 +40,14 @@ class CellResult:
 
 
 class PythonSession:
-    """One interpreter, started with the first cell; after one that ended it, another is.
+    """An interpreter that starts with the first cell, and again after a cell that ended it.
 
-    Between cells everything in it is stopped. Its files, in /tmp, last as long as the interpreter. Where all that wait
-    hold more memory than the sandbox has for them, the largest is ended: its next cell is not run, and says so.
+    Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the waiting
+    sessions of a sandbox hold more memory than it allows, the largest is ended: its next cell is not run, and says so.
 
     Args:
         sandbox: Where it runs.
-        limits: Of each cell (time, output), and of all of it (memory, files).
+        limits: Limits of each cell (time, output), and of the whole session (memory, files).
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
@@ -60,7 +60,7 @@ class PythonSession:
         """Run a cell.
 
         Args:
-            code: Python. The last line's value is handed over if it is an expression.
+            code: Python. The result has the last line's value if that line is an expression.
             cpu_seconds: What this cell may take, if it is not what the session's limits say.
 
         Raises:
@@ -75,7 +75,7 @@ class PythonSession:
             channel = self._channel or await self.start()
             try:
                 await channel.send({"limits": limits.as_json()}, [code.encode("utf-8", "replace")])
-                answer, (stdout, stderr, *pieces) = await channel.receive(patience(limits))
+                answer, (stdout, stderr, *pieces) = await channel.receive(reply_timeout(limits))
             except BaseException:
                 await self.close()
                 raise
@@ -128,7 +128,7 @@ class PythonSession:
         channel = await self._sandbox.channel()
         try:
             await channel.send({"kind": "cells", "argv": None, **self._sandbox.common(self._limits)}, [])
-            await channel.receive(patience(self._limits))
+            await channel.receive(reply_timeout(self._limits))
         except BaseException:
             await channel.close()
             raise

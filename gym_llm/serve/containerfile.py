@@ -1,4 +1,4 @@
-"""A Containerfile: an image that serves environments, for podman, docker and whatever else builds from one."""
+"""Write a Containerfile: an image that serves environments, for podman, docker and other builders."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def containerfile(
     files += [Path(requirement)] if requirement.endswith(".whl") else []
     for file in filter(None, files):
         if file.is_absolute() or ".." in file.parts or not file.is_file():
-            raise UsageError(f"{file} has to be a file in this folder, or below it, to be copied into the image.")
+            raise UsageError(f"{file} is not a file in this folder or below it, so it cannot be copied into the image.")
     command = ["gym-llm", "serve", *env_ids, "--host", "0.0.0.0", "--port", str(PORT)]
     command += [] if tasks is None else ["--tasks", tasks]
     name = env_ids[0].rpartition("/")[2].removesuffix(".py").lower()

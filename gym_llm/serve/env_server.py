@@ -13,7 +13,6 @@ from aiohttp import web
 from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
 from gym_llm.protocols.http.access import AccessDenied
 from gym_llm.protocols.http.http_server import HttpServer, http_problem, json_response
@@ -28,9 +27,10 @@ from gym_llm.serve.openenv import OpenEnvFrontend
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
-from gym_llm.utils.deprecated import renamed
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.deprecated import renamed, renamed_argument
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
+from gym_llm.utils.text import did_you_mean
 
 FRONTENDS: dict[str, MakeFrontend] = {"openenv": OpenEnvFrontend, "nemo": NemoFrontend, "mcp": McpFrontend}
 """The protocols by name. If two share a path, the first that claims a request answers it."""
@@ -47,43 +47,44 @@ logger = redacted_logger(__name__)
 class EnvServer(HttpServer):
     """Serves environments over HTTP and WebSocket.
 
-    An async context manager: the port is opened, and closed. The first environment is at the root, and each at its own
-    name: `http://127.0.0.1:8000/Weather-v0`. Every client plays sessions of its own (see `Sessions`).
+    An async context manager of one port. The first environment is at the root, and each one is below its own name:
+    `http://127.0.0.1:8000/Weather-v0`. Every client plays sessions of its own (see `Sessions`).
 
     Args:
-        env_ids: Registered ids, files that have an environment, or specs; one or several.
-        wires: Which of `FRONTENDS` are spoken, or others as `module:attribute`; None for all of `FRONTENDS`.
-        tasks: As for `gym_llm.rollout`, of a single environment.
-        env_kwargs: Further arguments of a single environment; of several, by what `env_ids` calls them.
-        host: The address to listen on; one that is not this machine's own needs a token.
-        port: 0 for any that is free.
+        env_ids: Registered ids, files with an environment, or specs; one or several.
+        protocols: Names from `FRONTENDS`, or others as `module:attribute`; None for all of `FRONTENDS`.
+        tasks: As for `gym_llm.rollout`; only with a single environment.
+        env_kwargs: Further arguments of a single environment. For several, arguments by their entry in `env_ids`.
+        host: The address to listen on; one that other machines can reach needs a token.
+        port: 0 for a free one.
         token: What clients send as `Authorization: Bearer TOKEN`; None for no check.
-        capacity: How many sessions there are at most.
-        idle_seconds: How long a session is kept that nobody asks.
+        capacity: The most sessions at once.
+        idle_seconds: Seconds without a request after which a session expires.
         step_timeout: Seconds that a reset or a step may wait; None for no limit.
-        secret: What keys that sign are derived from; b"" for a random one.
-        forwarding: Where several processes share the port: what this one knows of the others.
+        secret: The secret from which signing keys are derived; b"" for a random one.
+        forwarding: The other processes that share the port, if there are any.
 
     Attributes:
         url: `http://127.0.0.1:8000`, while it runs.
-        sessions: What is being played.
+        sessions: The sessions that are played.
 
     Raises:
-        UsageError: If there is no such wire, tasks are given for several environments, two have one name, or the
-            address needs a token; by entering it, if the port cannot be opened.
+        UsageError: If a protocol is unknown, tasks are given for several environments, two have one name, or the
+            address needs a token. On entering, if the port cannot be opened.
         gymnasium.error.Error: If an id is unknown.
-        DataError: If tasks are wrong.
+        DataError: If the tasks are invalid.
 
     >>> async def main():
     ...     async with EnvServer("gym_llm/Weather-v0", port=0) as server:
     ...         print(server.url)
     """
 
+    @renamed_argument("wires", "protocols")
     def __init__(
         self,
         env_ids: str | EnvSpec | Sequence[str | EnvSpec],
         *,
-        wires: Iterable[str] | None = None,
+        protocols: Iterable[str] | None = None,
         tasks: str | list[Row] | None = None,
         env_kwargs: dict[str, Any] | None = None,
         host: str = "127.0.0.1",
@@ -98,11 +99,11 @@ class EnvServer(HttpServer):
         env_ids = [env_ids] if isinstance(env_ids, (str, EnvSpec)) else list(env_ids)
         kwargs_of = {name_of(env_id): env_kwargs for env_id in env_ids} if len(env_ids) == 1 else env_kwargs or {}
         if tasks is not None and len(env_ids) != 1:
-            raise UsageError("tasks are one environment's: serve one, or leave them out.")
+            raise UsageError("tasks need a single environment: serve one, or leave tasks out.")
         inner = None if forwarding is None else forwarding.listener
         super().__init__(host=host, port=port, token=token, inner=inner)
-        wires = list(FRONTENDS if wires is None else wires)
-        self._makers = {name: _maker(name) for name in sorted(wires, key=[*FRONTENDS, *wires].index)}
+        protocols = list(FRONTENDS if protocols is None else protocols)
+        self._makers = {name: _maker(name) for name in sorted(protocols, key=[*FRONTENDS, *protocols].index)}
         factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=kwargs_of.get(name_of(env_id))) for env_id in env_ids]
         self.sessions = Sessions(
             {factory.env_id: factory for factory in factories},
@@ -113,10 +114,10 @@ class EnvServer(HttpServer):
         )
         self._forwarding = forwarding
         secret = secret or secrets.token_bytes(32)
-        self.envs = [ServedEnv(factory, self.sessions, secret=secret, wires=wires) for factory in factories]
+        self.envs = [ServedEnv(factory, self.sessions, secret=secret, protocols=protocols) for factory in factories]
         if not self.envs or len({env.name for env in self.envs}) < len(self.envs):
             raise UsageError(
-                f"A server has one environment or more, of different names; got {', '.join(map(name_of, env_ids))}."
+                f"A server needs one or more environments with different names; got {', '.join(map(name_of, env_ids))}."
             )
 
     @property
@@ -125,8 +126,8 @@ class EnvServer(HttpServer):
         return [env.env_id for env in self.envs]
 
     @property
-    def wires(self) -> list[str]:
-        """The wires that it speaks."""
+    def protocols(self) -> list[str]:
+        """The names of the server's protocols."""
         return list(self._makers)
 
     async def _start(self, stack: AsyncExitStack) -> None:
@@ -143,40 +144,40 @@ class EnvServer(HttpServer):
             application.router.add_get("/room", self._room)
         documents: dict[str, list[Route]] = {}
         for index, env in enumerate(self.envs):
-            wires = [make(env.over(name)) for name, make in self._makers.items()]
+            frontends = [make(env.over(name)) for name, make in self._makers.items()]
             for prefix in ["", f"/{env.name}"] if index == 0 else [f"/{env.name}"]:
-                documents[prefix] = self._add_env(application, prefix, wires)
+                documents[prefix] = self._add_env(application, prefix, frontends)
         for prefix, routes in documents.items():
             everything = {prefix: routes} if prefix else documents
             document = openapi(everything, title=", ".join(env.env_id for env in self.envs))
             application.router.add_get(f"{prefix}/openapi.json", _constant(document))
 
-    def _add_env(self, application: web.Application, prefix: str, wires: Sequence[Frontend]) -> list[Route]:
-        """Add the wires' routes below a prefix; those that share an address get one handler."""
+    def _add_env(self, application: web.Application, prefix: str, frontends: Sequence[Frontend]) -> list[Route]:
+        """Add the frontends' routes below a prefix; a path of several frontends gets one handler."""
         by_address: dict[tuple[str, str], list[tuple[Frontend, Route]]] = defaultdict(list)
-        for wire in wires:
-            for route in wire.routes():
-                by_address[route.method, route.path].append((wire, route))
+        for frontend in frontends:
+            for route in frontend.routes():
+                by_address[route.method, route.path].append((frontend, route))
         for (method, path), claimants in by_address.items():
             application.router.add_route(method, f"{prefix}{path}", self._shared(claimants))
         return [claimants[0][1] for claimants in by_address.values()]
 
     def _shared(self, claimants: list[tuple[Frontend, Route]]) -> Handler:
-        first_wire, first = claimants[0]
+        first_frontend, first = claimants[0]
         if len(claimants) == 1:
 
             async def alone(http: web.Request) -> web.StreamResponse:
-                http[_FRONTEND] = first_wire
-                return await self._answer(http, first_wire, first)
+                http[_FRONTEND] = first_frontend
+                return await self._answer(http, first_frontend, first)
 
             return alone
         sockets = [each for each in claimants if each[1].is_socket]
         others = [each for each in claimants if not each[1].is_socket] or sockets
 
-        async def whoever_claims(http: web.Request) -> web.StreamResponse:
-            http[_FRONTEND] = first_wire
+        async def claimed_route(http: web.Request) -> web.StreamResponse:
+            http[_FRONTEND] = first_frontend
             if sockets and http.headers.get("Upgrade", "").lower() == "websocket":
-                wire, route = sockets[0]
+                frontend, route = sockets[0]
             else:
                 try:
                     body = loads(await http.read())
@@ -184,23 +185,23 @@ class EnvServer(HttpServer):
                     body = None
                 claimed = (each for each in others if each[1].claims is not None and each[1].claims(body))
                 left = (each for each in others if each[1].claims is None)
-                wire, route = next(claimed, None) or next(left, others[0])
-            http[_FRONTEND] = wire
-            return await self._answer(http, wire, route)
+                frontend, route = next(claimed, None) or next(left, others[0])
+            http[_FRONTEND] = frontend
+            return await self._answer(http, frontend, route)
 
-        return whoever_claims
+        return claimed_route
 
-    async def _answer(self, http: web.Request, wire: Frontend, route: Route) -> web.StreamResponse:
-        """Answer a request here, or have the process answer that has its session."""
+    async def _answer(self, http: web.Request, frontend: Frontend, route: Route) -> web.StreamResponse:
+        """Answer a request here, or forward it to the process that has its session."""
         others = self._forwarding
         if others is not None and not http.get(_INNER):
-            session_id = await wire.session_of(http)
+            session_id = await frontend.session_of(http)
             room = 0 if others.number is None else self.sessions.capacity - len(self.sessions)
             worker = await others.elsewhere(session_id, room)
             try:
                 if worker is not None:
                     return await others.forward(http, worker, session_id)
-            except SessionLost:  # the wire knows what that means to its clients: as with a session that has expired
+            except SessionLost:  # the frontend knows what that means to its clients: as with a session that has expired
                 if others.number is None and (worker := await others.elsewhere(None, 0)) is not None:
                     return await others.forward(http, worker, None)
         return await route.handler(http)
@@ -250,7 +251,7 @@ class EnvServer(HttpServer):
 
 
 def name_of(env_id: str | EnvSpec) -> str:
-    """What an environment's arguments are given by."""
+    """Return the key of an environment in `env_kwargs`."""
     return env_id if isinstance(env_id, str) else env_id.id
 
 

@@ -1,4 +1,15 @@
-"""One session of a served environment: an episode after another, step by step, for a client that may vanish."""
+"""EpisodeSession: one client's environment, which plays one episode after another.
+
+A client may vanish at any time and reconnect, so a call is never tied to its caller:
+
+1. `_start` runs a reset or a step at once, up to the first `wait` (a tool, a judge). If it does not wait, the result is
+   returned without a task: this is the usual case, and the fast one.
+2. If it waits, the rest runs as the session's only task, and callers wait on a shield. A caller that is cancelled
+   leaves the task running; `last` has its result when the client comes back.
+3. Any further call waits until that task is done (`settled`), so that an environment never makes two steps at once.
+4. `drain` (the server ends) cancels the task after a moment. `end` abandons the episode, and `release` gives the
+   environment to the next client.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +36,17 @@ _ASKED_WRONGLY = (DataError, IndexError, ValueError, TypeError, OverflowError)
 
 
 class BadRequest(CallerError):
-    """A client asked for what cannot be: a task that is not there, an action that is none, a step without an episode.
+    """Raised when a request is invalid: an unknown task, an invalid action, or a step without an episode.
 
-    The session is as it was.
+    The session is unchanged.
     """
 
 
 class EpisodeFailed(InfrastructureError):
-    """The episode has failed, by the environment's or its infrastructure's fault: it has no reward.
+    """Raised when the environment or its infrastructure has failed: the episode has no reward.
 
     Attributes:
-        failure: What a record of it says.
+        failure: The failure, as records have it.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -44,16 +55,16 @@ class EpisodeFailed(InfrastructureError):
 
 
 class Step(NamedTuple):
-    """What came of a reset or a step.
+    """The result of a reset or a step.
 
     Attributes:
-        request: The observation: the request to answer next, whole.
+        request: The observation: the whole request to answer next.
         reward: 0.0 for a reset.
         terminated: Whether the episode ended by itself.
-        truncated: Whether it was cut short.
-        info: As `env.step` gives it.
-        new_items: What the environment said after the action: outputs of tools, the user's next message. Shared with
-            the request: read them only.
+        truncated: Whether the episode was truncated.
+        info: The info of `env.step`.
+        new_items: The environment's items after the action: outputs of tools, the user's next message. The request
+            shares them, so they must not be changed.
     """
 
     request: Request
@@ -70,10 +81,10 @@ class Step(NamedTuple):
 
 
 class SessionCounters(Counter[str]):
-    """What was counted of an environment over a wire.
+    """Counts of an environment's sessions over one protocol.
 
     Attributes:
-        seconds: How long its steps took.
+        seconds: The durations of the steps.
     """
 
     def __init__(self) -> None:
@@ -82,32 +93,32 @@ class SessionCounters(Counter[str]):
 
 
 class EpisodeSession:
-    """An environment that one client plays. Used from one event loop.
+    """The environment of one client. Used from one event loop.
 
-    Calls are carried out one after the other. One that waits goes on when its caller is cancelled, because a client
-    that has lost its connection comes back: `last` has what it missed.
+    Calls run one after the other. A call that waits goes on when its caller is cancelled, because a client that has
+    lost its connection may come back: `last` has the result that it missed.
 
     Args:
-        session_id: Who knows it may play.
+        session_id: The id, which is the right to play the session.
         env_id: The environment's id.
         factory: Makes the environment at the first reset.
-        env: One that is free, instead.
-        clock: Cuts off resets and steps that wait too long.
-        tally: Where resets, steps and outcomes are counted.
+        env: An environment to use instead.
+        clock: Ends resets and steps that wait too long.
+        tally: Counts resets, steps and outcomes.
 
     Attributes:
-        id: The session's.
-        env_id: See above.
-        tally: See above.
-        last: What came of the last reset or step of the episode that did not fail; None before the first.
-        total_reward: Of the episode so far.
-        turn_rewards: Of its steps.
+        id: The session's id.
+        env_id: The environment's id.
+        tally: Counts resets, steps and outcomes.
+        last: The last result that did not fail; None before the first.
+        total_reward: The reward of the episode so far.
+        turn_rewards: The rewards of its steps.
         outcome: How the episode ended; None while it is under way, or before the first.
-        failure: Why it is masked, if it is.
-        asked_at: When it was last asked, `time.monotonic()`; `Sessions` keeps it.
+        failure: The failure of a masked episode; None for any other.
+        asked_at: The time of the last request, `time.monotonic()`; `Sessions` sets it.
         is_ended: Whether `end` was called.
-        on_end: Is called when it ends otherwise than by the one who opened it.
-        notes: Whatever a wire keeps of its session.
+        on_end: Called when the session expires or the server ends, but not when its opener closes it.
+        notes: Values that protocols keep for the session.
     """
 
     __slots__ = (
@@ -174,23 +185,23 @@ class EpisodeSession:
         return self.last is not None and self.outcome is None
 
     async def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Step:
-        """Begin an episode; one that is under way is given up.
+        """Begin an episode; an episode under way is abandoned.
 
         Args:
             seed: As for `env.reset`.
             options: `task_index`, `task`: as for `VerifierEnv.reset`.
 
         Raises:
-            BadRequest: If there is no such task, or the row is wrong, or there is no such option.
+            BadRequest: If the task or an option is unknown, or the row is invalid.
             EpisodeFailed: If a hook failed.
         """
         return await self._alone(self._reset, seed, options)
 
     async def step(self, action: Any) -> Step:
-        """Take a model's turn: a Responses answer, its items, or a text, which is a message.
+        """Take a model's turn: a Responses answer, its items, or a text, which becomes a message.
 
         Raises:
-            BadRequest: If it is none of these, or no episode is under way; the episode is unchanged.
+            BadRequest: If the action is invalid, or no episode is under way; the episode is unchanged.
             EpisodeFailed: If a hook or a tool failed; the episode is over and masked.
         """
         begun = perf_counter()
@@ -200,11 +211,11 @@ class EpisodeSession:
             self.tally.seconds.observe(perf_counter() - begun)
 
     def start_reset(self, seed: int | None, options: dict[str, Any] | None) -> Step | asyncio.Future[Step]:
-        """As `reset`, and returns at once: what came of it, or a Future where there is something to wait for."""
+        """Reset and return at once: the result, or a Future if the environment waits."""
         return self._start(self._reset, seed, options)
 
     def start_step(self, action: Any) -> Step | asyncio.Future[Step]:
-        """As `step`, and returns at once: what came of it, or a Future where there is something to wait for."""
+        """Step and return at once: the result, or a Future if the environment waits."""
         begun = perf_counter()
         outcome: Step | asyncio.Future[Step] = self._start(self._step, _as_action(action))
         if isinstance(outcome, asyncio.Future):
@@ -214,7 +225,7 @@ class EpisodeSession:
         return outcome
 
     async def cut_short(self) -> Step:
-        """End the episode under way here: it is truncated, and `verify` scores what there is.
+        """Truncate the episode under way: `verify` scores what there is.
 
         Raises:
             BadRequest: If no episode is under way.
@@ -223,31 +234,31 @@ class EpisodeSession:
         return await self._alone(self._cut_short)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a synchronous function that may `wait`, between steps; what it raises is raised.
+        """Call a synchronous function that may `wait`, between steps; its exceptions are raised.
 
-        For wires that do more with an episode than stepping it, e.g. call a tool outside of a turn.
+        For protocols that do more than step an episode, e.g. call a tool outside of a turn.
         """
         return await self._alone(function, *args)
 
     async def settled(self) -> None:
-        """Wait until no reset and no step is under way, so that what the session says of itself is the last word."""
+        """Wait until no reset and no step is under way, so that the session's state is final."""
         while self._task is not None:
             await asyncio.wait({self._task})
 
     async def drain(self, seconds: float) -> None:
-        """As the session is about to end: what takes longer is cancelled, and nothing else is begun."""
+        """Give a call under way some seconds to end, then cancel it; no further call begins."""
         self.is_ended = True
         if (task := self._task) is not None:
             await asyncio.wait({task}, timeout=seconds)
             task.cancel()
 
     async def end(self) -> None:
-        """Give up the episode under way; its `teardown` runs. From now on nothing is played here."""
+        """Abandon the episode under way, and run its `teardown`. No further call begins."""
         self.is_ended = True
         await self._alone(self._end)
 
     def release(self) -> gym.Env[Any, Any] | None:
-        """Hand the environment over, if there is one; the session has none any more."""
+        """Return the environment, if there is one, and forget it."""
         driver, self._driver = self._driver, None
         self.last, self.notes = None, {}
         if driver is None:
@@ -256,8 +267,8 @@ class EpisodeSession:
         return driver.env
 
     def fail(self, error: BaseException) -> EpisodeFailed:
-        """Mask the episode for what a hook or a tool raised; the error to raise. Its `teardown` must have run."""
-        if self.outcome is not None:  # it was scored before its time was found to be over
+        """Mask the episode for an exception, and return the error to raise. The episode's `teardown` must have run."""
+        if self.outcome is not None:  # it was scored before its timeout was noticed
             self.tally[self.outcome] -= 1
         self.failure = self.driver.failure(error)
         self.outcome = "masked"
@@ -274,7 +285,7 @@ class EpisodeSession:
     def _start(self, function: Callable[..., Any], *args: Any) -> Any:
         if self._task is not None:
             return asyncio.ensure_future(self._alone(function, *args))
-        if self.is_ended and function != self._end:  # a new environment would be nobody's to end
+        if self.is_ended and function != self._end:  # no one would close a new environment
             raise BadRequest("The session has ended.")
         outcome = run_until_wait(function, *args)
         if not isinstance(outcome, Waiting):
@@ -300,7 +311,7 @@ class EpisodeSession:
         self.total_reward, self.turn_rewards = 0.0, []
         try:
             request, info = driver.reset(seed=seed, options=options)
-        except BaseException as error:  # a panic in Rust is no Exception
+        except BaseException as error:  # a panic in Rust is not an Exception
             if is_cancellation(error):
                 raise
             if isinstance(error, _ASKED_WRONGLY) and verifier.episode is None and verifier.phase == "env":
@@ -363,12 +374,12 @@ def _as_action(action: Any) -> Any:
 
 
 def said(text: str) -> Item:
-    """A text as a model's message."""
+    """Return a text as a model's message."""
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
 def _said_after(items: list[Item], start: int) -> list[Item]:
-    """What of an episode's items, from one turn's first on, the environment has said."""
+    """Return the environment's items from the index `start` on."""
     for index in range(start, len(items)):
         item = items[index]
         if item.get("type") == "function_call_output" or item.get("role", "assistant") != "assistant":
@@ -377,6 +388,6 @@ def _said_after(items: list[Item], start: int) -> list[Item]:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Python complains of errors that nobody has seen: here the client, who has left."""
+    """Retrieve the exception, for asyncio warns about others: the client has disconnected."""
     if not task.cancelled():
         task.exception()

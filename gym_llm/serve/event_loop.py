@@ -9,7 +9,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 def loop_factory() -> LoopFactory | None:
-    """What makes the loop, for `asyncio.Runner`; None for asyncio's own: uvloop is not installed.
+    """Return the factory of uvloop's event loop, for `asyncio.Runner`; None if uvloop is not installed.
 
     The extra `gym-llm[serve]` installs it.
     """

@@ -38,7 +38,7 @@ _HOP_BY_HOP = frozenset(
         *("proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "x-gym-llm-inner"),
     )
 )
-"""What headers are one connection's; a body's encoding and length, too, for it has been read."""
+"""Headers of one connection, and those of a body's encoding and length, because the body was read."""
 _OWN_DEFAULTS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 _ROOM_SECONDS = 0.25
 _NEWS_SECONDS = 0.5
@@ -47,10 +47,10 @@ _GATHER_SECONDS = 2.0
 
 
 class Place(NamedTuple):
-    """Where a worker is.
+    """The address of a worker.
 
     Attributes:
-        generation: Its life: how often it was started again.
+        generation: The worker's life: the number of its restarts.
         address: A Unix socket's path, or `host:port`.
     """
 
@@ -59,18 +59,18 @@ class Place(NamedTuple):
 
 
 class Forwarding:
-    """What a worker knows of the others.
+    """The other workers, as one worker knows them, and the connections to them.
 
     Args:
-        secret: What the workers know.
-        number: Its own; None for a front.
-        generation: Its life.
-        listener: Where the others ask it; None for a front.
+        secret: The secret that the workers share.
+        number: The worker's own number; None for a front.
+        generation: The worker's life.
+        listener: The socket for the other workers; None for a front.
 
     Attributes:
-        number: See above.
-        listener: See above.
-        places: Where the workers are; None for one that is being started.
+        number: The worker's own number.
+        listener: The socket for the other workers.
+        places: The workers' places; None for one that is starting.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class Forwarding:
 
     @property
     def prefix(self) -> str:
-        """What the ids of its sessions begin with."""
+        """The prefix of the worker's session ids."""
         return "" if self.number is None else worker_prefix(self.number, self._generation)
 
     @property
     def place(self) -> Place | None:
-        """Where it is itself; None for a front."""
+        """The worker's own place; None for a front."""
         return None if self.listener is None else Place(self._generation, _address(self.listener.getsockname()))
 
     def update(self, places: Sequence[Place | None]) -> list[aiohttp.ClientSession]:
-        """Take note of where the workers are now; connections to those that are gone, for `aclose_clients`."""
+        """Note the workers' places; return the connections to workers that are gone, for `close_clients`."""
         self.places = list(places)
         addresses = {place.address for place in self.places if place is not None}
         return [self._clients.pop(address) for address in list(self._clients) if address not in addresses]
@@ -110,7 +110,7 @@ class Forwarding:
         """Whether a request comes from another worker.
 
         Raises:
-            AccessDenied: If it came in where only workers ask, and is none of theirs.
+            AccessDenied: If the request came to the workers' listener without their secret.
         """
         if self.listener is None or http.transport is None:
             return False
@@ -119,17 +119,17 @@ class Forwarding:
         if not hmac.compare_digest(
             http.headers.get(_SECRET, "").encode(errors="surrogateescape"), self._secret.encode()
         ):
-            raise AccessDenied("Only the server's own processes are answered here.", 401)
+            raise AccessDenied("This listener answers only the server's own processes.", 401)
         return True
 
     # -- whose is it -----------------------------------------------------------------------------------------------
 
     async def elsewhere(self, session_id: str | None, room: int) -> int | None:
-        """Which other worker answers a request; None for this one.
+        """Return the other worker that should answer a request; None for this one.
 
         Args:
-            session_id: The session's that it is for; None for none yet, or none any more.
-            room: How many sessions there is room for here.
+            session_id: The id of the request's session; None if it has none.
+            room: The number of further sessions that this worker can take.
         """
         if session_id is not None:
             worker = worker_of(session_id, len(self.places))
@@ -140,13 +140,13 @@ class Forwarding:
         return None if worker == self.number else worker
 
     async def _roomiest(self) -> int | None:
-        """The other worker that has the most room; where none has any, this one, or of a front any."""
+        """Return the other worker with most room; None if all are full (for a front, any worker)."""
         async with self._looking:
             if monotonic() - self._looked_at > _ROOM_SECONDS:
                 self._room = {number: int(text or 0) for number, text in (await self.ask_all("/room")).items()}
                 self._looked_at = monotonic()
         if not self._room and self.number is None:
-            raise AtCapacity("The server's processes are being started: try again in a moment.")
+            raise AtCapacity("The server's processes are starting: try again in a moment.")
         best = max(self._room, key=self._room.__getitem__, default=None)
         if best is None or (self._room[best] <= 0 and self.number is not None):
             return None
@@ -154,7 +154,7 @@ class Forwarding:
         return best
 
     async def ask_all(self, path: str) -> dict[int, str]:
-        """What the other workers answer to a GET, of those who do in time."""
+        """Return the answers of the other workers to a GET, without those that take too long."""
 
         async def ask(number: int, place: Place) -> tuple[int, str] | None:
             timeout = aiohttp.ClientTimeout(total=_GATHER_SECONDS)
@@ -172,12 +172,12 @@ class Forwarding:
     # -- there it goes ---------------------------------------------------------------------------------------------
 
     async def forward(self, http: web.Request, worker: int, session_id: str | None) -> web.StreamResponse:
-        """A worker's answer to a request, or its WebSocket, passed on.
+        """Forward a request or a WebSocket to a worker, and return its answer.
 
         Raises:
             SessionLost: If the session's process has ended.
-            UnknownSession: If it takes no WebSocket for it.
-            AtCapacity: If the worker is being started, and does not come back soon.
+            UnknownSession: If the worker refuses a WebSocket for the session.
+            AtCapacity: If the worker is starting and does not come back in time.
         """
         is_socket = http.headers.get("Upgrade", "").lower() == "websocket"
         body = None if is_socket else await http.read()
@@ -195,13 +195,13 @@ class Forwarding:
             while worker < len(self.places) and self.places[worker] in (None, place) and monotonic() < deadline:
                 await asyncio.sleep(0.05)
             if monotonic() >= deadline:
-                raise AtCapacity("The process that answers this is being started: try again in a moment.")
+                raise AtCapacity("The session's process is starting: try again in a moment.")
 
     async def _place(self, worker: int, session_id: str | None) -> Place | None:
-        """Where a worker is, with whom a session may be.
+        """Return the place of a worker that may have a session.
 
         Raises:
-            SessionLost: If its id is that of an earlier life.
+            SessionLost: If the id is of an earlier life of the worker.
         """
         until = monotonic() + _NEWS_SECONDS
         while True:
@@ -248,7 +248,7 @@ class Forwarding:
                 url, headers=headers, protocols=protocols, autoping=False, max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise UnknownSession(f"There is no WebSocket here for this session (status {error.status}).") from None
+            raise UnknownSession(f"The WebSocket of this session was refused (status {error.status}).") from None
         async with there:
             chosen = (there.protocol,) if there.protocol else ()
             most = limit(REQUEST_BYTES)  # pings go through, so that each end knows whether the other is there
@@ -289,7 +289,7 @@ class Forwarding:
 
 
 async def close_clients(clients: Sequence[aiohttp.ClientSession]) -> None:
-    """Close what `Forwarding.update` says is not needed any more."""
+    """Close the connections that `Forwarding.update` returned."""
     for client in clients:
         await client.close()
 
@@ -298,7 +298,7 @@ async def _pump(
     source: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
     target: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
 ) -> None:
-    """Pass a WebSocket's messages on until it closes, and then its closing."""
+    """Pass on a WebSocket's messages until it closes, and then its close code."""
     with suppress(ConnectionError, aiohttp.ClientError):
         async for message in source:
             if message.type is WSMsgType.TEXT:

@@ -8,26 +8,26 @@ from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import CallerError
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.utils.deprecated import renamed
+from gym_llm.utils.json_codec import loads
 from gym_llm.version import __version__
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Route(NamedTuple):
-    """One address of a wire.
+    """A route of a frontend.
 
     Attributes:
-        method: HTTP's.
-        path: Below the environment's own, `/reset`; aiohttp's patterns may be in it.
-        handler: Answers.
-        operation: What OpenAPI says of it, an Operation Object; None for what is not listed there.
-        claims: Where wires share an address: whether a request's JSON body is this wire's (None: it is no JSON, or
-            empty). None for whoever is left.
-        is_socket: Where wires share an address: whether it is for WebSockets only, and for all of them.
+        method: The HTTP method.
+        path: The path below the environment's own, `/reset`; may have aiohttp's patterns.
+        handler: Answers the requests.
+        operation: The OpenAPI Operation Object; None to leave the route out of the document.
+        claims: For a path of several frontends: whether a JSON body is this frontend's (None: invalid or empty JSON).
+            None to take the requests that no other frontend claims.
+        is_socket: For a path of several frontends: whether the route takes all WebSockets, and nothing else.
     """
 
     method: str
@@ -39,26 +39,27 @@ class Route(NamedTuple):
 
 
 class Frontend(Protocol):
-    """One wire of one environment."""
+    """A protocol for one environment. Third parties can write their own: `--as module:attribute`."""
 
     def routes(self) -> Iterable[Route]:
-        """Its addresses."""
+        """Return the frontend's routes."""
 
     async def session_of(self, http: web.Request) -> str | None:
-        """The id of the session that a request is for, as the client gives it: in a header, cookie, query or body.
+        """Return the session id of a request, from its header, cookie, query or body.
 
-        Several processes may share the server's port; the one that gets a request asks this to find the process that
-        has the session. So it looks nothing up, and raises nothing. A client's own id is one, too, also in the request
-        that opens its session. None for what opens a session of a new id, needs none, or makes no sense.
+        Several processes may share the server's port. The one that gets a request calls this to find the process that
+        has the session, so this neither looks up sessions nor raises. An id that the client chose counts, too, even in
+        the request that opens the session. None if the request opens a session with a new id, needs none, or is
+        invalid.
         """
 
     def refusal(self, error: BaseException, status: int) -> web.Response:
-        """An error as its clients read it.
+        """Return an error in the form that the protocol's clients read.
 
         Args:
-            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `AccessDenied` or `NotJSON`; or
-                another, whose text is no client's to read: it is in the log.
-            status: HTTP's.
+            error: A `BadRequest`, `UnknownSession`, `AtCapacity`, `EpisodeFailed`, `AccessDenied` or `NotJSON`. The
+                text of any other error must not be sent; it is in the log.
+            status: The HTTP status.
         """
 
 
@@ -66,20 +67,20 @@ MakeFrontend = Callable[[ServedEnv], Frontend]
 
 
 class NotJSON(CallerError):
-    """A body is not the JSON object that it should be."""
+    """Raised when a body is not a JSON object."""
 
 
 async def read_json(http: web.Request) -> dict[str, Any]:
-    """A request's body, a JSON object; an empty body is an empty one.
+    """Return a request's body, a JSON object; {} for an empty body.
 
     Raises:
-        NotJSON: If it is something else.
+        NotJSON: If the body is anything else.
     """
     return parse_json(await http.read())
 
 
 def parse_json(payload: bytes) -> dict[str, Any]:
-    """The same of a body that was read."""
+    """Return a body that was read as a JSON object; see `read_json`."""
     if not payload:
         return {}
     try:
@@ -87,7 +88,7 @@ def parse_json(payload: bytes) -> dict[str, Any]:
     except ValueError:
         raise NotJSON("The body is not JSON.") from None
     if not isinstance(body, dict):
-        raise NotJSON(f"The body is a JSON object, got {type(body).__name__}.")
+        raise NotJSON(f"The body must be a JSON object, got {type(body).__name__}.")
     return body
 
 
@@ -95,11 +96,11 @@ _PARAMETER = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 
 
 def openapi(routes: Mapping[str, Sequence[Route]], *, title: str) -> dict[str, Any]:
-    """The OpenAPI document of the routes that say something of themselves.
+    """Return the OpenAPI document of the routes that have an operation.
 
     Args:
-        routes: By the prefix of their paths.
-        title: The document's.
+        routes: The routes by the prefix of their paths.
+        title: The title of the document.
     """
     paths: dict[str, dict[str, Any]] = {
         "/health": {"get": {"summary": "Whether the server runs.", "responses": {"200": {"description": "It does."}}}}

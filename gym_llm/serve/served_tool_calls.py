@@ -1,4 +1,4 @@
-"""A tool's call outside of a turn: for clients that call tools one by one, and hand the conversation in at the end."""
+"""Tool calls outside of a turn, for clients that call tools one by one and send the conversation at the end."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _GRADED = "The calls themselves are graded here: they are not carried out."
 
 
 async def call_tool(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool]:
-    """Run a tool of an episode under way; it is no turn, and no item of the episode.
+    """Run a tool of the episode under way, outside of a turn; the call is not added to the episode's items.
 
-    What `step_reward` it gives counts at once (`session.total_reward`); `session.notes["call_rewards"]` has it by call.
+    Its `step_reward` counts at once (`session.total_reward`); `session.notes["call_rewards"]` lists it by call.
 
     Args:
-        session: Whose.
-        name: What the model calls; whatever it is.
-        arguments: What the model wrote, which should be a JSON object.
+        session: The session.
+        name: The name that the model called; may be unknown.
+        arguments: The model's arguments, which should be a JSON object.
 
     Returns:
-        What to tell the model, in the words of a turn's `function_call_output`, and whether it reports an error.
+        The text for the model, as in a turn's `function_call_output`, and whether it reports an error.
 
     Raises:
         BadRequest: If no episode is under way.
@@ -53,7 +53,7 @@ def _call(session: EpisodeSession, name: str, arguments: str) -> tuple[str, bool
     try:
         outputs, errors = run_calls(playing, _tools(kind), [call], episode.state)
         reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
-    except BaseException as error:  # a panic in Rust is no Exception
+    except BaseException as error:  # a panic in Rust is not an Exception
         if is_cancellation(error):
             raise
         verifier.end_episode(error)

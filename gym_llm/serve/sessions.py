@@ -1,4 +1,4 @@
-"""The episodes that a server's clients play: one environment for each session, whatever wire they speak."""
+"""Sessions: the environments that a server's clients play, one for each client, over any protocol."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from gym_llm.utils.limits import check_seconds
 from gym_llm.utils.secrets import redacted_logger
 
 CAPACITY = 16_384
-"""How many sessions there are at most, unless told otherwise."""
+"""The most sessions at once, by default."""
 IDLE_SECONDS = 1_800.0
-"""How long a session is kept that nobody asks, unless told otherwise."""
+"""Seconds without a request after which a session expires, by default."""
 LOST = "The process that had this session has ended, and the session with it."
 _KEPT_IDLE = 256  # environments of each kind whose session has ended, for the next ones
 _LOOK_SECONDS = 1.0
@@ -39,40 +39,40 @@ logger = redacted_logger(__name__)
 
 
 class AtCapacity(InfrastructureError):
-    """There is no room for another session: try again later."""
+    """Raised when there is no room for another session: try again later."""
 
     failure_kind = "provider_quota_exhausted"
 
 
 class UnknownSession(CallerError):
-    """No session has this id: it has expired, was closed, or never was."""
+    """Raised when no session has this id: it has expired, was closed, or never existed."""
 
 
 class SessionLost(UnknownSession):
-    """The process that had the session has ended, and the session with it."""
+    """Raised when the process of a session has ended, and the session with it."""
 
     failure_kind: FailureKind = "session_lost"
 
 
 class Sessions:
-    """Sessions of the environments that a server has. Used from one event loop.
+    """The sessions of a server's environments. Used from one event loop.
 
-    Who knows a session's id may play it: ids are random (192 bits) unless a client has chosen its own. A session ends
-    when it is closed, or when nobody has asked it for a while; nothing is asked of a session while a step is under way.
+    A session's id is the right to play it: ids are random (192 bits) unless a client chose its own. A session ends when
+    it is closed or when it had no request for `idle_seconds`. A session with a step under way does not expire.
 
     Args:
-        factories: The environments, by id; the first is what clients get who name none.
-        capacity: How many sessions there are at most.
-        idle_seconds: How long one is kept that nobody asks.
-        step_timeout: Seconds that a reset or a step may wait; its episode fails when it takes longer. None: no limit.
-        prefix: What ids begin with where several processes have sessions: which one this is (`worker_prefix`).
+        factories: The environments, by id; the first is the default.
+        capacity: The most sessions at once.
+        idle_seconds: Seconds without a request after which a session expires.
+        step_timeout: Seconds that a reset or a step may wait before its episode fails; None for no limit.
+        prefix: The prefix of ids that names this process, if several have sessions (`worker_prefix`).
 
     Raises:
-        ValueError: If a number makes no sense.
+        ValueError: If a number is out of range.
 
     Attributes:
-        tallies: By environment and wire: `opened`, `closed`, `expired`, `refused`, `resets`, `steps`, and of episodes
-            `scored`, `truncated`, `masked`, `abandoned`.
+        tallies: Counts by environment and protocol: `opened`, `closed`, `expired`, `refused`, `resets`, `steps`; and of
+            episodes `scored`, `truncated`, `masked`, `abandoned`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Sessions:
         prefix: str = "",
     ) -> None:
         if capacity < 1:
-            raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
+            raise ValueError(f"capacity is 1 or more, got {capacity}.")
         check_seconds("idle_seconds", idle_seconds)
         if step_timeout is not None:
             check_seconds("step_timeout", step_timeout)
@@ -102,12 +102,12 @@ class Sessions:
         self._ended = 0  # since garbage was last collected
 
     def __len__(self) -> int:
-        """How many sessions there are."""
+        """Return the number of sessions."""
         return len(self._sessions)
 
     @property
     def counts(self) -> Counter[str]:
-        """What was counted of all environments and wires."""
+        """The counts over all environments and protocols."""
         counts: Counter[str] = Counter()
         for tally in self.tallies.values():
             counts.update(tally)
@@ -117,22 +117,21 @@ class Sessions:
         self,
         env_id: str | None = None,
         *,
-        wire: str = "",
+        protocol: str = "",
         session_id: str | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> EpisodeSession:
-        """A new session; its environment is made at its first reset, or taken over from a session that has ended.
+        """Open a session. Its environment is made at the first reset, or taken from a session that has ended.
 
         Args:
-            env_id: Which environment; None for the first.
-            wire: By which wire it is asked for.
-            session_id: A client's own name for it; None for a random one. Another's session of that name is not given
-                away: there is an error.
-            on_end: Is called when it ends otherwise than by the one who opened it: it has expired, or the server ends.
+            env_id: The environment; None for the first.
+            protocol: The name of the protocol that opens the session.
+            session_id: The client's own id; None for a random one. An id that is taken is refused.
+            on_end: Called when the session expires or the server ends, but not when its opener closes it.
 
         Raises:
             AtCapacity: If there is no room.
-            UnknownSession: If there is no such environment, or the id is taken or no id.
+            UnknownSession: If the environment is unknown, or the id is taken or invalid.
         """
         if env_id is None:
             env_id = next(iter(self.factories))
@@ -143,8 +142,8 @@ class Sessions:
         elif not (0 < len(session_id) <= _LONGEST_ID and session_id.isprintable()):
             raise UnknownSession(f"A session's id is a printable text of at most {_LONGEST_ID} characters.")
         elif session_id in self._sessions:
-            raise UnknownSession("There is a session of this id already.")
-        tally = self.tallies[env_id, wire]
+            raise UnknownSession("The session id is taken.")
+        tally = self.tallies[env_id, protocol]
         if len(self._sessions) >= self.capacity:
             tally["refused"] += 1
             raise AtCapacity(f"All {self.capacity:,} sessions are taken: try again later.")
@@ -160,42 +159,42 @@ class Sessions:
         return session
 
     def get(self, session_id: str) -> EpisodeSession:
-        """The session of an id, which is kept for another while.
+        """Return the session of an id, and renew it.
 
         Raises:
-            UnknownSession: If there is none.
+            UnknownSession: If there is no such session.
         """
         session = self._sessions.get(session_id)
         if session is None:
             if self._prefix and _WORKER.match(session_id) and not session_id.startswith(self._prefix):
                 raise SessionLost(LOST)
             raise UnknownSession(
-                "There is no such session: it has expired "
-                f"(after {self.idle_seconds:g} s without a request), was closed, or never was."
+                "The session does not exist: it has expired "
+                f"(after {self.idle_seconds:g} s without a request), was closed, or was never opened."
             )
         self.keep(session)
         return session
 
     def keep(self, session: EpisodeSession) -> None:
-        """Keep a session for another while: somebody has asked it."""
+        """Renew a session: a client has used it."""
         session.asked_at = monotonic()
         if session.id in self._sessions:
             self._sessions.move_to_end(session.id)
 
     async def close(self, session: EpisodeSession) -> None:
-        """End a session; its episode, if one is under way, is given up. Safe to call twice."""
+        """End a session; an episode under way is abandoned. Safe to call twice."""
         if self._sessions.pop(session.id, None) is not None:
             session.tally["closed"] += 1
             await self._end(session)
 
     def close_soon(self, session: EpisodeSession) -> None:
-        """End a session: there is room for another at once, and its episode is given up meanwhile."""
+        """End a session in the background; its place is free at once."""
         if self._sessions.pop(session.id, None) is not None:
             session.tally["closed"] += 1
             self._end_soon(session)
 
     def dismiss(self) -> None:
-        """Tell those who have sessions that they end: the server is about to."""
+        """Call every session's `on_end`: the server is about to end."""
         for session in list(self._sessions.values()):
             _tell_end(session)
 
@@ -215,7 +214,7 @@ class Sessions:
             await _close(env)
 
     def metrics(self) -> Iterator[Metric]:
-        """What Prometheus is told of them."""
+        """Return the sessions' metrics."""
         labels = {key: {"env": key[0], "wire": key[1]} for key in self.tallies}
         events, outcomes = ("opened", "closed", "expired", "refused"), ("scored", "truncated", "masked", "abandoned")
 
@@ -278,7 +277,7 @@ class Sessions:
 
 
 def worker_prefix(worker: int, generation: int) -> str:
-    """What the ids of a worker's sessions begin with.
+    """Return the prefix of a worker's session ids.
 
     >>> worker_prefix(3, 1)
     'w3g1-'
@@ -287,7 +286,7 @@ def worker_prefix(worker: int, generation: int) -> str:
 
 
 def worker_of(session_id: str, workers: int) -> int:
-    """Which of several workers has a session: the id says so, or, if it is a client's own, its hash.
+    """Return the worker that has a session: the id names it, or, for a client's own id, its hash.
 
     >>> worker_of("w3g1-kJ8", 4), worker_of("mine", 4)
     (3, 2)

@@ -22,6 +22,7 @@ from gym_llm.serve.forwarding import Forwarding, Place, close_clients
 from gym_llm.serve.process_worker import ProcessWorker
 from gym_llm.serve.server_worker import Worker, WorkerOrder
 from gym_llm.serve.sessions import CAPACITY
+from gym_llm.utils.deprecated import renamed_argument
 from gym_llm.utils.secrets import redacted_logger
 
 _LIVED_SECONDS = 10.0
@@ -32,26 +33,28 @@ logger = redacted_logger(__name__)
 class EnvWorkers:
     """Serves environments from several processes, as `EnvServer` does from one.
 
-    A session is one process's, and any of them takes its requests (`gym_llm.serve.forwarding` says how). One that dies
-    is started again; its sessions are lost, and say so. All end with this one, also if it is killed.
+    A session lives in one process; all processes take its requests (see `gym_llm.serve.forwarding`). A process that
+    dies is restarted. Its sessions are lost, and their clients get an error that says so. All processes end with this
+    one, even if it is killed.
 
     Args:
         env_ids: As for `EnvServer`.
-        workers: How many processes.
-        ray_address: A Ray cluster's, on whose machines the workers are actors then, all behind a front in this process;
-            None for processes of this machine.
+        workers: The number of processes.
+        ray_address: The address of a Ray cluster: the workers are actors on its machines, and a front in this process
+            forwards to them. None for processes of this machine.
         **options: As for `EnvServer`; `capacity` is that of all workers together.
 
     Attributes:
         url: `http://127.0.0.1:8000`, while it runs.
-        env_ids: The environments' ids.
-        wires: The wires that are spoken.
+        env_ids: The ids of the environments.
+        protocols: The names of the protocols.
 
     Raises:
-        UsageError: As `EnvServer`; by entering it, if a worker cannot begin.
-        RayUnavailable: By entering it, if there is no such cluster.
+        UsageError: As `EnvServer`. On entering, if a worker cannot begin.
+        RayUnavailable: On entering, if the cluster cannot be reached.
     """
 
+    @renamed_argument("wires", "protocols")
     def __init__(
         self,
         env_ids: str | EnvSpec | Sequence[str | EnvSpec],
@@ -62,10 +65,10 @@ class EnvWorkers:
         **options: Any,
     ) -> None:
         if workers < 1:
-            raise UsageError(f"A server has 1 worker or more, got {workers}.")
+            raise UsageError(f"workers is 1 or more, got {workers}.")
         checked = EnvServer(env_ids, capacity=capacity, **options)  # what is wrong is said now
         self.env_ids = [env.env_id for env in checked.envs]
-        self.wires = checked.wires
+        self.protocols = checked.protocols
         self.host, self.port = checked.host, checked.port
         self._ray_address = ray_address
         names = [env_ids] if isinstance(env_ids, (str, EnvSpec)) else list(env_ids)
@@ -92,7 +95,7 @@ class EnvWorkers:
 
     @property
     def url(self) -> str:
-        """See the class."""
+        """The address, `http://127.0.0.1:8000`, while the server runs."""
         return url_of(self.host, self.port)
 
     async def __aenter__(self) -> Self:
@@ -174,10 +177,10 @@ class EnvWorkers:
 
 
 def _reserve(host: str, port: int) -> socket.socket:
-    """A socket that keeps a port for workers that share it, and listens to nobody.
+    """Return a socket that reserves a port for the workers that share it, without listening.
 
     Raises:
-        UsageError: If somebody listens there.
+        UsageError: If another server listens on the port.
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     try:
@@ -189,7 +192,7 @@ def _reserve(host: str, port: int) -> socket.socket:
         reserved.bind(address)
     except OSError as error:
         why = error.strerror or str(error)
-        raise UsageError(f"Cannot listen on {host}, port {port} ({why}): take another.") from None
+        raise UsageError(f"Cannot listen on {host}, port {port} ({why}): choose another port.") from None
     return reserved
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.record_files import read_records
 from gym_llm.types import Rollout
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.json_codec import dumps
+from gym_llm.utils.text import did_you_mean
 
 NO_GROUP = "(none)"
 """The group of the episodes that do not have the field."""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.stats import pass_at_k as subsets
 from gym_llm.stats.episode_scores import EpisodeScore
 from gym_llm.stats.intervals import LEVEL, RESAMPLES, Estimate, Floats, estimates, number

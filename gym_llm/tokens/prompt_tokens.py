@@ -18,8 +18,8 @@ from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.tokens.template import render, template_variables
 from gym_llm.tokens.template_profile import message_form
 from gym_llm.types import Item, Request
-from gym_llm.utils.printable import excerpt
 from gym_llm.utils.secrets import redacted_logger
+from gym_llm.utils.text import excerpt
 
 logger = redacted_logger(__name__)
 

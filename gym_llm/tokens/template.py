@@ -11,7 +11,7 @@ from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.tokens.template_profile import MessageForm, message_form
 from gym_llm.types import Request
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 _NO_VARIABLES = frozenset(
     {"add_generation_prompt", "chat_template", "continue_final_message", "conversation", "messages"}

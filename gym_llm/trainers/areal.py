@@ -21,7 +21,7 @@ from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.constraint import refuse_constraint
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
@@ -38,7 +38,7 @@ logger = redacted_logger(__name__)
 _Turns = list[tuple[list[int], ModelResponse]]
 
 _ENVS: dict[str, TrainedEnv] = {}
-_PLAYERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, EpisodePlayer]] = WeakKeyDictionary()
+_POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, EnvPool]] = WeakKeyDictionary()
 _EPISODES = itertools.count()
 
 
@@ -108,8 +108,8 @@ class EpisodeWorkflow(RolloutWorkflow):  # type: ignore[misc]
         turns: _Turns = []
         job = Job(int(data[TASK_INDEX]), next(_EPISODES))
         sampling = {"temperature": self._gconfig.temperature, "top_p": self._gconfig.top_p}
-        player = _player(self._key, self._env)
-        record = await player.play(job, self._engine(engine, turns), RolloutSettings(sampling=sampling))
+        pool = _pool(self._key, self._env)
+        record = await pool.play(job, self._engine(engine, turns), RolloutSettings(sampling=sampling))
         if record["reward"] is None:
             logger.warning("An episode of %s is masked: %s", self._env.env_id, record["error"])
             return None
@@ -150,12 +150,12 @@ def _tokenizer(name: str) -> Any:
     return AutoTokenizer.from_pretrained(name)
 
 
-def _player(key: str, env: TrainedEnv) -> EpisodePlayer:
+def _pool(key: str, env: TrainedEnv) -> EnvPool:
     """The environments of this process and event loop, which outlive the workflows."""
-    players = _PLAYERS.setdefault(asyncio.get_running_loop(), {})
-    if key not in players:
-        players[key] = EpisodePlayer(env.factory)
-    return players[key]
+    pools = _POOLS.setdefault(asyncio.get_running_loop(), {})
+    if key not in pools:
+        pools[key] = EnvPool(env.factory)
+    return pools[key]
 
 
 def _tensors(row: TokenRow, reward: float, turns: _Turns) -> dict[str, torch.Tensor]:

@@ -12,12 +12,12 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.http_failures import server_message
 from gym_llm.engines.http_reading import read_body
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redacted_logger
 
 _log = redacted_logger(__name__)

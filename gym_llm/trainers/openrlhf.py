@@ -14,9 +14,9 @@ from openrlhf.utils.agent import AgentExecutorBase
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.trainers.shared.batches import Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.constraint import for_vllm
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
@@ -74,11 +74,11 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
         stop_token_ids: Collection[int] = (),
     ) -> None:
         env = TrainedEnv(env_id, tasks=tasks, env_kwargs=env_kwargs)
-        self._player = EpisodePlayer(env.factory, env_wrappers)
+        self._pool = EnvPool(env.factory, env_wrappers)
         self._stop_token_ids = stop_token_ids
         self._numbers = itertools.count()
         self._groups: dict[int, _Group] = {}
-        self._failures = Failures("episode")
+        self._failures = BatchFailures("episode")
         self._errors: list[str | None] = []
 
     async def execute(
@@ -110,7 +110,7 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
         await asyncio.sleep(0)  # OpenRLHF starts a group at once: now all of it is counted
         reward = None
         try:
-            record = await self._player.play(Job(label, next(self._numbers)), engine, settings)
+            record = await self._pool.play(Job(label, next(self._numbers)), engine, settings)
             rows = token_rows(record)
             failure = _failure(record, rows)
             if failure is None:

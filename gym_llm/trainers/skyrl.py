@@ -23,10 +23,10 @@ from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
-from gym_llm.trainers.shared.batches import Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.constraint import refuse_constraint
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
-from gym_llm.trainers.shared.player import EpisodePlayer
 from gym_llm.trainers.shared.text_messages import first_messages, next_messages
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
@@ -104,9 +104,9 @@ class EpisodeGenerator(GeneratorInterface):
         self._model = policy_model_name
         self._history: History = history or ("template" if generator_cfg.step_wise_trajectories else "append")
         self._token_rewards = token_rewards
-        self._player = EpisodePlayer(env.factory, env_wrappers)
+        self._pool = EnvPool(env.factory, env_wrappers)
         self._numbers = itertools.count()
-        self._failures = Failures("episode")
+        self._failures = BatchFailures("episode")
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
         """Play an episode for each prompt of rows of `TrainedEnv.dataset`; see the class and SkyRL's interface."""
@@ -124,7 +124,7 @@ class EpisodeGenerator(GeneratorInterface):
 
         async def play(job: Job) -> Rollout:
             try:
-                return await self._player.play(job, engine, settings)
+                return await self._pool.play(job, engine, settings)
             finally:
                 await self._client.finish_session(job.episode_id)
 
@@ -155,7 +155,7 @@ class EpisodeGenerator(GeneratorInterface):
 
     async def aclose(self) -> None:
         """Close the environments, when no episode is under way."""
-        await self._player.aclose()
+        await self._pool.aclose()
 
     async def _sample(
         self, sampling: dict[str, Any], salt: str | None, prompt: list[int], arguments: dict[str, Any], episode_id: str

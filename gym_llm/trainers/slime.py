@@ -22,7 +22,7 @@ from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.shared.budget import WithinBudget
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
@@ -84,7 +84,7 @@ class EpisodeGenerate:
         stop_token_ids: Collection[int] = (),
     ) -> None:
         self._env = TrainedEnv(env_id, tasks=tasks, env_kwargs=env_kwargs)
-        self._player = EpisodePlayer(self._env.factory, env_wrappers)
+        self._pool = EnvPool(self._env.factory, env_wrappers)
         self._history: History = history
         self._stop_token_ids = stop_token_ids
         self._numbers = itertools.count()
@@ -114,7 +114,7 @@ class EpisodeGenerate:
             name: sampling_params[name] for name in ("temperature", "top_p") if name in sampling_params
         }
         job = Job(sample.label, next(self._numbers))
-        record = await self._player.play(job, engine, RolloutSettings(sampling=sampling))
+        record = await self._pool.play(job, engine, RolloutSettings(sampling=sampling))
         if turns.aborted:
             return dataclasses.replace(sample, status=type(sample).Status.ABORTED)
         if record["error"] is not None:

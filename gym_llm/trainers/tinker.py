@@ -41,8 +41,8 @@ from gym_llm.rollouts.plan import Job, open_plan
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.constraint import refuse_constraint
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked import masking_error
-from gym_llm.trainers.shared.player import EpisodePlayer
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.types import Rollout
@@ -61,9 +61,9 @@ class TinkerEnv(Env):
         record: The episode's record after its end, without log probabilities, which the loop does not report.
     """
 
-    def __init__(self, player: EpisodePlayer, tokenizer: Any, job: Job, history: History, longest_prompt: int | None):
+    def __init__(self, pool: EnvPool, tokenizer: Any, job: Job, history: History, longest_prompt: int | None):
         self.record: Rollout | None = None
-        self._player = player
+        self._pool = pool
         self._job = job
         context = None if longest_prompt is None else longest_prompt + 1
         self._engine = TrainerEngine(self._generate, tokenizer, history=history, context=context)
@@ -82,7 +82,7 @@ class TinkerEnv(Env):
             EpisodeMasked: If it cannot begin.
         """
         self._asked = asyncio.get_running_loop().create_future()
-        self._episode = asyncio.create_task(self._player.play(self._job, self._engine, _SETTINGS))
+        self._episode = asyncio.create_task(self._pool.play(self._job, self._engine, _SETTINGS))
         prompt = await self._next_prompt(self._episode)
         if prompt is None:
             reward, metrics = self._outcome()
@@ -172,16 +172,16 @@ class TinkerGroup(EnvGroupBuilder):
         self.history: History = history
         self.longest_prompt = longest_prompt
         self._envs: list[TinkerEnv] = []
-        self._player: EpisodePlayer | None = None
+        self._pool: EnvPool | None = None
         self._made = 0
 
     async def make_envs(self) -> Sequence[TinkerEnv]:
         """The group's environments. Called again, as strategies that retry do, it makes others beside the first."""
-        if self._player is None:
-            self._player = EpisodePlayer(_factory(self.env_id, self.tasks, json.dumps(self.env_kwargs)))
+        if self._pool is None:
+            self._pool = EnvPool(_factory(self.env_id, self.tasks, json.dumps(self.env_kwargs)))
         tokenizer = get_tokenizer(self.model_name)
         jobs = [Job(self.task_index, self._made + number) for number in range(self.group_size)]
-        envs = [TinkerEnv(self._player, tokenizer, job, self.history, self.longest_prompt) for job in jobs]
+        envs = [TinkerEnv(self._pool, tokenizer, job, self.history, self.longest_prompt) for job in jobs]
         self._made += self.group_size
         self._envs += envs
         return envs
@@ -189,18 +189,18 @@ class TinkerGroup(EnvGroupBuilder):
     async def cleanup(self) -> None:
         """End what is still being played and close the environments."""
         envs, self._envs = self._envs, []
-        player, self._player = self._player, None
+        pool, self._pool = self._pool, None
         for env in envs:
             await env.aclose()
-        if player is not None:
-            await player.aclose()
+        if pool is not None:
+            await pool.aclose()
 
     def logging_tags(self) -> list[str]:
         """The environment's name, for metrics."""
         return [self.env_id.rpartition("/")[2]]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_envs": [], "_player": None}  # what is being played stays where it is
+        return {**self.__dict__, "_envs": [], "_pool": None}  # what is being played stays where it is
 
 
 class TinkerDataset(RLDataset):

@@ -21,7 +21,7 @@ from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.budget import WithinBudget
 from gym_llm.trainers.shared.constraint import for_vllm
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
@@ -35,7 +35,7 @@ logger = redacted_logger(__name__)
 
 AGENT_NAME = "gym_llm"
 """The name under which the loop is registered, in the column `agent_name` and in the file of agent loops."""
-_PLAYERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, EpisodePlayer]] = WeakKeyDictionary()
+_POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, EnvPool]] = WeakKeyDictionary()
 _EPISODES = itertools.count()
 _NUMBERS_OF_ALL = ("turns", "tool_errors", "truncated")
 
@@ -155,7 +155,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
             seed=max(0, int(kwargs.get("global_steps", 0))),
             sampling={name: sampling_params[name] for name in ("temperature", "top_p") if name in sampling_params},
         )
-        record = await _player(env).play(job, engine, settings)
+        record = await _pool(env).play(job, engine, settings)
         if record["error"] is not None:
             logger.warning("An episode of %s is masked: %s", record["env_id"], record["error"])
         rows = [] if record["reward"] is None else token_rows(record)
@@ -228,12 +228,12 @@ def _job(row: dict[str, Any]) -> tuple[Job, str]:
         ) from None
 
 
-def _player(env: str) -> EpisodePlayer:
+def _pool(env: str) -> EnvPool:
     """The environments of this process, which outlive the agent loops: verl makes one for each sample."""
-    players = _PLAYERS.setdefault(asyncio.get_running_loop(), {})
-    if env not in players:
-        players[env] = EpisodePlayer(EnvFactory(**json.loads(env)))
-    return players[env]
+    pools = _POOLS.setdefault(asyncio.get_running_loop(), {})
+    if env not in pools:
+        pools[env] = EnvPool(EnvFactory(**json.loads(env)))
+    return pools[env]
 
 
 def _output(

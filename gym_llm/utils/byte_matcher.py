@@ -9,7 +9,7 @@ _ALL = bytes(range(256))
 _LEARNED_FROM = 64  # lines
 
 
-class Needles:
+class ByteMatcher:
     """Byte strings, and bytes that tell at once that a line has none of them.
 
     To look for one byte takes a tenth of the time of looking for a string, and a byte is chosen that as many strings as
@@ -19,7 +19,7 @@ class Needles:
     Args:
         needles: What is looked for; none is empty.
 
-    >>> Needles([b"sk-1234", b"sk-5678"]).are_in(b"my key is sk-5678")
+    >>> ByteMatcher([b"sk-1234", b"sk-5678"]).are_in(b"my key is sk-5678")
     True
     """
 

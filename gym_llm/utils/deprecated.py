@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MODULES = {
     "agents.engine": "agents.agent_engine",
@@ -36,11 +41,11 @@ MODULES = {
     "data.files.records": "records.record_files",
     "data.files.rollout_file": "records.rollout_file",
     "dialects": "protocols",
-    "did_you_mean": "utils.did_you_mean",
+    "did_you_mean": "utils.text",
     "engines.base": "engines.engine",
     "env": "core.verifier_env",
-    "env_class": "core.registry.env_class",
-    "env_config": "core.registry.env_config",
+    "env_class": "core.registry.classes",
+    "env_config": "core.registry.classes",
     "env_files": "core.registry.env_files",
     "evaluate": "evaluation",
     "evaluate.compare": "evaluation.compare",
@@ -73,22 +78,22 @@ MODULES = {
     "limits": "utils.limits",
     "loopback": "utils.loopback",
     "mcp": "protocols.mcp",
-    "metric": "core.metric",
+    "metric": "core.rewards",
     "outcomes": "records.failures",
     "parsers": "tokens.parsers",
     "parsers.base": "tokens.parsers.parser",
     "parsers.harmony": "tokens.parsers.harmony",
     "parsers.registry": "tokens.parsers.parser_registry",
     "pictures": "utils.png",
-    "printable": "utils.printable",
-    "prompt_files": "core.prompt_files",
+    "printable": "utils.text",
+    "prompt_files": "core.prompts",
     "ray": "rollouts.ray",
     "ray.shared_engine": "rollouts.ray.shared_engine",
     "record": "records.record",
     "registration": "core.registry.ids",
     "responses": "protocols.responses",
     "responses.actions": "protocols.responses.actions",
-    "right_answers": "core.oracle",
+    "right_answers": "core.author_hooks",
     "rollout": "rollouts",
     "rollout.episode": "rollouts.episode",
     "rollout.part": "rollouts.workload",
@@ -97,11 +102,12 @@ MODULES = {
     "rollout.run": "rollouts.run",
     "rollout.settings": "rollouts.settings",
     "rollout.summary": "stats.run_summary",
-    "row_prompts": "core.row_prompts",
+    "row_prompts": "core.prompts",
     "sandbox.dockerfile": "sandbox.machines.dockerfile",
     "sandbox.env": "sandbox.sandboxed_env",
     "sandbox.image_archive": "sandbox.machines.image_archive",
     "sandbox.in_order": "sandbox.run_tests",
+    "sandbox.interpreter": "sandbox.backends",
     "sandbox.limits": "sandbox.run_limits",
     "sandbox.machine": "sandbox.machines.machine",
     "sandbox.rootfs": "sandbox.machines.rootfs",
@@ -116,12 +122,12 @@ MODULES = {
     "serve.workers": "serve.worker_processes",
     "spaces": "core.spaces",
     "sql": "grading.sql",
-    "sql.answers": "grading.sql.answer_text",
+    "sql.answers": "grading.sql.statements",
     "sql.comparison": "grading.sql.comparison",
-    "sql.databases": "grading.sql.databases",
-    "sql.extraction": "grading.sql.statement_extraction",
+    "sql.databases": "grading.sql.question",
+    "sql.extraction": "grading.sql.statements",
     "sql.grading": "grading.sql.grade",
-    "sql.types": "grading.sql.results",
+    "sql.types": "grading.sql.question",
     "tasks": "core.tasks",
     "token_spans": "records.token_spans",
     "tools": "core.tools",
@@ -133,7 +139,7 @@ MODULES = {
     "tracking.trackers": "evaluation.tracking.trackers",
     "trainers.advantages": "trainers.shared.advantages",
     "trainers.engine": "trainers.shared.trainer_engine",
-    "trainers.player": "trainers.shared.player",
+    "trainers.player": "trainers.shared.env_pool",
     "trainers.rows": "trainers.shared.token_rows",
     "trainers.tasks": "trainers.shared.trainer_tasks",
     "trainers.trl_async": "trainers.trl.async_worker",
@@ -159,11 +165,17 @@ NAMES: dict[str, str] = {
     "serve.frontend.MakeWire": "MakeFrontend",
     "serve.frontend.Wire": "Frontend",
     "core.compat.ConformingEnv": "NemoCompatible",
+    "sandbox.Box": "Mounts",
+    "sandbox.backends.Box": "Mounts",
+    "sandbox.languages.box_for": "mounts_for",
+    "grading.sql.Outcome": "QueryResult",
+    "grading.sql.question.Outcome": "QueryResult",
     "judge.UserSimulator": "SimulatedUser",
     "judge.engine_argument.side_engine": "auxiliary_engine",
     "judge.side_engine": "auxiliary_engine",
     "judge.simulated_user.UserSimulator": "SimulatedUser",
     "core.driver.with_score": "score_step",
+    "trainers.shared.env_pool.EpisodePlayer": "EnvPool",
 }
 """Old name in a new module -> the name that replaces it: `"judge.UserSimulator": "SimulatedUser"`."""
 
@@ -199,3 +211,19 @@ def renamed(module: str, name: str) -> Any:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     warnings.warn(f"{module}.{name} is {new} now", DeprecationWarning, stacklevel=3)
     return getattr(sys.modules[module], new)
+
+
+def renamed_argument(old: str, new: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator that accepts a keyword argument under its old name, too, with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if old in kwargs:
+                warnings.warn(f"The argument {old} is {new} now", DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

@@ -1,6 +1,6 @@
 """What is secret in this process, and text without it.
 
-A secret is learned where it comes in (`learn`): from engines' options and URLs, environments' arguments,
+A secret is learned where it comes in (`register_secrets`): from engines' options and URLs, environments' arguments,
 configurations, the command line, environment variables. Where text goes out (files, streams, logs) each learned secret
 becomes `***`, also as URLs, JSON and Basic authentication write it. There is one set of them for the process: a log
 has no run.
@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
-from gym_llm.utils.byte_matcher import Needles
+from gym_llm.utils.byte_matcher import ByteMatcher
 
 MASK = "***"
 _SECRET_KEY = re.compile(
@@ -131,7 +131,7 @@ class _Known:
 
     def __init__(self) -> None:
         self.secrets: set[str] = set()
-        self.in_json = Needles()
+        self.in_json = ByteMatcher()
         self.pattern: re.Pattern[str] | None = None
 
     def add(self, secrets: Set[str]) -> None:
@@ -142,13 +142,13 @@ class _Known:
         forms = sorted(set().union(*map(_forms, self.secrets)), key=len, reverse=True)
         self.pattern = re.compile("|".join(map(re.escape, forms)))
         lines = {line for form in forms for line in _in_json(form)}
-        self.in_json = Needles(line for line in lines if not any(other in line for other in lines if other != line))
+        self.in_json = ByteMatcher(line for line in lines if not any(other in line for other in lines if other != line))
 
 
 _known = _Known()
 
 
-def learn(*values: Any) -> None:
+def register_secrets(*values: Any) -> None:
     """Have what is secret in these values be `***` wherever this process writes; see `find_secrets`."""
     for value in values:
         add_secrets(find_secrets(value))
@@ -159,13 +159,13 @@ def add_secrets(secrets: Set[str]) -> None:
     _known.add(set().union(*map(_parts, secrets)))
 
 
-def learn_environment() -> None:
+def register_env_secrets() -> None:
     """Learn the values of environment variables such as OPENAI_API_KEY and HF_TOKEN, and passwords in their URLs."""
     for name, value in os.environ.items():
         if is_secret_key(name) and not value.startswith(("/", "~", ".")):  # a path says where the secret is
             add_secrets({value})
         elif "://" in value:
-            learn(value)
+            register_secrets(value)
 
 
 def without_secrets(runtime_env: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -178,7 +178,7 @@ def without_secrets(runtime_env: dict[str, Any]) -> tuple[dict[str, Any], dict[s
     secrets = {name: value for name, value in variables.items() if is_secret_key(name)}
     if not secrets:
         return runtime_env, {}
-    learn(secrets)
+    register_secrets(secrets)
     rest = {name: value for name, value in variables.items() if name not in secrets}
     return {**runtime_env, "env_vars": rest}, secrets
 
@@ -186,14 +186,14 @@ def without_secrets(runtime_env: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 def redact(text: str) -> str:
     """The text with `***` for every learned secret.
 
-    >>> learn({"api_key": "sk-abcdef"})
+    >>> register_secrets({"api_key": "sk-abcdef"})
     >>> redact("401: sk-abcdef is not known")
     '401: *** is not known'
     """
     return text if _known.pattern is None else _known.pattern.sub(MASK, text)
 
 
-def knows_secrets() -> bool:
+def has_secrets() -> bool:
     """Whether anything is to be looked for."""
     return bool(_known.in_json)
 
@@ -232,7 +232,7 @@ class _RedactedStream:
 
 def redact_streams() -> None:
     """From now on, learned secrets are `***` on this process's stdout and stderr, the environment's among them."""
-    learn_environment()
+    register_env_secrets()
     for name in ("stdout", "stderr"):
         if not isinstance(stream := getattr(sys, name), _RedactedStream | None):
             setattr(sys, name, _RedactedStream(stream))

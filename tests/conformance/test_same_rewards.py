@@ -1,7 +1,7 @@
 """The same 200 (task, answer) pairs in process, over each wire, and by an agent through capture: the same rewards.
 
 Bit for bit, with the same truncation, and masked where the others are. The clients here are bare HTTP and WebSocket
-ones that send what the specifications say; the wires' own packages are in tests/downstream.
+ones that send what the specifications say; the protocols' own packages are in tests/downstream.
 """
 
 from __future__ import annotations

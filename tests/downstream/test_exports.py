@@ -4,7 +4,7 @@ import pytest
 from peers import in_peer
 from random_talk import play
 
-from gym_llm.data.files.jsonl import dumps_record
+from gym_llm.utils.json_codec import dumps_record
 
 pytestmark = pytest.mark.slow
 

@@ -61,7 +61,7 @@ def test_their_clients_play_a_served_environment_each_an_episode_of_its_own(peer
     tasks = [row(f"Count to {number}.", initial_count=0, expected_count=number) for number in range(4)]
 
     async def main() -> tuple[dict[str, Any], EnvServer]:
-        async with EnvServer("gym_llm/Counter-v0", tasks=tasks, port=0, wires=["mcp"]) as server:
+        async with EnvServer("gym_llm/Counter-v0", tasks=tasks, port=0, protocols=["mcp"]) as server:
             said = await asyncio.to_thread(in_peer, peer, "mcp_episode.py", f"{server.url}/mcp", peer)
             assert len(server.sessions) == 0  # each client has ended its own
             return said, server
@@ -78,7 +78,7 @@ def test_the_client_of_the_documentation_plays() -> None:
     tasks = str(ROOT / "envs" / "weather" / "data" / "example.jsonl")
 
     async def main() -> str:
-        async with EnvServer("gym_llm/Weather-v0", tasks=tasks, port=0, wires=["mcp"]) as server:
+        async with EnvServer("gym_llm/Weather-v0", tasks=tasks, port=0, protocols=["mcp"]) as server:
             code = example.replace("http://127.0.0.1:8000", server.url)
             command = [str(peer_python("mcp2")), "-c", code]
             return await asyncio.to_thread(subprocess.check_output, command, text=True, timeout=60)

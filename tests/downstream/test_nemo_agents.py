@@ -118,7 +118,7 @@ async def play(peer: str, who: str, env_id: str, rows: list[dict[str, Any]], fil
     records = [record async for record in gym_llm.rollout(env_id, engine=Scripted(), tasks=rows)]
     records.sort(key=lambda record: record["rollout_id"]["task_index"])
     async with (
-        EnvServer(env_id, wires=["nemo"], port=0) as server,
+        EnvServer(env_id, protocols=["nemo"], port=0) as server,
         ModelServer(Scripted(), port=0) as model,
         without_rollouts(model.url) as url,
     ):

@@ -33,8 +33,8 @@ async def test_its_clients_play_tool_episodes_and_single_turns():
 @in_loop
 async def test_openenv_validate_passes(mode: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENENV_MODE", mode)
-    wires = ["openenv", "mcp"] if mode == "production" else None  # NeMo Gym's has a /reset and a /step, too
-    async with EnvServer(ID, port=0, wires=wires) as server:
+    protocols = ["openenv", "mcp"] if mode == "production" else None  # NeMo Gym's has a /reset and a /step, too
+    async with EnvServer(ID, port=0, protocols=protocols) as server:
         report = await asyncio.to_thread(validate, "--url", server.url)
         assert report.returncode == 0, report.stdout + report.stderr
         assert f"mode: {mode}" in report.stdout and "Verdict: PASS" in report.stdout

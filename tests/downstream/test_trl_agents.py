@@ -37,7 +37,7 @@ def test_what_an_agent_had_the_model_say_reaches_the_trainers_batch_exactly(tmp_
     with RolloutFunc(
         "gym_llm/Weather-v0", agent=loop, engine_options={"threads": 1}, segments="last", agent_timeout=60
     ) as weather:
-        play = weather._player.play
+        play = weather._pool.play_all
 
         def noted(jobs, engine, settings):
             temperatures.append(settings.sampling["temperature"])
@@ -45,7 +45,7 @@ def test_what_an_agent_had_the_model_say_reaches_the_trainers_batch_exactly(tmp_
             episodes.extend(play(jobs, engine, settings))
             return episodes
 
-        monkeypatch.setattr(weather._player, "play", noted)
+        monkeypatch.setattr(weather._pool, "play_all", noted)
         config = GRPOConfig(
             output_dir=str(tmp_path),
             per_device_train_batch_size=16,

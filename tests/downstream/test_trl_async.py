@@ -22,7 +22,7 @@ from trl.experimental.async_grpo import AsyncGRPOConfig
 
 from gym_llm.errors import EngineError
 from gym_llm.trainers.shared.advantages import group_advantages
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.trl import RolloutWorker
 from gym_llm.trainers.trl.async_cpu import cpu_trainer
@@ -97,13 +97,13 @@ def talker(fails=lambda repeat, turn: False):
 @pytest.fixture
 def records(monkeypatch):
     """What is played from now on."""
-    played, play = [], EpisodePlayer.play
+    played, play = [], EnvPool.play
 
     async def noted(*args):
         played.append(await play(*args))
         return played[-1]
 
-    monkeypatch.setattr(EpisodePlayer, "play", noted)
+    monkeypatch.setattr(EnvPool, "play", noted)
     return played
 
 

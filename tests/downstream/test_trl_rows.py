@@ -22,13 +22,13 @@ def test_a_thousand_random_episodes_reach_the_trainers_batch_exactly(tmp_path, m
     monkeypatch.setitem(specs._OURS, "any", ("any", "random_talk:RandomEngine"))
     episodes = []
     with RolloutFunc(random_talk.ENV_ID, tasks=random_talk.tasks(GROUPS), engine="any") as talk:
-        play = talk._player.play
+        play = talk._pool.play_all
 
         def noted(*args):
             episodes.extend(play(*args))
             return episodes
 
-        monkeypatch.setattr(talk._player, "play", noted)
+        monkeypatch.setattr(talk._pool, "play_all", noted)
         config = GRPOConfig(
             output_dir=str(tmp_path),
             per_device_train_batch_size=GROUP * GROUPS,

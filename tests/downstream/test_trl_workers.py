@@ -80,7 +80,7 @@ def test_workers_share_an_engine_that_has_the_weights_of_every_step(make_trainer
     with RolloutFunc("gym_llm/Weather-v0", engine=ENGINE, engine_options=OPTIONS, workers=2) as weather:
         trainer = make_trainer(weather, function=watched(weather, calls), peft_config=adapters)
         trainer.train()
-        shards = {shard.description["pid"] for shard in weather._player._shards}
+        shards = {shard.description["pid"] for shard in weather._pool._shards._shards}
         assert len(shards) == 2 and os.getpid() not in shards
         torch.manual_seed(0)
         with torch.no_grad():
@@ -92,7 +92,7 @@ def test_workers_share_an_engine_that_has_the_weights_of_every_step(make_trainer
         output = weather(weather.dataset(2)["prompt"][:] * 4, trainer)
         assert off(trainer.model, output) < 1e-3
         assert max(map(len, output["completion_ids"])) == 12
-        assert {shard.description["pid"] for shard in weather._player._shards} == shards
+        assert {shard.description["pid"] for shard in weather._pool._shards._shards} == shards
     assert len(calls) == 2
     for played, difference in calls:
         assert difference < 1e-3
@@ -139,7 +139,7 @@ def test_a_worker_that_is_killed_costs_no_episode(make_trainer):
         prompts = weather.dataset(4)["prompt"][:]
         weather(prompts, trainer)
         ray = connect()
-        ray.kill(weather._player._shards[0].actor)
+        ray.kill(weather._pool._shards._shards[0].actor)
         output = weather(prompts, trainer)
         assert not any(info["failed"] for info in output["env_info"]) and off(trainer.model, output) < 1e-3
 
@@ -196,4 +196,4 @@ def test_what_cannot_be_stopped_hides_no_other_failure_and_leaves_nothing_behind
     weather._policy._stack.push_async_callback(fail)
     with pytest.raises(OSError, match="does not stop"):
         weather.close()
-    assert not weather._player._thread.is_running
+    assert not weather._pool._thread.is_running

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from testing import ROOT, function_call, message, often, response
 
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.registry.env_class import env_class, known_arguments
+from gym_llm.core.registry.classes import env_class, known_arguments
 from gym_llm.core.registry.ids import env_ids, parse_id
 from gym_llm.core.tools.calls import run_calls
 from gym_llm.core.verifier_env import VerifierEnv

@@ -7,7 +7,7 @@ from judging import judged
 from verifier_vectors import replay_all
 
 from gym_llm.errors import DataError
-from gym_llm.grading.sql.statement_extraction import extract_sql
+from gym_llm.grading.sql.statements import extract_sql
 
 ENV_ID = "gym_llm/TextToSQL-v0"
 TASK = {"sql": "SELECT 1;", "sql_dialect": "Postgres", "sql_prompt": "One?", "sql_context": "CREATE TABLE t (a INT);"}

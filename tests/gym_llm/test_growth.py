@@ -20,7 +20,7 @@ from testing import function_call, message
 
 import gym_llm.grading
 import gym_llm.wrappers
-from gym_llm.core.registry.env_class import env_class
+from gym_llm.core.registry.classes import env_class
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.errors import DataError
 from gym_llm.tokens.parsers import make_parser, parser_names

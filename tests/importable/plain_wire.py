@@ -9,10 +9,10 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.frontend import Route, read_json
 from gym_llm.serve.served_env import ServedEnv
+from gym_llm.utils.json_codec import dumps
 
 
 class PlainWire:

@@ -11,23 +11,29 @@ from zlib import crc32
 from gym_llm.types import Item, Request, ResponseDict
 
 CallStatus: TypeAlias = Literal["asked", "answered", "failed", "abandoned"]
-"""Of a call: the model works; its answer was handed over; it has none; whoever asked left before it was handed over."""
+"""The status of a call.
+
+- `asked`: the model works;
+- `answered`: its answer was delivered;
+- `failed`: the engine raised an error;
+- `abandoned`: the client disconnected before its answer was delivered.
+"""
 
 _ID_BYTES = 4
 
 
 @dataclass(slots=True, eq=False)
 class Sample:
-    """What was sampled after a prompt: a node of the graph. A call has one; of an engine without token ids, none.
+    """A node of the graph: the ids that were sampled after a prompt. A call has one; none without token ids.
 
     Attributes:
-        call: Whose it is.
-        start: How many ids the prompt has.
-        size: How many bytes the ids of prompt and sample take, four each.
-        checksum: Of these bytes.
-        log_probs: Of each sampled id, the natural log of its probability as the engine reported it.
-        parent: The sample, prompt and all, that this one's prompt begins with, the longest such; None for a root.
-        children: How many samples have this one as their parent.
+        call: The call.
+        start: The number of ids in the prompt.
+        size: The number of bytes of the ids of prompt and sample, four each.
+        checksum: The CRC-32 of these bytes.
+        log_probs: The natural log of each sampled id's probability, as the engine reported it.
+        parent: The longest sample with whose ids, prompt included, this prompt begins; None for a root.
+        children: The number of samples whose parent this is.
     """
 
     call: Call
@@ -69,7 +75,7 @@ class Sample:
 
     @property
     def ids_kept(self) -> int:
-        """How many ids are in memory for it, beside those that its parent would have by itself."""
+        """The number of ids that are in memory for this sample, besides those that its parent keeps."""
         shared = self.parent.size if self.parent is not None and self.parent._heir is self else 0
         return (self.size - shared) // _ID_BYTES
 
@@ -83,24 +89,24 @@ class Sample:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a model.
+    """A call of a model.
 
     Attributes:
-        index: Its place among its session's calls, in the order in which they were asked.
+        index: Its index among its session's calls, in the order of their requests.
         model: The name of the engine's model.
         is_policy: Whether the model is the one that is trained. Others' calls have no samples, and are not recalled.
-        dialect: The API by which it was asked; "" for none, in this process.
-        request: What the engine was asked. Its items are shared with other calls', so they are never changed.
-        previous: The last call of which a turn came back in this one's prompt; None if none did.
-        line: The name of its conversation: "" for the first; a call that continues another has the same, unless that
-            one was continued already. Engines sample for each line apart.
-        state: A hash of all that was said in the prompt; see `gym_llm.agents.capture.token_recall`.
-        started: Unix time in seconds.
-        ended: The same, of its end; None before.
+        dialect: The API of the request; "" for a call in this process.
+        request: The request to the engine. Calls share its items, so they are never changed.
+        previous: The last call whose answer came back in this prompt; None without one.
+        line: The name of its conversation: "" for the first. A call that continues another has the same line, unless
+            that one was continued already. Engines sample each line with a seed of its own.
+        state: A hash of the whole prompt; see `gym_llm.agents.capture.token_recall`.
+        started: The Unix time of its request, in seconds.
+        ended: The Unix time of its end; None before.
         status: See `CallStatus`.
         response: The answer without token ids; None without one.
-        error: Why it failed, one sentence.
-        samples: What it sampled. Engines that sample several times for one answer have one for each time.
+        error: The error in one sentence; None without one.
+        samples: Its samples; several if the engine sampled several times for one answer.
         is_continued: Whether another call has its line.
     """
 
@@ -122,7 +128,7 @@ class Call:
 
     @property
     def output(self) -> list[Item]:
-        """The items that the model said, without token ids."""
+        """The items of the model's answer, without token ids."""
         return [] if self.response is None else self.response["output"]
 
     @property
@@ -135,12 +141,12 @@ class Call:
 class CallGraph:
     """Links calls by token prefix, as they are answered.
 
-    A prompt that begins with all ids of an earlier call, prompt and sample, continues that one; the longest, if it
-    begins with several. So retries and parallel calls are siblings, and whatever changes what was said before
-    (compaction, edits, dropped reasoning, another system prompt) begins a root, or a branch of what it left as it was.
+    A prompt that begins with all ids of an earlier call, prompt and sample, continues that call; the longest, if there
+    are several. So retries and parallel calls are siblings. Any change of the history (compaction, edits, dropped
+    reasoning, another system prompt) begins a root, or a branch at the last call that it left unchanged.
 
     Attributes:
-        samples: All of them, in the order in which they were added.
+        samples: All samples, in the order in which they were added.
         has_tokens: Whether a call had token ids.
     """
 
@@ -151,10 +157,10 @@ class CallGraph:
         self._by_end: dict[int, dict[int, list[Sample]]] = {}
 
     def add(self, call: Call, prompt: list[int], sampled: list[int], log_probs: list[float]) -> Sample | None:
-        """Add what a call sampled after a prompt; None if that is nothing.
+        """Add a call's prompt and sampled ids; return None if nothing was sampled.
 
         Raises:
-            ValueError: If these are no token ids and log probabilities.
+            ValueError: If the ids or the log probabilities are invalid.
         """
         if len(sampled) != len(log_probs):
             raise ValueError(f"there are {len(sampled)} sampled tokens but {len(log_probs)} log probabilities")
@@ -177,7 +183,7 @@ class CallGraph:
         return sample
 
     def remove(self, call: Call) -> None:
-        """Take out what a call sampled, unless another call continues it."""
+        """Remove a call's samples, unless another call continues them."""
         while call.samples and not call.samples[-1].children:
             sample = call.samples.pop()
             sample.leave()
@@ -186,11 +192,11 @@ class CallGraph:
             ends[sample.checksum].remove(sample)
 
     def trajectory(self) -> list[dict[str, Any]] | None:
-        """What a trainer takes: one entry for each call that none continues, with all that came before it.
+        """Return the trajectory: one entry for each call that no call continues, with all that came before it.
 
-        An entry has `input_ids`, `loss_mask` and `logprobs`, as `gym_llm.wrappers.TokenIdTracking` describes them. Of
-        what several branches have in common the first has the sampled ids' mask and log probabilities; in others they
-        are context. So each sampled id counts once. None if no call had token ids.
+        An entry has `input_ids`, `loss_mask` and `logprobs`, as `gym_llm.wrappers.TokenIdTracking` describes them. If
+        several branches share a part, the first has the mask and log probabilities of its sampled ids, and in the
+        others they are context. So each sampled id counts once. None if no call had token ids.
         """
         if not self.has_tokens:
             return None
@@ -211,9 +217,10 @@ class CallGraph:
         return {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
 
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
-        """The longest sample that a prompt begins with, and the prompt's checksum; the likely call's before its like.
+        """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.
 
-        One pass over the prompt, whatever the number of samples: at each size that some have, the checksum says which.
+        This is one pass over the prompt, for any number of samples: at each size of a sample the checksum finds the
+        match.
         """
         longest, checksum, at = None, 0, 0
         if likely is not None and likely.samples:

@@ -1,8 +1,8 @@
-"""CaptureServer: a model for agents over HTTP, in three APIs, each call kept for the session whose key was sent.
+"""CaptureServer: a model for agents over HTTP, in three APIs; every call is kept in the session of its key.
 
-The key is the API key of the model APIs' clients, or stands in the path: `/s/KEY/v1/chat/completions`; as NeMo Gym has
-it, `/ng-rollout/KEY/v1/...` too. Programs that start agents open sessions and ask what came of them at `/sessions`; the
-routes and fields are those of OpenEnv's capture proxy (0.10), beside `/sessions/ID/trajectory`, which is ours.
+The key is the API key of the model APIs' clients, or part of the path: `/s/KEY/v1/chat/completions`, or NeMo Gym's
+`/ng-rollout/KEY/v1/...`. Programs that start agents open sessions and read their results at `/sessions`. The routes
+and fields are those of OpenEnv's capture proxy (0.10); `/sessions/ID/trajectory` is our own.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ from gym_llm.types import ResponseDict
 from gym_llm.utils.limits import check_seconds
 
 CAPACITY = 4_096
-"""How many sessions there are at most, unless told otherwise."""
+"""The most sessions at once, by default."""
 IDLE_SECONDS = 3_600.0
-"""How long a session is kept that nobody asks, unless told otherwise."""
+"""Seconds without a call after which a session expires, by default."""
 
 _STOP = "Step budget exhausted; stopping."
 _LOOK_SECONDS = 5.0
 
 
 class NoRoom(InfrastructureError):
-    """There is no room for another session: try again later."""
+    """Raised when there is no room for another session: try again later."""
 
     failure_kind = "provider_quota_exhausted"
 
 
 class CaptureServer(ModelApiServer):
-    """Serves capture sessions to agents. An async context manager, of one event loop.
+    """Serves capture sessions to agents. An async context manager of one event loop.
 
-    Who knows a session's id can ask its model, and nothing else. A call without such an id is answered 401. One that
-    NeMo Gym's path has opened has a name that others can guess: there the server's token is asked for, too. Where
-    sessions are opened over HTTP, whoever opens one and asks what came of it has the server's token, if there is one.
-    A session whose calls are all made (`max_model_calls`) is answered with a message that says so, so that agents end;
-    that message is no call, and in no trajectory.
+    A session's id is the right to ask its model, and nothing else. A call without an id is answered 401. Sessions that
+    NeMo Gym's path opens have names that others can guess, so their calls need the server's token, too. Where sessions
+    are opened over HTTP, clients that open or read them need the server's token, if there is one. A session that has
+    made all its calls (`max_model_calls`) answers with a message that says so, to end the agent; that message is not in
+    the trajectory.
 
     Args:
-        engine: Who answers in sessions that are opened over HTTP; started and closed with this. None: sessions are
-            opened by `open` only, and there is no `/sessions`.
-        host: The address to listen on; one that is not this machine's own needs a token.
-        port: 0 for any that is free.
-        token: What guards `/sessions`: `Authorization: Bearer TOKEN`.
-        others: More engines, by the name with which agents ask for them; started and closed with this, too. Their
-            calls are answered, and in no trajectory.
-        upstreams: Whether who opens a session may name another model server for it (`llm_url`), which this machine
-            then asks.
-        capacity: How many sessions there are at most.
-        idle_seconds: How long a session is kept that nobody asks.
+        engine: The engine of sessions that are opened over HTTP; started and closed with the server. None: only `open`
+            opens sessions, and there is no `/sessions`.
+        host: The address to listen on; one that other machines can reach needs a token.
+        port: 0 for a free one.
+        token: The token for `/sessions`: `Authorization: Bearer TOKEN`.
+        others: More engines, by the model name with which agents ask for them; started and closed with the server.
+            Their calls are not in the trajectory.
+        upstreams: Whether a client that opens a session may name another model server for it (`llm_url`), which this
+            machine then asks.
+        capacity: The most sessions at once.
+        idle_seconds: Seconds without a call after which a session expires.
 
     Attributes:
-        url: Where, `http://127.0.0.1:8000`, while it runs; OpenAI's clients want `/v1` after it.
-        sessions: By id.
+        url: `http://127.0.0.1:8000`, while it runs; OpenAI's clients need `/v1` after it.
+        sessions: The sessions by id.
 
     Raises:
-        UsageError: If the address needs a token; by entering it, if the port cannot be opened.
-        ValueError: If a number makes no sense.
+        UsageError: If the address needs a token. On entering, if the port cannot be opened.
+        ValueError: If a number is out of range.
 
     >>> async def main():
     ...     from gym_llm import make_engine
@@ -96,7 +96,7 @@ class CaptureServer(ModelApiServer):
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         if capacity < 1:
-            raise ValueError(f"A server has room for 1 session or more, got {capacity}.")
+            raise ValueError(f"capacity is 1 or more, got {capacity}.")
         check_seconds("idle_seconds", idle_seconds)
         super().__init__(host=host, port=port, token=token)
         self.engine = engine
@@ -109,20 +109,20 @@ class CaptureServer(ModelApiServer):
         self._named: set[str] = set()  # of sessions that a path has opened: names that others can guess
 
     def open(self, session: CaptureSession) -> None:
-        """From now on who knows the session's id can ask its model.
+        """Add a session: its id opens its model from now on.
 
         Raises:
-            NoRoom: If there is no room for another one.
-            ValueError: If there is one of this id.
+            NoRoom: If the server is full.
+            ValueError: If the id is taken.
         """
         if session.id in self.sessions:
-            raise ValueError("There is a session of this id already.")
+            raise ValueError("The session id is taken.")
         if len(self.sessions) >= self.capacity:
             raise NoRoom(f"All {self.capacity:,} sessions are taken: try again later.")
         self.sessions[session.id] = session
 
     def close(self, id: str) -> CaptureSession | None:
-        """Nobody can any more: no more calls are made. The session, if there was one."""
+        """Remove a session, which makes no more calls; return it, or None if the id is unknown."""
         self._named.discard(id)
         if (session := self.sessions.pop(id, None)) is not None:
             session.close()
@@ -208,7 +208,7 @@ class CaptureServer(ModelApiServer):
             self._named.add(session.id)
             return session
         raise AccessDenied(
-            "No session has this key: open one with POST /sessions, and send its id as the API key.", 401
+            "The key is not of a session: open one with POST /sessions, and send its id as the API key.", 401
         )
 
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:
@@ -225,7 +225,7 @@ class CaptureServer(ModelApiServer):
 
 
 def _stop(session: CaptureSession) -> ResponseDict:
-    """What an agent is told that has made all its calls."""
+    """Return the message for an agent that has made all its calls."""
     part = {"type": "output_text", "text": _STOP, "annotations": []}
     message = {"type": "message", "id": "msg_stop", "role": "assistant", "status": "completed", "content": [part]}
     return {

@@ -9,7 +9,6 @@ from typing import Any
 
 from gym_llm.agents.capture.call_graph import Call, CallGraph
 from gym_llm.agents.capture.token_recall import Recall
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.sampling import check_sampling
 from gym_llm.errors import EngineError
@@ -17,6 +16,7 @@ from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.utils.json_codec import dumps
 
 MOST_CALLS = 10_000
 """Calls that a session takes, unless it says otherwise."""
@@ -36,39 +36,38 @@ class CallRefused(Refusal):
 class CaptureSession:
     """Stands between an agent and an engine, and keeps every call.
 
-    The agent asks as it likes: it may retry, ask several things at once, shorten its history or tell it in other words.
-    What is the same as before is asked with the ids that were sampled (`token_recall.py`), and each call
-    continues the one whose tokens its prompt begins with (`call_graph.py`). `trajectory` is what a trainer
-    takes.
+    The agent may ask in any way: it may retry, ask several things at once, shorten its history or rephrase it. The
+    parts that are unchanged are sent to the engine with the ids that were sampled (`token_recall.py`), and each call
+    continues the one with whose tokens its prompt begins (`call_graph.py`). `trajectory` is the result for a trainer.
 
-    Trained on is what the agent was given. A call that failed has no tokens. One whose answer nobody got, because who
-    asked left or its stream broke, was sampled for nothing: it is in `calls`, and not in the trajectory; nor are calls
-    of other models than the policy.
+    Only answers that the agent received are trained on. A call that failed has no tokens. An answer that was not
+    delivered, because the client disconnected or its stream broke, is in `calls` but not in the trajectory. Neither are
+    calls of other models than the policy.
 
     Args:
-        engine: The policy: started, and closed by whoever made it.
-        id: The key by which agents are known; None for a new random one. Whoever has it can ask the engine.
-        episode_id: What the engine is told (sampling, cache); None for the id. Conversations beside the first, and
-            retries, get names of their own after it, so that no two sample the same numbers.
-        others: More engines, by the name with which an agent asks for them. Any other name is the policy.
-        sampling: Fields of a request (`temperature`, `top_p`, `max_output_tokens`, ...) that count whatever the agent
-            asks; for the policy only.
-        defaults: Fields for where the agent asks nothing.
-        max_model_calls: How many calls are made; None for no limit of the caller's.
-        max_calls: The most calls that are kept. Then no more are made.
-        max_bytes: About the most memory that they take, in bytes.
-        metadata: Whatever the caller wants to find again.
+        engine: The policy: started, and closed by its owner.
+        id: The key of the agents; None for a new random one. The id is the right to ask the engine.
+        episode_id: The episode id for the engine (sampling, cache); None for the session's id. Further conversations
+            and retries get names after it, so that no two sample the same numbers.
+        others: More engines, by the model name with which an agent asks for them. Any other name is the policy.
+        sampling: Fields of a request (`temperature`, `top_p`, `max_output_tokens`, ...) that replace the agent's; for
+            the policy only.
+        defaults: Fields for requests that do not have them.
+        max_model_calls: The most calls; None for no limit.
+        max_calls: The most calls that are kept. Further calls are refused.
+        max_bytes: About the most memory of the calls, in bytes.
+        metadata: Any values of the caller.
 
     Attributes:
-        calls: All of them, in the order in which they were asked.
-        graph: What links the policy's.
-        under_way: How many calls are being answered.
-        used: When the last call began or ended; Unix time in seconds.
+        calls: All calls, in the order of their requests.
+        graph: The links between the policy's calls.
+        under_way: The number of calls that are being answered.
+        used: The Unix time of the last call's begin or end, in seconds.
         is_closed: Whether no more calls are made.
-        budget_stops: How often the agent was told to stop, for it had made all of its calls.
+        budget_stops: How often the agent was stopped because it had made all its calls.
 
     Raises:
-        ValueError: If `sampling` or `defaults` say what nothing can be sampled with.
+        ValueError: If `sampling` or `defaults` are invalid.
 
     >>> import asyncio
     >>> from gym_llm.engines import make_engine
@@ -112,7 +111,7 @@ class CaptureSession:
         self._free_lines: list[str] = []
 
     def trajectory(self) -> list[dict[str, Any]] | None:
-        """One entry for each branch of the policy's calls so far; see `CallGraph.trajectory`."""
+        """Return one entry for each branch of the policy's calls so far; see `CallGraph.trajectory`."""
         return self.graph.trajectory()
 
     def close(self) -> None:
@@ -120,14 +119,14 @@ class CaptureSession:
         self.is_closed = True
 
     async def call(self, request: Request, *, model: str | None = None) -> ResponseDict:
-        """Answer a request, for an agent in this process: as it returns, the answer counts as handed over.
+        """Answer a request of an agent in this process; the returned answer counts as delivered.
 
         Args:
-            request: As for an engine. Token fields in it are passed over.
+            request: As for an engine. Its token fields are ignored.
             model: A name of `others`; anything else is the policy.
 
         Returns:
-            The engine's response, token ids and all.
+            The engine's response, with its token ids.
 
         Raises:
             CallRefused: If no more calls are made.
@@ -136,7 +135,7 @@ class CaptureSession:
         return (await self.ask(request, model=model))[1]
 
     async def ask(self, request: Request, *, model: str | None = None, dialect: str = "") -> tuple[Call, ResponseDict]:
-        """As `call`, for servers: the call, too, for `withdraw`; `dialect` is the API by which it was asked."""
+        """Answer as `call` does, for servers: `dialect` is the API. Return the call, too, for `withdraw`."""
         self._check_room()
         other = self.others.get(model) if model is not None else None
         asked: Request = {**request, "input": _items(request)}
@@ -177,17 +176,17 @@ class CaptureSession:
         return call, response
 
     def withdraw(self, call: Call) -> None:
-        """Say that a call's answer was not handed over: it is not trained on, unless another call continues it."""
+        """Mark a call's answer as not delivered: it is not trained on, unless another call continues it."""
         self._recall.forget(call)
         self.graph.remove(call)
         if not call.samples:
-            call.status, call.error = "abandoned", "The answer was not handed over."
+            call.status, call.error = "abandoned", "The answer was not delivered."
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _check_room(self) -> None:
         if self.is_closed:
-            raise CallRefused("This session is over.", 401, code="session_closed")
+            raise CallRefused("The session has ended.", 401, code="session_closed")
         if self.max_model_calls is not None and len(self.calls) >= self.max_model_calls:
             raise CallRefused(f"This session has {self.max_model_calls:,} model calls.", code="max_model_calls")
         if len(self.calls) >= self.max_calls:
@@ -210,7 +209,7 @@ class CaptureSession:
             try:
                 sample = self.graph.add(call, prompt, sampled, log_probs)
             except ValueError as error:
-                raise EngineError(f"{call.model} gave tokens that cannot be: {error}.") from None
+                raise EngineError(f"{call.model} gave invalid tokens: {error}.") from None
             if sample is not None:
                 self._bytes += sample.ids_kept * _TOKEN_BYTES
         call.response = {**response, "output": output}

@@ -1,4 +1,4 @@
-"""What came of a session, as OpenEnv's trainers read it (0.10, `openenv.core.harness.capture`)."""
+"""The results of a session in OpenEnv's format (0.10, `openenv.core.harness.capture`)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gym_llm.protocols.chat.requests import request_to_chat
 
 
 def trace_entries(session: CaptureSession) -> list[dict[str, Any]]:
-    """One entry for each time that the policy sampled: its prompt, its tokens, and a mask over both.
+    """Return one entry for each sample of the policy: its prompt, its tokens, and a mask over both.
 
-    OpenEnv's `TrainingTrace.from_entries` and TRL's `HarnessRolloutWorker` take them.
+    OpenEnv's `TrainingTrace.from_entries` and TRL's `HarnessRolloutWorker` read them.
     """
     return [_entry(sample, number) for number, sample in enumerate(session.graph.samples)]
 
 
 def rollout_document(session: CaptureSession, *, include_messages: bool = False) -> dict[str, Any]:
-    """The whole session as OpenEnv's `/rollout` has it: `sequences`, one for each branch, and all `turns`.
+    """Return the session as OpenEnv's `/rollout` has it: `sequences`, one for each branch, and all `turns`.
 
     Args:
-        session: Which.
-        include_messages: Whether each turn has what was said.
+        session: The session.
+        include_messages: Whether each turn has its messages.
     """
     samples = session.graph.samples
     names = {id(sample): _name(number) for number, sample in enumerate(samples)}

@@ -1,4 +1,4 @@
-"""What programs that start agents ask of a CaptureServer: sessions, and what came of them, in OpenEnv's words."""
+"""SessionControl: the routes of a CaptureServer at `/sessions`, in OpenEnv's format."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gym_llm.protocols import Refusal
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.protocols.http.model_api import read_json
 from gym_llm.protocols.responses.bodies import REQUEST_PARAMETERS
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import add_secrets
+from gym_llm.utils.text import did_you_mean
 
 if TYPE_CHECKING:
     from gym_llm.agents.capture.capture_server import CaptureServer
@@ -33,7 +33,7 @@ _MOST_UPSTREAMS = 16
 _PURPOSES = ("auto", "train", "eval")
 _NOTHING = {"top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,), "presence_penalty": (0,)}
 _NOTHING |= {"frequency_penalty": (0,)}
-"""Of sampling fields the values that say nothing: OpenEnv's clients send all of them."""
+"""Values of sampling fields that mean the default: OpenEnv's clients send all fields."""
 _NAMES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _PARAMETERS = REQUEST_PARAMETERS | _NAMES.keys()
 
@@ -41,11 +41,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class SessionControl:
-    """Opens a server's sessions over HTTP, and tells what came of them.
+    """Opens a server's sessions over HTTP, and returns their results.
 
     Args:
-        server: Whose sessions.
-        upstreams: Whether a session may have another model server, which its opener names.
+        server: The server.
+        upstreams: Whether the client that opens a session may name another model server.
     """
 
     def __init__(self, server: CaptureServer, *, upstreams: bool) -> None:
@@ -55,7 +55,7 @@ class SessionControl:
         self._waiting: Counter[str] = Counter()  # who opens a session of each, and has none yet
 
     def routes(self) -> Iterator[tuple[str, str, Handler]]:
-        """Method, path and handler of each."""
+        """Yield the method, path and handler of each route."""
         yield "POST", "/sessions", self._open
         yield "GET", "/sessions", self._list
         yield "GET", "/sessions/{id}", self._status
@@ -69,11 +69,11 @@ class SessionControl:
         await asyncio.gather(*[_closed(starting) for starting in self._engines.values()])
 
     def open_named(self, id: str) -> CaptureSession:
-        """A session that its first call opens, by a name of its caller's.
+        """Open a session by its first call, under a name that the client chose.
 
         Raises:
-            Refusal: If the name is none.
-            NoRoom: If there is no room.
+            Refusal: If the name is invalid.
+            NoRoom: If the server is full.
         """
         session = CaptureSession(self._engine, id=_checked_id(id), others=self._server.others)
         self._server.open(session)
@@ -91,7 +91,7 @@ class SessionControl:
         metadata = {} if body.get("metadata") is None else body["metadata"]
         budget = body.get("max_model_calls") or None
         if not isinstance(metadata, dict):
-            raise Refusal("metadata is a JSON object.", param="metadata")
+            raise Refusal("metadata must be a JSON object.", param="metadata")
         if budget is not None and (type(budget) is not int or budget < 0):
             raise Refusal("max_model_calls is a whole number, 0 for no limit.", param="max_model_calls")
         if (purpose := body.get("purpose") or "auto") not in _PURPOSES:
@@ -127,7 +127,7 @@ class SessionControl:
             raise Refusal("llm_url is the base URL of a model server, http://host:port/v1.", param="llm_url")
         options = {"model": model, "api_key": key}
         if not all(value is None or isinstance(value, str) for value in options.values()):
-            raise Refusal("model and api_key are texts.", param="model")
+            raise Refusal("model and api_key must be strings.", param="model")
         name = hashlib.sha256(repr((url, model, key)).encode()).hexdigest()
         if name not in self._engines:
             if len(self._engines) >= _MOST_UPSTREAMS:
@@ -183,7 +183,7 @@ class SessionControl:
     def _session(self, http: web.Request) -> CaptureSession:
         session = self._server.sessions.get(http.match_info["id"])
         if session is None:
-            raise Refusal("There is no such session: it has expired, was deleted, or never was.", 404)
+            raise Refusal("The session does not exist: it has expired, was deleted, or was never opened.", 404)
         return session
 
 
@@ -227,5 +227,5 @@ def _sampling(body: dict[str, Any], name: str) -> dict[str, Any]:
     said = [(name, value) for name, value in fields.items() if value not in _NOTHING.get(name, ())]
     for parameter in fields.keys() - _PARAMETERS:  # others may be of servers that we do not know
         if hint := did_you_mean(parameter, _PARAMETERS, cutoff=0.8):
-            raise Refusal(f"{name} has {parameter!r:.40}, which is no parameter.{hint}", param=name)
+            raise Refusal(f"{name} has {parameter!r:.40}, which is not a sampling parameter.{hint}", param=name)
     return {_NAMES.get(name, name): value for name, value in said}

@@ -1,13 +1,19 @@
-"""Recall: finds the calls whose answers come back in an agent's next request, which has them as text only.
+"""Recall: find the calls whose answers come back in an agent's next request, which has them as text only.
 
-An agent tells the model its history in its own words: items of a dialect, without token ids, often stripped, with
-arguments written anew, with or without the reasoning. What a request says is hashed item by item, so that after each
-turn of the model's there is a hash of all that was said up to there. It is looked up among those of the calls so far,
-each with its answer: a call is found only where its whole history is there, too. Two calls with the same words are
-told apart by that. One pass over the request, one look-up for each turn.
+An agent sends its history in its own words: items of a dialect without token ids, often stripped, with rewritten
+arguments, with or without the reasoning. If the engine templated that text again, the ids would differ from those
+that were sampled, and the trajectory would break. So the answers are replaced by the call's own items:
 
-The hash passes over what frameworks change without meaning it: whitespace around the model's texts, the spelling of its
-arguments' JSON, the ids of its calls, and whether its reasoning is there.
+1. The request is split into stretches: each turn of the model, and each other item.
+2. A running hash is taken over the stretches; after each turn of the model it stands for the whole history so far.
+3. This state is looked up among those of the session's calls, each hashed together with its answer. A call is found
+   only if its whole history matches, which also separates calls with the same words.
+4. The found call's items, with their ids, replace the agent's. `CallGraph` then links the new call to it.
+
+This takes one pass over the request, and one look-up for each turn.
+
+The hash ignores changes that frameworks make without a change of meaning: whitespace around the model's texts, the
+spelling of its arguments' JSON, the ids of its calls, and whether its reasoning is there.
 """
 
 from __future__ import annotations
@@ -19,25 +25,25 @@ from typing import Any
 import orjson
 
 from gym_llm.agents.capture.call_graph import Call
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import TOKEN_FIELDS, Item, Request
+from gym_llm.utils.json_codec import dumps
 
 _LOOKED_AT = 64  # calls with the same history and the same words: retries
 _RANKS = {"reasoning": 0, "message": 1, "function_call": 2}
 _SHOWN = ("instructions", "tools", "tool_choice", "reasoning", "chat_template_kwargs")
-"""What a chat template may show beside the items."""
+"""Fields that a chat template may show besides the items."""
 
 
 @dataclass(slots=True)
 class _Stretch:
-    """Items of a request that are looked at together: a turn of the model's, or one item of somebody else's.
+    """Items of a request that are hashed together: a turn of the model, or one other item.
 
     Attributes:
-        start: The index of the first.
-        end: The index after the last.
-        state: The hash of all up to there.
-        is_models: Whether the model said it.
+        start: The index of the first item.
+        end: The index after the last item.
+        state: The hash of all items up to `end`.
+        is_models: Whether it is a turn of the model.
     """
 
     start: int
@@ -47,7 +53,7 @@ class _Stretch:
 
 
 class Recall:
-    """The answers of a session's calls, by all that was said up to their end."""
+    """The answers of a session's calls, by the hash of the conversation up to their end."""
 
     def __init__(self) -> None:
         self._by_state: dict[int, list[tuple[Call, int]]] = {}
@@ -105,16 +111,17 @@ class Recall:
 def _choice(
     found: list[tuple[Call, int]], expected: Call | None, stretches: list[_Stretch], number: int, items: list[Item]
 ) -> tuple[Call, int]:
-    """Of calls that said the same after the same: the one that is in the later turn's prompt, or is most like the turn.
+    """Of calls with the same answer and history, return the one in the later turn's prompt, or the most similar one.
 
-    Of what nothing tells apart the latest that is not continued yet: conversations that are alike have a branch each.
+    If nothing separates them, it is the latest that is not continued yet: conversations that are alike have a branch
+    each.
 
     Args:
-        found: The calls, each with how many stretches its turn is.
+        found: The calls, each with the number of stretches of its turn.
         expected: The call that the later turn's call continues.
-        stretches: The request's.
-        number: The index of the turn's last.
-        items: The request's.
+        stretches: The request's stretches.
+        number: The index of the turn's last stretch.
+        items: The request's items.
     """
     if len(found) == 1:
         return found[0]
@@ -135,7 +142,7 @@ def _choice(
 
 
 def _own_items(call: Call, theirs: list[Item], *, with_tokens: bool) -> list[Item] | None:
-    """A call's own items in the place of an agent's; None to leave these."""
+    """Return a call's own items in place of an agent's; None to keep the agent's."""
     if not call.samples:
         return None
     reasoning = _reasoning(theirs)
@@ -204,7 +211,7 @@ def _hash_of_frame(request: Request) -> int:
 
 
 def _said(turn: list[Item]) -> tuple[Any, ...]:
-    """What a turn of the model's says, without its reasoning."""
+    """Return the content of a turn of the model, without its reasoning."""
     texts: list[str] = []
     calls: list[Any] = []
     for item in turn:
@@ -223,7 +230,7 @@ def _words(turn: list[Item]) -> str:
 
 
 def _told(item: Item, kind: str) -> tuple[Any, ...]:
-    """What an item says that is not the model's."""
+    """Return the content of an item that is not the model's."""
     if kind == "message":
         role = item.get("role")
         return "system" if role == "developer" else role, _text(item.get("content"))
@@ -233,7 +240,7 @@ def _told(item: Item, kind: str) -> tuple[Any, ...]:
 
 
 def _text(content: Any) -> str:
-    """A content's text, its parts joined; those that are no text as JSON."""
+    """Return a content's text, its parts joined; other parts as JSON."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -246,7 +253,7 @@ def _text(content: Any) -> str:
 
 
 def _canonical(arguments: Any) -> Any:
-    """Arguments as bytes that are the same however their JSON is written; as they are, if that is none."""
+    """Return arguments as bytes that do not depend on their JSON's spelling; unchanged if they are not JSON."""
     if not isinstance(arguments, str):
         return dumps(arguments)
     try:

@@ -34,7 +34,7 @@ from gym_llm.author.attack.context import Check, Context, NotApplicable
 from gym_llm.author.attack.finding import CheckResult, Report
 from gym_llm.author.attack.gold import contrast
 from gym_llm.author.attack.right_answers import find_gold
-from gym_llm.core.registry.env_class import env_arguments, env_class
+from gym_llm.core.registry.classes import env_arguments, env_class
 from gym_llm.core.registry.env_files import dry_run_kwargs, env_spec
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv

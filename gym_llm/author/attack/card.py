@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gym_llm.author.attack.finding import Report
 from gym_llm.author.catalogue import describe
-from gym_llm.core.registry.env_config import domain_of
+from gym_llm.core.registry.classes import domain_of
 from gym_llm.core.registry.ids import parse_id, verifier_folder
 
 _COSTS = ((1.0, "under 1 ms"), (10.0, "1 to 10 ms"), (100.0, "10 to 100 ms"), (1_000.0, "100 ms to 1 s"))

@@ -29,7 +29,7 @@ from gym_llm.core.registry.ids import parse_id, unknown_env
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import reason
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 _CREATORS: dict[str, Callable[..., Any]] = {}
 """What makes the environments of the files that were loaded, by their attribute of this module."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import gymnasium as gym
 
 from gym_llm.errors import ConfigError, UsageError
-from gym_llm.utils.did_you_mean import nearest
+from gym_llm.utils.text import nearest
 
 ENTRY_POINT_GROUP = "gym_llm.envs"
 

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from gym_llm.data.files.atomic import replacing, write_atomically
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.export.record_conversation import items_of_record
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.types import TOKEN_FIELDS, Item, Rollout
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.version import __version__
 
 _PROMPT, _SAMPLED, _LOG_PROBS = TOKEN_FIELDS

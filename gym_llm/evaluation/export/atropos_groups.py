@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.trainers.atropos import scored_data
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps
 
 
 def write(records: Iterable[Rollout], output: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from gym_llm.errors import EngineError, UsageError
 from gym_llm.records.record_files import read_records
 from gym_llm.types import Rollout
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.extras import install
+from gym_llm.utils.text import did_you_mean
 
 
 class _Format(NamedTuple):

@@ -12,11 +12,11 @@ from inspect_ai import model as inspect_model
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.export.record_conversation import conversation
 from gym_llm.records.record import OWN_NAMES
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import loads
 
 
 def write(records: Iterable[Rollout], output: Path) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.evaluation.export.record_conversation import conversation
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps
 
 
 def write(records: Iterable[Rollout], output: Path) -> None:

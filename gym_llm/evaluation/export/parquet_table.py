@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gym_llm.data.files.atomic import replacing, write_atomically
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.export.record_conversation import conversation
 from gym_llm.records.record import OWN_NAMES
 from gym_llm.types import Rollout
 from gym_llm.utils.extras import install
+from gym_llm.utils.json_codec import dumps
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.reverify.rescoring import Score
 from gym_llm.records.failures import Failure
 from gym_llm.records.record import SCHEMA_VERSION, is_early
 from gym_llm.stats.run_summary import Summary
 from gym_llm.types import Rollout
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.json_codec import dumps, loads
+from gym_llm.utils.text import excerpt
 
 _BASE = ("task_index", "turn", "tool_errors")
 _OF_A_FAILURE = ("failure_kind", "error", "error_phase", "traceback")

@@ -14,7 +14,6 @@ from gym_llm.concurrency import Waiting, is_cancellation, run_until_wait, wait
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.core.driver import Driver
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.files.jsonl import dumps, dumps_record, loads
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.reverify.changes import Reverified, with_verdict
 from gym_llm.evaluation.reverify.rescoring import (
@@ -33,6 +32,7 @@ from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps, dumps_record, loads
 from gym_llm.utils.secrets import mask
 from gym_llm.version import __version__
 

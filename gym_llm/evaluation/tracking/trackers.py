@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gym_llm.errors import UsageError
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.extras import install
+from gym_llm.utils.text import did_you_mean
 
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Names of columns, and rows."""

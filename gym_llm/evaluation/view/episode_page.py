@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.view.episode_table import UNREADABLE
 from gym_llm.evaluation.view.index import RunIndex
 from gym_llm.evaluation.view.scan import LONGEST_LINE
+from gym_llm.utils.json_codec import dumps, loads
 
 LARGEST = 16 << 20
 """Bytes of a record that is shown whole."""

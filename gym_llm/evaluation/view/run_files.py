@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import UsageError
-from gym_llm.utils.printable import printable
+from gym_llm.utils.json_codec import loads
+from gym_llm.utils.text import printable
 
 MOST_FILES = 32
 """The most that a folder stands for: the newest ones."""

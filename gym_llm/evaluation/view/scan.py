@@ -14,11 +14,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.errors import DataError
 from gym_llm.evaluation.view.episode_table import MOST_FIELDS, OUTCOMES, UNREADABLE, EpisodeRow
 from gym_llm.records.record import OWN_NAMES, check_record
 from gym_llm.types import message_text
+from gym_llm.utils.json_codec import dumps, loads
 
 BLOCK = 8 << 20
 LONGEST_LINE = 64 << 20

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.index import RunIndex, scan_pool
 from gym_llm.evaluation.view.run_stats import run_stats
 from gym_llm.evaluation.view.view_server import MOST_ROWS, STATIC, describe
+from gym_llm.utils.json_codec import dumps, loads
 
 MOST_BYTES = 10_000_000
 """The largest exported page, if its conversations fit: token ids and log probabilities are left out beyond it."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.episode_table import NAMES, OUTCOMES, UNREADABLE, EpisodeTable
@@ -22,6 +21,7 @@ from gym_llm.evaluation.view.run_stats import run_stats
 from gym_llm.evaluation.view.search import LONGEST_QUERY, Search
 from gym_llm.protocols.http.http_server import HttpServer, http_problem
 from gym_llm.records.failures import reason
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redacted_logger
 
 HOST = "127.0.0.1"

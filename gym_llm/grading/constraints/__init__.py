@@ -1,7 +1,6 @@
-"""Constraints that a text can be checked for: IFEval's, IFEvalG's, IFBench's and VerifIF's."""
+"""Constraints that a text can be checked for, of IFEval, IFEvalG, IFBench and VerifIF."""
 
-from gym_llm.grading.constraints.catalogue_of_constraints import Check, Constraint, Registry
-from gym_llm.grading.constraints.constraint_rows import GradingMode, Instructions, graded
+from gym_llm.grading.constraints.constraint import Check, Constraint, GradingMode, Instructions, Registry, graded
 from gym_llm.grading.constraints.following import Followed, Job, follow, follow_later, follow_quickly
 
 __all__ = [

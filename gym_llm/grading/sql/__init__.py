@@ -4,19 +4,20 @@
 whether the rows are those of the gold statement.
 """
 
-from gym_llm.grading.sql.answer_text import as_answer, near_misses
+from typing import Any
+
 from gym_llm.grading.sql.comparison import Cell, ColumnsRule, RowsRule, SetRule
-from gym_llm.grading.sql.databases import Database, check_databases, find_database
 from gym_llm.grading.sql.grade import compare
-from gym_llm.grading.sql.results import Outcome, Question
-from gym_llm.grading.sql.statement_extraction import extract_sql, last_sql_block
+from gym_llm.grading.sql.question import Database, QueryResult, Question, check_databases, find_database
+from gym_llm.grading.sql.statements import as_answer, extract_sql, last_sql_block, near_misses
+from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.limits import check_seconds
 
 __all__ = [
     "Cell",
     "ColumnsRule",
     "Database",
-    "Outcome",
+    "QueryResult",
     "Question",
     "RowsRule",
     "SetRule",
@@ -29,3 +30,7 @@ __all__ = [
     "last_sql_block",
     "near_misses",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed(__name__, name)

@@ -6,13 +6,13 @@ import signal
 
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
-from gym_llm.grading.sql.results import GOLD, GoldFailed, Outcome, Question
+from gym_llm.grading.sql.question import GOLD, GoldFailed, QueryResult, Question
 
 _WORKER = "gym_llm.grading.sql.query_worker:grade"
 _COMPARING_SECONDS = 5.0
 
 
-async def compare(question: Question) -> Outcome:
+async def compare(question: Question) -> QueryResult:
     """Run both statements in a worker process, and compare their rows.
 
     Most statements that take too long are stopped by SQLite, and the worker lives on. Those that hang in one function
@@ -20,31 +20,31 @@ async def compare(question: Question) -> Outcome:
     the model's) have their seconds, and comparing has five more.
 
     Raises:
-        DataError: If the gold statement fails, or the database cannot be opened: the row's fault, not the model's.
-        WorkerDied: If the gold statement ends the worker, or somebody else does.
+        DataError: If the gold statement fails, or the database cannot be opened: the row is at fault.
+        WorkerDied: If the gold statement ends the worker, or something outside does.
     """
     try:
         return _read(await _ask(question), question)
     except DeadlinePassed as error:
         if error.note == GOLD:
             raise _fault(question, "The gold statement, or the database's script, takes too long.") from None
-        return Outcome("timed_out", f"It takes longer than {question.seconds:g} s.")
+        return QueryResult("timed_out", f"It takes longer than {question.seconds:g} s.")
     except WorkerDied as error:
         if error.exit_code == -signal.SIGKILL:  # from outside: SQLite's memory has a limit of its own
             raise
-        died = Outcome("worker_died", str(error))
+        died = QueryResult("worker_died", str(error))
     if isinstance(question.gold, str):  # which of the two statements was it?
         _read(await _ask(question._replace(query=None)), question)
     return died
 
 
-async def _ask(question: Question) -> Outcome | GoldFailed:
+async def _ask(question: Question) -> QueryResult | GoldFailed:
     pool = shared_pool(_WORKER, deadline=3 * question.seconds + _COMPARING_SECONDS)
-    answer: Outcome | GoldFailed = await pool.call(question)
+    answer: QueryResult | GoldFailed = await pool.call(question)
     return answer
 
 
-def _read(answer: Outcome | GoldFailed, question: Question) -> Outcome:
+def _read(answer: QueryResult | GoldFailed, question: Question) -> QueryResult:
     if isinstance(answer, GoldFailed):
         raise _fault(question, answer.message)
     return answer

@@ -16,7 +16,7 @@ it in its text.
 """
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading a value raises that is not what it should be: it comes from outside, and can be wrong in any place."""
+"""Errors raised when a value from outside has the wrong shape."""
 
 
 def messages_of(items: list[Item]) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def messages_of(items: list[Item]) -> list[dict[str, Any]]:
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
         else:
             raise EngineError(
-                f"A Chat Completions server cannot be told of an item of type {kind!r:.60}: "
+                f"Chat Completions cannot express an item of type {kind!r:.60}: "
                 "leave it out of the input or use a server of the Responses API."
             )
     messages.extend(assistant_messages(turn))
@@ -108,7 +108,7 @@ def _content_to_chat(content: Any) -> Any:
 
 
 def _part_to_chat(part: dict[str, Any]) -> dict[str, Any]:
-    """One content part; parts that have no other form in a chat stay as they are."""
+    """Return a content part for a chat; parts that have no other form in a chat are unchanged."""
     kind = part.get("type")
     if kind in ("input_text", "output_text"):
         return {"type": "text", "text": part["text"]}
@@ -128,7 +128,7 @@ def _part_to_chat(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def items_of(messages: list[dict[str, Any]]) -> list[Item]:
-    """The items, without ids, that say what chat messages say; a ValueError where something is no chat message."""
+    """Return chat messages as items without ids; raise a ValueError if a message is invalid."""
     items: list[Item] = []
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
@@ -221,7 +221,7 @@ def _content_from_chat(content: Any) -> Any:
 
 
 def output_text(text: str) -> dict[str, Any]:
-    """A text part of a model's message."""
+    """Return a text part of a model's message."""
     return {"type": "output_text", "text": text, "annotations": []}
 
 

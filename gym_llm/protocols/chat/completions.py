@@ -1,12 +1,12 @@
-"""Responses <-> Chat Completions: both ways, as pure functions on plain dicts. Answers here, requests beside this file.
+"""Convert answers between Responses and Chat Completions, as pure functions on plain dicts; see `requests.py`, too.
 
 Most servers of open models speak Chat Completions (https://platform.openai.com/docs/api-reference/chat), often with
 vLLM's additions: `reasoning_content` (or `reasoning`) in messages, token ids in choices. Converting there and back
 keeps roles, texts, reasoning, calls, tool outputs, tools and sampling parameters to the character. A conversation comes
-back identical if a chat can say it: its model turns are any number of reasoning items, then at most one message, then
-any number of function calls. Anything else comes back in that form. What a chat has no place for is lost: in a request
-the items' `id`, `status`, `annotations` and token fields, `reasoning.summary`, and whether a system message was
-`instructions` or a developer's; the order of a turn's items where it is another one.
+back identical if a chat can express it: each model turn has any number of reasoning items, then at most one message,
+then any number of function calls. Any other conversation comes back in that form. Fields without a place in a chat are
+lost: the items' `id`, `status`, `annotations` and token fields, `reasoning.summary`, the difference between
+`instructions` and a developer's message, and the order of a turn's items if it is another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict, Usage
 from gym_llm.utils.limits import FEW, ITEMS, limit
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 FINISH_REASONS = {
     "length": "max_output_tokens",
@@ -35,9 +35,9 @@ FINISH_REASONS = {
     "abort": "abort",
     "repetition": "repetition",
 }
-"""Why a turn was cut short: a server's `finish_reason`, and the Responses API's `incomplete_details.reason` for it.
+"""The `incomplete_details.reason` of the Responses API for each `finish_reason` of a turn that was cut off.
 
-`abort` (vLLM's and SGLang's): the server was told to give the request up; `repetition`: vLLM's own stop of loops.
+`abort` (vLLM and SGLang): the server was told to abort the request; `repetition`: vLLM stopped a loop.
 """
 MAX_ID = 256
 """The longest id that is taken over, in characters: each item has its completion's id in its own."""
@@ -94,27 +94,27 @@ def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = Non
         }
     except MALFORMED as error:
         raise EngineError(
-            f"The server's answer is no chat completion ({reason(error)}): {excerpt(chat_completion)}",
+            f"The server's answer is not a chat completion ({reason(error)}): {excerpt(chat_completion)}",
             failure_kind="agent_run_error",
         ) from error
 
 
 def response_to_chat(response: ResponseDict) -> dict[str, Any]:
-    """The chat completion that a response, one model turn, stands for: the inverse of `chat_to_response`.
+    """Return the chat completion of a response with one model turn: the inverse of `chat_to_response`.
 
-    Token ids and log probabilities are where vLLM puts them, tokens written as `token_id:N` as vLLM does with
+    Token ids and log probabilities are where vLLM puts them, with tokens written as `token_id:N`, as vLLM does with
     `return_tokens_as_token_ids`.
 
     Raises:
-        ValueError: If it is no response, or its output holds anything but reasoning, assistant messages and function
-            calls.
+        ValueError: If the response is invalid, or its output has anything but reasoning, assistant messages and
+            function calls.
     """
     try:
         return _chat_of(response)
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"This is no response ({reason(error)}): {excerpt(response)}") from error
+        raise ValueError(f"This is not a response ({reason(error)}): {excerpt(response)}") from error
 
 
 def _chat_of(response: ResponseDict) -> dict[str, Any]:

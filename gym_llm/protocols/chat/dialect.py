@@ -28,7 +28,7 @@ def read(body: Body) -> Request:
     try:
         request = chat_to_request({name: value for name, value in body.items() if name not in NOT_THE_MODELS})
     except (*MALFORMED, EngineError) as error:
-        raise Refusal(f"This is no chat: {error}", param="messages") from None
+        raise Refusal(f"This is not a chat request: {error}", param="messages") from None
     return checked({**request})
 
 
@@ -91,4 +91,4 @@ CHAT = Dialect(
     broken=_broken,
     waiting=COMMENT,
 )
-"""What programs speak to most servers of open models."""
+"""The Chat Completions API, which most servers of open models speak."""

@@ -8,24 +8,24 @@ from typing import Any
 from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.chat_messages import MALFORMED, items_of, messages_of
 from gym_llm.types import Request
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 LOGPROBS = "message.output_text.logprobs"
-"""What a Responses request puts into `include` to have log probabilities in the text."""
+"""The value of `include` with which a Responses request asks for log probabilities."""
 
 
 def request_to_chat(request: Request) -> dict[str, Any]:
-    """The body of `POST /v1/chat/completions`, without `model`, that asks the same as a Responses request.
+    """Return a Responses request as the body of `POST /v1/chat/completions`, without `model`.
 
-    `developer` messages become `system` messages: OpenAI takes the two for the same, and the chat templates of most
-    open models know only `system`. The token limit becomes `max_completion_tokens`: OpenAI's reasoning models refuse
-    the older `max_tokens` (`HTTPEngine` sends that to servers that know no other). Parameters that are null are left
-    out, as are `tool_choice` and `parallel_tool_calls` when there are no tools (OpenAI refuses them). Parameters not
-    known here pass through. The request is not changed; the body, a fresh dict, shares its values.
+    `developer` messages become `system` messages: OpenAI treats them alike, and the chat templates of most open models
+    know only `system`. The token limit becomes `max_completion_tokens`: OpenAI's reasoning models refuse the older
+    `max_tokens` (`HTTPEngine` sends that to servers that know only it). Null parameters are left out, as are
+    `tool_choice` and `parallel_tool_calls` without tools (OpenAI refuses them). Unknown parameters pass through. The
+    request is not changed; the body, a fresh dict, shares its values.
 
     Raises:
-        EngineError: If it is no request, or has something that no chat can say: an item of an unknown type, or history
-            that lies on a server (`previous_response_id`).
+        EngineError: If the request is invalid, or a chat cannot express it: an item of an unknown type, or history that
+            is kept on a server (`previous_response_id`).
 
     >>> request_to_chat({"input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]})
     {'messages': [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': 'Hi'}]}
@@ -33,7 +33,7 @@ def request_to_chat(request: Request) -> dict[str, Any]:
     try:
         return _chat_of(request)
     except MALFORMED as error:
-        raise EngineError(f"This is no Responses request ({type(error).__name__}): {excerpt(request)}") from error
+        raise EngineError(f"This is not a Responses request ({type(error).__name__}): {excerpt(request)}") from error
 
 
 def chat_to_request(body: dict[str, Any]) -> Request:
@@ -61,7 +61,7 @@ def chat_to_request(body: dict[str, Any]) -> Request:
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"`{key}` is not what a chat has there ({error!r}): {excerpt(value, 80)}.") from error
+        raise ValueError(f"`{key}` is invalid in a chat ({error!r}): {excerpt(value, 80)}.") from error
     return request  # type: ignore[return-value]
 
 

@@ -11,11 +11,11 @@ from typing import Any, Self
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import CallerError, UsageError
 from gym_llm.protocols.http.access import AccessControl, AccessDenied
 from gym_llm.protocols.http.metrics import Metric, Metrics
 from gym_llm.records.failures import reason
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import REQUEST_BYTES, limit
 from gym_llm.utils.secrets import redacted_logger
 

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.errors import EngineError
 from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.access import AccessDenied
 from gym_llm.protocols.http.http_server import JSON, http_problem, json_response
 from gym_llm.records.failures import reason
 from gym_llm.types import ResponseDict
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
 
 STREAM_AFTER_SECONDS = 5.0
@@ -104,13 +104,13 @@ async def read_json(http: web.Request) -> Body:
     """
     # Browsers send other types across origins without asking: a page must not use a model that serves on loopback.
     if http.content_type != JSON:
-        raise Refusal(f"The body is JSON, and the header says so: Content-Type: {JSON}.", 415)
+        raise Refusal(f"The body must be JSON, with the header Content-Type: {JSON}.", 415)
     try:
         body = loads(await http.read())
     except ValueError:
         raise Refusal("The body is not JSON.") from None
     if not isinstance(body, dict):
-        raise Refusal(f"The body is a JSON object, got {type(body).__name__}.")
+        raise Refusal(f"The body must be a JSON object, got {type(body).__name__}.")
     return body
 
 

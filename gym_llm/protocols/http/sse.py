@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
+from gym_llm.utils.json_codec import dumps
 
 COMMENT = b": waiting\n\n"
-"""What every reader of server-sent events skips."""
+"""A comment, which every reader of server-sent events skips."""
 
 _SHORTEST, _MOST = 24, 64
 _LINE_ENDS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
 
 
 def event(data: Any, name: str | None = None) -> bytes:
-    r"""One event with JSON as its data; some APIs name their events.
+    r"""Return an event with JSON as its data; some APIs name their events.
 
     >>> event({"a": 1}, "b")
     b'event: b\ndata: {"a":1}\n\n'

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.mcp.toolbox import ToolResult
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps
 
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def mcp_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A function tool as MCP lists it.
+    """Return a function tool as MCP lists it.
 
     >>> mcp_tool({"type": "function", "name": "look", "description": "Look around.", "parameters": None})
     {'name': 'look', 'description': 'Look around.', 'inputSchema': {'type': 'object', 'properties': {}}}
@@ -25,7 +25,7 @@ def mcp_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def mcp_result(result: ToolResult) -> dict[str, Any]:
-    """What a tool answered, as MCP has it."""
+    """Return a tool's answer in MCP's form."""
     parts = [result.output] if isinstance(result.output, str) else result.output
     said: dict[str, Any] = {"content": [_block(part) for part in parts], "isError": result.is_error}
     if result.structured is not None:
@@ -34,7 +34,7 @@ def mcp_result(result: ToolResult) -> dict[str, Any]:
 
 
 def mcp_messages(items: list[Item]) -> list[dict[str, Any]]:
-    """Items as the messages of a prompt: MCP knows a user's and an assistant's, of one block each.
+    """Return items as the messages of a prompt: MCP has a user's and an assistant's, of one block each.
 
     >>> mcp_messages([{"role": "system", "content": "Be brief."}])
     [{'role': 'user', 'content': {'type': 'text', 'text': 'Be brief.'}}]

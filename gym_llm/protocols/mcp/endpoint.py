@@ -44,7 +44,7 @@ STREAM_AFTER_SECONDS = 10.0
 """Seconds before an answer that takes longer is given as a stream, and between the comments that keep that open."""
 
 SECONDS_TO_SEND = 60.0
-"""How long a client may take to send a body."""
+"""Seconds that a client may take to send a body."""
 
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _WAITING = b": waiting\n\n"
@@ -64,9 +64,9 @@ class Endpoint:
     only its cancel notification, the end of the session or `close` cancels it.
 
     Args:
-        toolbox_of: Whose tools a caller has. It may raise `McpError`, with status 404 for an unknown session.
-        open_session: Called for a handshake; returns the session's id, which has to be hard to guess, or None for no
-            id. Without it no ids are given, and callers are told apart by their URL or headers alone.
+        toolbox_of: Returns a caller's tools. It may raise `McpError`, with status 404 for an unknown session.
+        open_session: Called for a handshake; returns the session's id, which must be hard to guess, or None for no
+            id. Without it there are no ids, and only URL and headers separate callers.
         end_session: Called when a client ends its session (DELETE), and when a handshake fails after it was opened.
     """
 
@@ -85,7 +85,7 @@ class Endpoint:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
-        """Answer a request to the endpoint's URL, whatever it is."""
+        """Answer any request to the endpoint's URL."""
         try:
             if http.method == "POST":
                 return await self._post(http)
@@ -115,7 +115,7 @@ class Endpoint:
             raise McpError(f"An answer is {_JSON} or {_EVENTS}: accept both.", status=406)
         # Browsers send other types across origins without asking.
         if http.content_type != _JSON:
-            raise McpError(f"The body is JSON, and the header says so: Content-Type: {_JSON}.", status=415)
+            raise McpError(f"The body must be JSON, with the header Content-Type: {_JSON}.", status=415)
         value = parse(await _body(http))
         stateless = is_stateless(http.headers, value)
         headers: dict[str, str] = {}
@@ -181,7 +181,10 @@ class Endpoint:
             return error.status or STATUS.get(error.code, 200), error_of(name, error)
 
     async def _of_session(self, http: web.Request, value: Any, headers: dict[str, str]) -> tuple[int, Any]:
-        """The same of a body of the revisions with a handshake, which may be a batch; the session's id to `headers`."""
+        """Return the status and the answer of a body of the revisions with a handshake, which may be a batch.
+
+        The id of a new session is written to `headers`.
+        """
         if not isinstance(value, list):
             return await self._one(http, value, headers)
         if http.headers.get(VERSION_HEADER, ASSUMED) not in BATCHING:

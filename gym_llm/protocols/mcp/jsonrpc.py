@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
-from gym_llm.data.files.line_parsing import refuse_constant
 from gym_llm.errors import CallerError
+from gym_llm.utils.json_codec import dumps, loads, refuse_constant
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022  # MCP's own, since 2026-07-28
@@ -17,18 +16,18 @@ CANCELLED = -32800
 
 _LONG_INTEGER = re.compile(rb"\d{19}")
 MOST_LEVELS = 100
-"""How deep the objects and lists of a message may be nested."""
+"""The deepest nesting of a message's objects and lists."""
 MOST_IN_A_BATCH = 64
 
 
 class McpError(CallerError):
-    """A message that is answered with an error.
+    """Raised for a message that is answered with an error.
 
     Args:
-        message: Why, for the client.
-        code: JSON-RPC's.
-        status: HTTP's; None for what the protocol's revision says for the code.
-        data: More of it, for programs.
+        message: The reason, for the client.
+        code: The code of JSON-RPC.
+        status: The HTTP status; None for the one that the protocol's revision has for the code.
+        data: Further data, for programs.
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class Message:
     """A request, or a notification, which has no id and gets no answer.
 
     Attributes:
-        method: E.g. `tools/call`.
-        params: Its parameters; empty if there are none.
-        id: What the answer has to repeat.
+        method: The method, e.g. `tools/call`.
+        params: The parameters; empty without any.
+        id: The id for the answer.
     """
 
     method: str
@@ -59,16 +58,16 @@ class Message:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The parameters' `_meta`; empty if there is none."""
+        """The parameters' `_meta`; {} without one."""
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
 
 def parse(body: bytes) -> Any:
-    """The JSON value of a body.
+    """Return the JSON value of a body.
 
     Raises:
-        McpError: If it is not JSON, or too deep.
+        McpError: If it is invalid, or nested too deeply.
     """
     try:
         # orjson makes floats of integers beyond 64 bits, but a model's argument is what it has written.
@@ -81,10 +80,10 @@ def parse(body: bytes) -> Any:
 
 
 def read_message(value: Any) -> Message | None:
-    """A message of its JSON value; None for a client's answer, which nobody here has asked for.
+    """Return the message of a JSON value; None for a client's answer, which was not asked for.
 
     Raises:
-        McpError: If it is neither.
+        McpError: If the value is neither.
     """
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         raise McpError('A message is a JSON object with "jsonrpc": "2.0".', status=400)
@@ -102,18 +101,18 @@ def read_message(value: Any) -> Message | None:
 
 
 def id_of(value: Any) -> str | int | None:
-    """The id of a message that may be wrong otherwise; None if it has none that can be repeated."""
+    """Return the id of a message that may be invalid; None without a valid id."""
     name = value.get("id") if isinstance(value, dict) else None
     return None if isinstance(name, bool) or not isinstance(name, str | int) else name
 
 
 def result_of(message: Message, result: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request."""
+    """Return the answer to a request."""
     return {"jsonrpc": "2.0", "id": message.id, "result": result}
 
 
 def error_of(name: str | int | None, error: McpError) -> dict[str, Any]:
-    """The answer to a request with this id that failed."""
+    """Return the answer to a failed request with this id."""
     said: dict[str, Any] = {"code": error.code, "message": str(error)}
     if error.data is not None:
         said["data"] = error.data
@@ -121,7 +120,7 @@ def error_of(name: str | int | None, error: McpError) -> dict[str, Any]:
 
 
 def encode(answer: Any) -> bytes:
-    """An answer as JSON, on one line."""
+    """Return an answer as JSON, on one line."""
     return dumps(answer).rstrip(b"\n")
 
 

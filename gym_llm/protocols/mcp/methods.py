@@ -1,4 +1,4 @@
-"""What MCP's methods answer, given a toolbox."""
+"""Answer MCP's methods with a toolbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gym_llm.protocols.mcp.toolbox import Toolbox
 from gym_llm.version import __version__
 
 PAGE = 200
-"""Of tools, as many are listed at once; `nextCursor` is where the next ones begin."""
+"""The most tools in one list; `nextCursor` is where the next ones begin."""
 _SERVER = {"name": "gym_llm", "version": __version__}
 _ABILITIES: dict[str, Any] = {"tools": {}, "prompts": {}}
 _PROMPT = {"name": "task", "description": "What there is to do, as the environment's model is told."}
@@ -19,18 +19,18 @@ _NOT_KEPT = {"ttlMs": 0, "cacheScope": "private"}  # a list is of one client, an
 
 
 async def initialized(message: Message, toolbox: Toolbox) -> dict[str, Any]:
-    """The server's part of a handshake."""
+    """Return the server's part of a handshake."""
     said = {"protocolVersion": agreed(message.params.get("protocolVersion")), "serverInfo": _SERVER}
     return {**said, "capabilities": _ABILITIES, **await _instructed(toolbox)}
 
 
 async def answer(message: Message, toolbox: Toolbox, version: str) -> dict[str, Any]:
-    """The result of a request.
+    """Return the result of a request.
 
     Args:
         message: The request; anything but `initialize`.
-        toolbox: Whose tools these are.
-        version: Its revision.
+        toolbox: The caller's tools.
+        version: The request's revision.
 
     Raises:
         McpError: If it cannot be answered.
@@ -93,4 +93,4 @@ def _cursor(params: dict[str, Any], length: int) -> int:
         return 0
     if isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and len(cursor) < 9 and int(cursor) < length:
         return int(cursor)
-    raise McpError("The `cursor` is none that was given here.", INVALID_PARAMS)
+    raise McpError("The `cursor` is invalid: send the last `nextCursor`.", INVALID_PARAMS)

@@ -1,9 +1,9 @@
-"""The revisions of MCP that are spoken here, and what tells them apart.
+"""The supported revisions of MCP, and their differences.
 
-Up to 2025-11-25 a client begins with a handshake (`initialize`), and the server may give it a session id, which it
-repeats in a header. From 2026-07-28 on there is neither: each request says in its `_meta` which revision it is of, and
-repeats it, its method, and what is called in headers, so that a proxy can route it without reading the body. Who
-disagrees with their own headers is refused (`HEADER_MISMATCH`).
+Up to 2025-11-25 a client begins with a handshake (`initialize`), and the server may give it a session id, which the
+client repeats in a header. From 2026-07-28 on there is neither. Each request names its revision in `_meta`, and repeats
+it, its method and the called name in headers, so that a proxy can route it without reading the body. A request whose
+headers and body differ is refused (`HEADER_MISMATCH`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
 ASSUMED = "2025-03-26"
-"""The revision of a request without a header that names it, as later ones have it."""
+"""The revision of a request whose header names none, as later revisions say."""
 BATCHING = HANDSHAKE[:2]
-"""Those in which a body may be a list of messages."""
+"""The revisions in which a body may be a list of messages."""
 
 SESSION_HEADER, VERSION_HEADER = "Mcp-Session-Id", "MCP-Protocol-Version"
 METHOD_HEADER, NAME_HEADER = "Mcp-Method", "Mcp-Name"
@@ -43,11 +43,11 @@ VERSION_META, CAPABILITIES_META, SERVER_META = (
 
 _UNREADABLE = (PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, UNSUPPORTED_VERSION)
 STATUS = {**dict.fromkeys(_UNREADABLE, 400), METHOD_NOT_FOUND: 404}
-"""HTTP's status of a stateless request's error, by its code; 200 for all others, and before 2026-07-28."""
+"""The HTTP status of a stateless request's error, by its code; 200 for all others, and before 2026-07-28."""
 
 
 def agreed(offered: Any) -> str:
-    """The revision of a handshake: the client's, or ours if it is none that has handshakes.
+    """Return the revision of a handshake: the client's, or our latest if that has no handshakes.
 
     >>> agreed("2025-06-18"), agreed("2099-01-01")
     ('2025-06-18', '2025-11-25')
@@ -56,7 +56,7 @@ def agreed(offered: Any) -> str:
 
 
 def is_stateless(headers: CIMultiDictProxy[str], value: Any) -> bool:
-    """Whether a body is a message without a handshake: its header says so, or, without a header, its `_meta` does."""
+    """Whether a body is a message without a handshake, by its header or, without one, by its `_meta`."""
     version = headers.get(VERSION_HEADER)
     if version is not None:
         return version not in HANDSHAKE
@@ -72,7 +72,7 @@ def check_stateless(headers: CIMultiDictProxy[str], message: Message) -> str:
         Its revision.
 
     Raises:
-        McpError: If they disagree, or something is missing, or the revision is none of ours.
+        McpError: If they differ, a field is missing, or the revision is not supported.
     """
     for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
         if len(headers.getall(name, ())) > 1:
@@ -97,7 +97,7 @@ def check_stateless(headers: CIMultiDictProxy[str], message: Message) -> str:
 
 
 def unsupported(version: Any, supported: tuple[str, ...] = (*STATELESS, *HANDSHAKE)) -> McpError:
-    """The error that says which revisions there are."""
+    """Return the error that lists the supported revisions."""
     said = str(version)[:40]
     return McpError(
         f"The revision {said!r} is not spoken here, only {', '.join(supported)}.",
@@ -107,7 +107,7 @@ def unsupported(version: Any, supported: tuple[str, ...] = (*STATELESS, *HANDSHA
 
 
 def handshake_first(version: str) -> McpError:
-    """What a server says to `server/discover` whose clients need sessions: clients go on with `initialize`."""
+    """Return the answer to `server/discover` of a server that needs sessions: clients continue with `initialize`."""
     return unsupported(version, HANDSHAKE)
 
 

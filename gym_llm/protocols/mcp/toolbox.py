@@ -1,4 +1,4 @@
-"""What an MCP endpoint serves: tools, as Responses has them, a task, and a few words about both."""
+"""Toolbox: what an MCP endpoint serves: tools as in the Responses API, a task, and instructions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from gym_llm.types import Item
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, so that a server can tell whose tools these are.
+    """The caller of a request, so that a server can find its tools.
 
     Attributes:
         http: The HTTP request: its path, its query and its headers.
-        session_id: What the endpoint's `open_session` returned for this client's handshake; None before it, in the
-            stateless revision, and where no ids are given.
+        session_id: The id that the endpoint's `open_session` returned for the client's handshake. None before it, in
+            the stateless revision, and without ids.
         version: The protocol's revision, e.g. `2025-11-25`.
-        method: What is asked, e.g. `tools/call`.
-        meta: The message's `_meta`, which a client may put fields of its own into.
+        method: The method, e.g. `tools/call`.
+        meta: The message's `_meta`, in which a client may put fields of its own.
     """
 
     http: web.Request
@@ -32,12 +32,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered.
+    """The answer of a tool.
 
     Attributes:
-        output: Text, or content parts, as a `function_call_output` item has it.
-        is_error: Whether it says that the call failed; a model reads it all the same.
-        structured: The same, or more, for programs; JSON values.
+        output: Text, or content parts, as in a `function_call_output` item.
+        is_error: Whether the call failed; the model reads the output all the same.
+        structured: JSON values for programs: the same as the output, or more.
     """
 
     output: str | list[dict[str, Any]]
@@ -49,17 +49,17 @@ class Toolbox(Protocol):
     """The tools of one client. Several calls may be under way at once."""
 
     async def instructions(self) -> str:
-        """What a client should tell its model about these tools; "" for nothing."""
+        """Return instructions for the client's model; "" for none."""
         ...
 
     async def task(self) -> list[Item]:
-        """What the model is to do, as input items: the MCP prompt `task`; empty if there is none (yet)."""
+        """Return the model's task as input items, for the MCP prompt `task`; empty if there is none (yet)."""
         ...
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The function tools: `{"type": "function", "name", "description", "parameters"}`."""
+        """Return the function tools: `{"type": "function", "name", "description", "parameters"}`."""
         ...
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call one, whatever the name and the arguments; what a model got wrong is a result that says so."""
+        """Call a tool. Any name and arguments are allowed: mistakes of the model are described in the result."""
         ...

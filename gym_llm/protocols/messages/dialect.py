@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.protocols.chat.chat_messages import MALFORMED
 from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import event, pieces
@@ -14,6 +13,7 @@ from gym_llm.protocols.messages.thinking_blocks import UNPARSED, thinking_blocks
 from gym_llm.protocols.responses.request_checks import output_for
 from gym_llm.records.failures import reason
 from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict
+from gym_llm.utils.json_codec import dumps, loads
 
 _STOPS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 _KINDS = {
@@ -29,7 +29,7 @@ def answer(response: ResponseDict, body: Body) -> dict[str, Any]:
     except ValueError:
         raise
     except MALFORMED as error:
-        raise ValueError(f"This is no response ({reason(error)}).") from error
+        raise ValueError(f"This is not a response ({reason(error)}).") from error
 
 
 def _message(response: ResponseDict, body: Body) -> dict[str, Any]:
@@ -152,4 +152,4 @@ MESSAGES = Dialect(
     broken=_broken,
     waiting=_event("ping"),
 )
-"""What Claude's own tools and frameworks speak."""
+"""Anthropic's Messages API, which Claude's own tools and frameworks speak."""

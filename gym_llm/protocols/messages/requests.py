@@ -13,19 +13,19 @@ from gym_llm.records.failures import reason
 from gym_llm.types import Item, Request
 
 _SERVERS_OWN = ("code_execution_", "mcp_toolset", "tool_search_tool_", "web_fetch_", "web_search_")
-"""Tools that Anthropic's own servers run: nobody here would, so the model is not shown them."""
+"""Tools that Anthropic's own servers run. They would not run here, so the model is not shown them."""
 
 _BILLING = "x-anthropic-billing-header:"
-"""How a system text begins that Claude Code writes for Anthropic's accounts; it is another one in each request."""
+"""The beginning of a system text that Claude Code writes for Anthropic's accounts; it differs in each request."""
 
 _EFFORTS = {"xhigh": "high", "max": "high"}
 
 
 def read(body: Body) -> Request:
-    """The request of a body of `POST /v1/messages`; see `Dialect.read`.
+    """Return the request of a body of `POST /v1/messages`; see `Dialect.read`.
 
-    `is_error` of a tool's result is lost: what went wrong is in its text. So is a thinking budget; `thinking` that is
-    `disabled` becomes the reasoning effort `none`.
+    `is_error` of a tool's result is dropped: the text says what went wrong. A thinking budget is dropped, too;
+    `thinking` that is `disabled` becomes the reasoning effort `none`.
     """
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -39,7 +39,7 @@ def read(body: Body) -> Request:
     except Refusal:
         raise
     except MALFORMED as error:
-        raise Refusal(f"`{key}` is not what the Messages API has there ({reason(error)}).", param=key) from None
+        raise Refusal(f"`{key}` is invalid in the Messages API ({reason(error)}).", param=key) from None
     return checked(request)
 
 
@@ -103,13 +103,13 @@ def _parts(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
         case "tool_reference":
             yield {"type": "input_text", "text": as_text(block.get("tool_name", ""))}
         case kind:
-            raise Refusal(f"There is no place for a block of type {kind!r:.80} here.", param="messages")
+            raise Refusal(f"A block of type {kind!r:.80} is not allowed here.", param="messages")
 
 
 def _text(block: dict[str, Any]) -> str:
     text = block["text"]
     if not isinstance(text, str):
-        raise TypeError("a text block's `text` is no string")
+        raise TypeError("the `text` of a text block is not a string")
     return text
 
 
@@ -142,7 +142,7 @@ def _document(block: dict[str, Any], source: dict[str, Any]) -> Iterator[dict[st
         case "file":
             yield {"type": "input_file", "file_id": source["file_id"]}
         case kind:
-            raise Refusal(f"There is no place for a document from {kind!r:.80} here.", param="messages")
+            raise Refusal(f"A document cannot come from {kind!r:.80} here.", param="messages")
 
 
 def _call(block: dict[str, Any]) -> Item:
@@ -230,7 +230,7 @@ def _set_output(request: dict[str, Any], name: str, config: dict[str, Any]) -> N
 
 def _refuse_servers(request: dict[str, Any], name: str, servers: Any) -> None:
     if servers:
-        raise Refusal("Nobody here asks MCP servers for the model: give their tools.", param=name)
+        raise Refusal("This server does not call MCP servers: send their tools in `tools`.", param=name)
 
 
 def _drop(request: dict[str, Any], name: str, value: Any) -> None:
@@ -251,4 +251,4 @@ _FIELDS: dict[str, Callable[[dict[str, Any], str, Any], None]] = {
     "max_tokens": lambda request, _, limit: request.update(max_output_tokens=limit),
     "stop_sequences": lambda request, _, stops: request.update(stop=stops) if stops else None,
 }
-"""What becomes of a body's fields; others are the request's own, as they are (`temperature`, `top_k`)."""
+"""The request fields for a body's fields; others keep their names (`temperature`, `top_k`)."""

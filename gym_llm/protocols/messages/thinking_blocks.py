@@ -1,7 +1,7 @@
-"""Reasoning items <-> thinking blocks of Anthropic's Messages API.
+"""Convert reasoning items to thinking blocks of Anthropic's Messages API and back.
 
-Clients give a thinking block back as they got it. Its signature, which is nobody's to read, holds what an item has
-besides its text: its id, and what another provider has encrypted in it. A signature of anybody else's is ignored.
+Clients return a thinking block unchanged. Its signature, which clients do not read, holds the rest of the item: its id,
+and content that another provider has encrypted. Foreign signatures are ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from gym_llm.types import Item
 
 UNPARSED = "unparsed_arguments"
-"""Where a call's input has what the model wrote, if that is no JSON object: a client's own parser would give up."""
+"""The key of a call's arguments that are not a JSON object: a client's own parser would fail on them."""
 
 _OURS = "gym_llm:"
 
@@ -39,7 +39,7 @@ def reasoning_item(block: dict[str, Any]) -> Item | None:
     item: Item = {"type": "reasoning", "summary": []}
     if not redacted:
         if not isinstance(block["thinking"], str):
-            raise TypeError("a thinking block's `thinking` is no string")
+            raise TypeError("the `thinking` of a thinking block is not a string")
         item["summary"].append({"type": "summary_text", "text": block["thinking"]})
     signature = block.get("data" if redacted else "signature")
     if isinstance(signature, str) and signature.startswith(_OURS):

@@ -14,20 +14,20 @@ import gymnasium as gym
 from gymnasium.error import InvalidAction
 
 from gym_llm.types import Item
-from gym_llm.utils.did_you_mean import nearest
 from gym_llm.utils.limits import FEW, ITEMS, limit
+from gym_llm.utils.text import nearest
 
 _OPTIONAL_STR, _OPTIONAL_DICT = (str, NoneType), (dict, NoneType)
 _EXPECTED = "an action is a Response, its dict ({'output': [...]}), or the list of its output items"
 
 
 def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
-    """An action's output items, plain dicts (not copied where they were dicts), and its response's dict.
+    """Return an action's output items, as plain dicts (dicts are not copied), and its response.
 
-    The latter is `{}` for a bare list.
+    The response is `{}` for a bare list.
 
     Raises:
-        InvalidAction: If it is no action, or an item is not shaped like a model's output item.
+        InvalidAction: If the action is invalid, or an item does not have the shape of a model's output item.
     """
     response: dict[str, Any]
     if action.__class__ is dict:
@@ -67,12 +67,12 @@ def read_action(action: Any) -> tuple[list[Item], dict[str, Any]]:
 
 
 def is_refusal(error: BaseException, verifier: Any) -> bool:
-    """Whether a step was refused before anything happened: the action is none, or there is no episode.
+    """Whether a step was refused before anything happened: the action is invalid, or there is no episode.
 
-    Gymnasium's errors may also come out of a hook: then they are its author's, and the episode is over.
+    Gymnasium's errors may also be raised by a hook. Then they are its author's, and the episode is over.
 
     Args:
-        error: What the step raised.
+        error: The step's exception.
         verifier: The `VerifierEnv`.
     """
     return isinstance(error, gym.error.Error) and verifier.phase == "env"
@@ -88,7 +88,7 @@ def output_items(action: Any) -> list[Item]:
 
 
 def with_output(action: Any, items: list[Item]) -> dict[str, Any] | list[Item]:
-    """The same action with other output items: a dict for a response, a list for a bare list; a copy in any case."""
+    """Return an action with other output items: a dict for a response, a list for a bare list; always a copy."""
     if isinstance(action, (list, tuple)):
         return items
     return {**_plain(action), "output": items}
@@ -185,9 +185,9 @@ _compared: set[str] = set()
 
 
 def _warn_of_near_miss(kind: str) -> None:
-    """Say once that an item's type is nearly one that is known: whatever it says counts for nothing.
+    """Warn once that an item's type is nearly a known one: such an item is ignored.
 
-    Only so many are compared in a process: an answer may have tens of thousands.
+    A process compares only a limited number of types: an answer may have tens of thousands.
     """
     if kind in _compared or len(kind) > _LONGEST_TYPE or len(_compared) >= _MOST_COMPARED:
         return

@@ -1,4 +1,4 @@
-"""What is asked and answered: the bodies of `POST /v1/responses`, and of its responses."""
+"""The bodies of `POST /v1/responses` and of its responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gym_llm.protocols.responses.content_parts import (
     text_or_list,
 )
 from gym_llm.protocols.responses.items import ResponseItem, ResponseOutputMessage
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 
 class FunctionTool(Tagged):
@@ -95,13 +95,13 @@ _OPENAIS = {
     *("truncation", "user"),
 }
 REQUEST_PARAMETERS = frozenset({*ResponseCreateParams.model_fields, *PASSED_ON, *_OPENAIS})
-"""What a task may ask for: the Responses API's parameters and vLLM's."""
+"""Request parameters that a task may have: the Responses API's and vLLM's."""
 
 CHAT_NAMES = {
     **dict.fromkeys(("max_tokens", "max_completion_tokens"), "max_output_tokens"),
     **{"messages": "input", "reasoning_effort": "reasoning", "response_format": "text", "logprobs": "top_logprobs"},
 }
-"""What a chat request calls otherwise."""
+"""The names of parameters that a chat request calls otherwise."""
 
 WHOLE_NUMBERS = frozenset(
     {"max_output_tokens", "max_tool_calls", "top_logprobs"}
@@ -111,7 +111,7 @@ WHOLE_NUMBERS = frozenset(
 
 
 class InputTokensDetails(Tagged):
-    """Where the input tokens came from."""
+    """Details of the input tokens."""
 
     schema_fields = frozenset({"cached_tokens", "cache_write_tokens"})
 
@@ -120,7 +120,7 @@ class InputTokensDetails(Tagged):
 
 
 class OutputTokensDetails(Tagged):
-    """What the output tokens were spent on."""
+    """Details of the output tokens."""
 
     schema_fields = frozenset({"reasoning_tokens"})
 

@@ -1,4 +1,4 @@
-"""What the models of the Responses schema share, and the parts that contents consist of."""
+"""The base of the Responses schema's models, and the parts of contents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 
 class ResponsesModel(BaseModel):
-    """What all models here share: unknown fields are kept, and `to_dict` gives back what was set."""
+    """The base of all models: unknown fields are kept, and `to_dict` returns the fields that were set."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
 
@@ -25,7 +25,7 @@ class ResponsesModel(BaseModel):
 
 
 class Tagged(ResponsesModel):
-    """A model with fields that are written even if nobody set them: the OpenAI schema has no object without them."""
+    """A model with fields that are written even if they were not set: the OpenAI schema requires them."""
 
     schema_fields: ClassVar[frozenset[str]] = frozenset({"type"})
 
@@ -73,13 +73,13 @@ class ResponseOutputRefusal(Tagged):
 
 
 def tag_of(value: Any, known: Collection[str]) -> str | None:
-    """The `type` of an object if it is known, else "other"; None for what is no object with a type."""
+    """Return the `type` of an object if it is known, else "other"; None for any other value."""
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
     return None if not isinstance(kind, str) else kind if kind in known else "other"
 
 
 def text_or_list(value: Any) -> str | None:
-    """Which side of a `str | list` a value is on, so that errors are about that side only."""
+    """Return which side of a `str | list` a value is on, so that errors are about that side only."""
     return "text" if isinstance(value, str) else "list" if isinstance(value, list) else None
 
 
@@ -107,4 +107,4 @@ Content: TypeAlias = Annotated[
         custom_error_message="Content must be a string or a list of content parts",
     ),
 ]
-"""What a message or a tool output says."""
+"""The content of a message or of a tool's output."""

@@ -17,7 +17,7 @@ _ECHOED: dict[str, Any] = {
     **{"metadata": {}, "parallel_tool_calls": True, "temperature": None, "tool_choice": "auto", "tools": []},
     **{"top_p": None, "truncation": "disabled", "store": False},
 }
-"""What an answer repeats of the body, and what it says where the body has nothing."""
+"""Fields of the body that an answer repeats, with their defaults."""
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
 
@@ -151,4 +151,4 @@ RESPONSES = Dialect(
     broken=_broken,
     waiting=COMMENT,
 )
-"""What our own requests and responses are of."""
+"""The Responses API, in which our own requests and responses are written."""

@@ -22,7 +22,7 @@ class EasyInputMessage(ResponsesModel):
 
 
 class FunctionCallOutput(Tagged):
-    """What a tool answered: text, or content parts."""
+    """The output of a tool: text, or content parts."""
 
     call_id: str
     output: Content
@@ -82,7 +82,7 @@ class ReasoningText(Tagged):
 
 
 class ResponseReasoningItem(OutputItem):
-    """What the model thought before it answered."""
+    """The model's reasoning before its answer."""
 
     schema_fields = frozenset({"type", "summary"})
 
@@ -117,7 +117,7 @@ _KNOWN_TYPES = frozenset({"reasoning", "function_call", "function_call_output"})
 
 
 def _item_tag(item: Any) -> str | None:
-    """Which model of `ResponseItem` a value is meant to be."""
+    """Return the tag of the `ResponseItem` model that a value should match."""
     if not isinstance(item, dict):
         return _ITEM_TAGS.get(type(item))
     kind = item.get("type")
@@ -147,7 +147,7 @@ ResponseItem: TypeAlias = Annotated[
 
 
 def user_items(said: Any, hook: str) -> list[Item]:
-    """What a hook says as the user, as items.
+    """Return a hook's user turn as items.
 
     Raises:
         TypeError: If it is neither a text, nor items, nor None.

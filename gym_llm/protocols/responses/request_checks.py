@@ -1,4 +1,4 @@
-"""What the dialects check in common: what is in a body that cannot be answered here, and whether it is a request."""
+"""Checks of requests that the dialects share: fields that cannot be served here, and the shape."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ NOT_THE_MODELS = frozenset(
     {"model", "stream", "stream_options", "store", "user", "service_tier", "return_token_ids", "n"}
     | {"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "background"}
 )
-"""Parameters that are about the server and its bill: whatever they say, the model is asked the same."""
+"""Parameters about the server and its bill, which do not change the model's request."""
 
 _AT_ONCE = 256
-"""Items that are looked at together. Pydantic looks for all that is wrong: a million wrong items took it twenty
-seconds, in which nobody was answered."""
+"""The number of items that are checked together. Pydantic reports every error: a million wrong items took it twenty
+seconds, in which the server answered no request.
+"""
 
 _LISTS = ("content", "output", "summary")
 _REFUSED = {
@@ -41,10 +42,10 @@ def check_answerable(body: Body) -> None:
 
 
 def checked(request: dict[str, Any]) -> Request:
-    """The request, if it is one; a text as `input` becomes a user's message.
+    """Return the request; a text as `input` becomes a user's message.
 
     Raises:
-        Refusal: If it is none, with the first thing that is wrong.
+        Refusal: If the request is invalid, with the first error.
     """
     items = request.get("input")
     _check_sizes(request)

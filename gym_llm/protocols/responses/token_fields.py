@@ -1,4 +1,4 @@
-"""What the three token fields of an output item hold, checked where they come in: training believes every number."""
+"""The three token fields of an output item, checked on input: training relies on every number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 from gym_llm.types import TOKEN_FIELDS, Item
 
 ROUNDING = 1e-3
-"""How far above 0 a log probability may be: of a token that is all but certain, bfloat16 rounds it to a little more."""
+"""The most that a log probability may be above 0: bfloat16 rounds that of an all but certain token to a little more."""
 
 _IDS_END = 1 << 31
 _NUMBERS = frozenset({int, float})

@@ -26,8 +26,8 @@ from gym_llm.rollouts.config.config_files import (
     unquoted,
 )
 from gym_llm.rollouts.config.inherit import SERVER_TYPES, inherit
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import MASK, add_secrets, find_in_text, find_secrets, is_secret_key, redact, secret_values
+from gym_llm.utils.text import did_you_mean
 
 ENV_FILE = "env.yaml"
 COMMAND_LINE = "the command line"

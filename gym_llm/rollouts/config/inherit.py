@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gym_llm.errors import ConfigError
 from gym_llm.rollouts.config.config_files import first_line
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 MODELS, RESOURCES, AGENTS = "responses_api_models", "resources_servers", "responses_api_agents"
 SERVER_TYPES = frozenset({MODELS, RESOURCES, AGENTS})

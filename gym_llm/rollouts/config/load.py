@@ -19,8 +19,8 @@ from gym_llm.rollouts.config.inherit import AGENTS, SERVER_TYPES
 from gym_llm.rollouts.config.mapped import MappedSections
 from gym_llm.rollouts.config.nemo_gym import map_nemo_gym
 from gym_llm.rollouts.config.sections import EngineSection, EnvironmentSection
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.secrets import mask
+from gym_llm.utils.text import did_you_mean
 
 POLICY = "policy"
 """The engine made of `policy_base_url`, `policy_model_name` and `policy_api_key`."""

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from gym_llm.core.registry.env_config import nemo_gym_names, own_values
+from gym_llm.core.registry.classes import nemo_gym_names, own_values
 from gym_llm.core.registry.ids import env_ids, parse_id
 from gym_llm.data.files.datasets import DatasetConfig, License
 from gym_llm.errors import DataError
@@ -19,7 +19,7 @@ from gym_llm.rollouts.config.config_files import find_above
 from gym_llm.rollouts.config.inherit import AGENTS, MODELS, RESOURCES, SERVER_TYPES
 from gym_llm.rollouts.config.mapped import MEANINGLESS, MappedSections, Server
 from gym_llm.rollouts.config.nemo_models import map_model
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 _HEAD_SERVER = "head_server"
 _REQUEST = "responses_create_params"
@@ -128,7 +128,7 @@ def _map_other_model(
 @cache
 def _arguments(env_id: str) -> frozenset[str]:
     """The arguments of an environment's class; none where it cannot be imported, which whoever makes it says."""
-    from gym_llm.core.registry.env_class import env_arguments, env_class  # which imports it: only where it matters
+    from gym_llm.core.registry.classes import env_arguments, env_class  # which imports it: only where it matters
 
     try:
         return env_arguments(env_class(env_id)) or frozenset()

@@ -1,10 +1,10 @@
 """EngineActor: one engine for many processes, each of which has a client that batches its calls.
 
-Who waits for whom: a client's `submit_and_poll` takes requests in and stays until there are answers, to whichever
-requests. When the client has something new it makes another call at once, which releases the one before, with nothing
-in it if need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client
-asks again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one
-to come back leaves that to the others, which is safe because it is not counted among them any more.
+The protocol: a client's `submit_and_poll` brings requests, and returns when there are answers, to whichever requests.
+When the client has something new it makes another call at once, which releases the one before, with nothing in it if
+need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client asks
+again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one to
+come back leaves that to the others, which is safe because it is not counted among them any more.
 
 A process that ends fails the calls that wait in it. Ray starts another in its place, of which `EngineActor` is made
 anew; its engine starts with the next request. What weights the last one was given last, it cannot know: it answers only

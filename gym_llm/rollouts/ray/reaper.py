@@ -1,9 +1,9 @@
 """The end of a Ray that was started here, of all its processes and of what they leave on disk.
 
-Run as a script by `LocalCluster`, with a Ray's session folder and its driver's number: it waits for as long as the
-driver lives, and ends the Ray of a driver that was killed. Of Ray's own processes some notice that only after a minute,
-and some never. A process belongs to a Ray if it writes into the folder of its session, as all do, whoever started them
-and whatever they call themselves, and only they: all but drivers, of which there may be others.
+Run as a script by `LocalCluster`, with a Ray's session folder and its driver's number: it waits while the driver
+lives, and ends the Ray of a driver that was killed. Of Ray's own processes some notice that only after a minute, and
+some never. A process belongs to a Ray if it writes into the folder of its session, as all do, whoever started them and
+whatever they call themselves, and only they: all but drivers, of which there may be others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The process at the other end of `RayVectorEnv`: a shard that is told what to do in batches.
+"""ShardActor: a worker process with many environments. `RemoteShard` is its client.
 
-Single steps go by `submit_and_poll`, which takes orders in and gives outcomes out, of whichever slots. With
-`at_least=0` it hands orders in and comes back at once, with what was ready. Without orders it is a poll, and stays
-until so many outcomes are ready, no slot is busy, or the next call comes: that releases it with what there is, so at
-most one call waits in here. An outcome that no call has taken yet waits in the shard. The driver's half of this is
-`RemoteShard`.
+The protocol of single steps is one call, `submit_and_poll(orders, at_least)`:
 
-Whole episodes go by `play`: jobs in, and out as soon as one has ended whatever has (`EpisodeWorker.submit_and_poll`).
+1. The actor submits the orders, and then waits until `at_least` results are ready or no slot is busy.
+2. With `at_least=0` it returns at once with the results that are ready. Without orders the call is a poll.
+3. A new call releases the poll that waits, with the results so far, so at most one call waits in here.
+4. Results that no call has returned yet stay in the slots' queue for the next call.
+
+Whole episodes use `play`: it submits jobs and returns all finished ones as soon as there is one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import traceback
 import types
 from typing import Any, NoReturn
 
-from . import script, wire
+from . import framing, script
 
 
 def serve(requests: int, replies: int) -> NoReturn:
@@ -23,7 +23,7 @@ def serve(requests: int, replies: int) -> NoReturn:
         requests: What the cells are read from.
         replies: What the answers are written to.
     """
-    receive, send = wire.receive, wire.send
+    receive, send = framing.receive, framing.send
     script.fresh()
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module

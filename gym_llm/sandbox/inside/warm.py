@@ -16,7 +16,7 @@ import sys
 import types
 from typing import Any
 
-from . import cells, script, supervisor, wire
+from . import cells, framing, script, supervisor
 
 _TIMES = 12  # after which the interpreter has adapted a function
 _POOL = 1 << 14  # bytes of memory that hold Python's objects of one size
@@ -55,7 +55,7 @@ def _session(settings: dict[str, Any]) -> None:
     mine, its = socket.socketpair()
     with mine, its:
         for _ in range(2):
-            wire.send(mine.fileno(), {"limits": _LIMITS}, [b"1 + 1"])
+            framing.send(mine.fileno(), {"limits": _LIMITS}, [b"1 + 1"])
         mine.shutdown(socket.SHUT_WR)
         header = {"kind": "cells", "argv": None, "limits": _LIMITS, "environment": settings["environment"]}
         run = supervisor.Run(its.fileno(), its.fileno(), settings, header, [])

@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.protocols.http.access import AccessDenied
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, Toolbox
@@ -18,6 +17,7 @@ from gym_llm.serve.frontend import NotJSON, Route
 from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, UnopenedToolbox, failed
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.utils.json_codec import loads
 
 TOKEN_HEADER, SESSION_META = "X-NeMo-Gym-Session-Token", "gym-llm/session"
 _TOOLBOX = "mcp"  # of a session's notes
@@ -45,7 +45,7 @@ class McpFrontend:
         self._endpoint = Endpoint(self._toolbox_of, open_session=self._open, end_session=self._end)
 
     def routes(self) -> Iterable[Route]:
-        """Its addresses; at the first, OpenEnv's wire claims what is OpenEnv's."""
+        """Return the frontend's routes. OpenEnv's frontend claims OpenEnv's requests at `/mcp`."""
         yield Route("POST", "/mcp", self._endpoint.handle, _OPERATION)
         yield Route("GET", "/mcp", self._endpoint.handle)
         yield Route("DELETE", "/mcp", self._endpoint.handle)
@@ -83,9 +83,9 @@ class McpFrontend:
             session = self._env.sessions.get(session_id)
         except UnknownSession as error:
             raise McpError(str(error), status=404) from None
-        toolbox: Toolbox | None = session.notes.get(_TOOLBOX)  # another wire may have put one of its own there
+        toolbox: Toolbox | None = session.notes.get(_TOOLBOX)  # another protocol may have put one of its own there
         if toolbox is None or session.env_id != self._env.env_id:
-            raise McpError("There is no such session of this environment.", status=404)
+            raise McpError("The session is not of this environment.", status=404)
         return toolbox
 
     def _new(self, task: dict[str, Any]) -> tuple[str, EpisodeToolbox]:
@@ -135,7 +135,7 @@ def _of_meta(meta: dict[str, Any]) -> str | None:
 
 
 def _task_of(http: web.Request) -> dict[str, Any]:
-    """What an address says of the task."""
+    """Return the task of an address, as arguments of `reset`."""
     task: dict[str, Any] = {}
     for name in ("task_index", "seed"):
         if (text := http.query.get(name)) is None:

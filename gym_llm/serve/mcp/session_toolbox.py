@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.mcp import McpError, ToolResult
 from gym_llm.protocols.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps
 
 SUBMIT, RESET = "submit", "reset"
 _NO_SESSION = (
@@ -48,22 +48,22 @@ class EpisodeToolbox:
         self._lock = asyncio.Lock()
 
     async def instructions(self) -> str:
-        """What the environment is, and how it is played; with the task, if that is settled."""
+        """Return what the environment is and how to play it, with the task if the address names one."""
         if not self._task:
             return instructions(self._env, self._names())
         task = "\n\n".join(part["text"] for part in _parts(await self.task()) if "text" in part)
         return f"{instructions(self._env, self._names(), begun=True)}\n\n{task}"
 
     async def task(self) -> list[Item]:
-        """What the model is asked first; empty before the first episode."""
+        """Return the first prompt of the episode; empty before the first episode."""
         return [] if self._begun is None else self._begun.request["input"]
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The episode's tools, `submit`, and `reset` where the task is not settled."""
+        """Return the episode's tools, `submit`, and `reset` unless the address names a task."""
         return [*self._tools(), *_own_tools(self._names(), reset=not self._task)]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Take a turn that calls this tool, or that submits an answer; or begin an episode."""
+        """Take a turn that calls this tool or submits an answer, or begin an episode."""
         names = self._names()
         if name == names[RESET] and not self._task:
             return await self.reset(arguments)
@@ -75,7 +75,7 @@ class EpisodeToolbox:
         return await self._told(self._call, name, dumps(arguments).decode().strip())
 
     async def reset(self, arguments: dict[str, Any]) -> ToolResult:
-        """Begin an episode; one that is under way is given up."""
+        """Begin an episode; an episode under way is abandoned."""
         return await self._told(self._reset, arguments)
 
     # -- parts -------------------------------------------------------------------------------------------------------
@@ -153,12 +153,12 @@ class EpisodeToolbox:
 
 
 class UnopenedToolbox:
-    """What a client without a session may do: look at the tools, and get a session by `reset`.
+    """The tools of a client without a session: `reset` opens one, and any other call is refused.
 
     Args:
         env: The environment.
-        open_session: Opens one, and gives its id and its toolbox.
-        task: As for `EpisodeToolbox`: what a `reset` here begins, whatever it is told.
+        open_session: Opens a session; returns its id and its toolbox.
+        task: The task of the address, as `reset`'s arguments; it replaces the client's arguments.
     """
 
     def __init__(
@@ -169,19 +169,19 @@ class UnopenedToolbox:
         self._task = task
 
     async def instructions(self) -> str:
-        """What the environment is, and how it is played."""
+        """Return what the environment is and how to play it."""
         return instructions(self._env, own_names(self._env.tools))
 
     async def task(self) -> list[Item]:
-        """None yet."""
+        """Return nothing: there is no episode yet."""
         return []
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The environment's tools, `submit` and `reset`."""
+        """Return the environment's tools, `submit` and `reset`."""
         return [*self._env.tools, *_own_tools(own_names(self._env.tools), reset=True)]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Begin an episode in a session of its own, or say that this has to be first."""
+        """Begin an episode in a new session, or answer that `reset` has to come first."""
         if name != own_names(self._env.tools)[RESET]:
             return ToolResult(_NO_SESSION, is_error=True)
         try:
@@ -200,18 +200,18 @@ class UnopenedToolbox:
 
 
 class _Wrong(BadRequest):
-    """What `reset` was told of the task makes no sense."""
+    """Raised when the arguments of `reset` are invalid."""
 
 
 def instructions(env: ServedEnv, names: dict[str, str], *, begun: bool = False) -> str:
-    """What an environment is, and how its episodes are played over MCP."""
+    """Return what an environment is, and how its episodes are played over MCP."""
     first = "The task is below." if begun else f"Call `{names[RESET]}` for a task."
     how = f"{first} Use the tools as it needs them, and call `{names[SUBMIT]}` with your answer."
     return f"{env.description} {how}"
 
 
 def own_names(tools: list[dict[str, Any]]) -> dict[str, str]:
-    """What `submit` and `reset` are called beside these tools, which may have the names already."""
+    """Return the names of `submit` and `reset`, which differ if the tools have the names already."""
     taken = {tool.get("name") for tool in tools}
     return {name: f"episode_{name}" if name in taken else name for name in (SUBMIT, RESET)}
 
@@ -228,20 +228,18 @@ def _own_tools(names: dict[str, str], *, reset: bool) -> list[dict[str, Any]]:
 
 
 def _choice(arguments: dict[str, Any]) -> tuple[int | None, dict[str, Any] | None]:
-    """A reset's seed and options."""
+    """Return the seed and the options of a reset."""
     given = {name: value for name, value in arguments.items() if value is not None}
     if unknown := given.keys() - _RESET_ARGUMENTS.keys():
-        raise _Wrong(
-            f"A reset is told {', '.join(_RESET_ARGUMENTS)}; got {', '.join(map(repr, sorted(unknown)))[:200]}."
-        )
+        raise _Wrong(f"A reset takes {', '.join(_RESET_ARGUMENTS)}; got {', '.join(map(repr, sorted(unknown)))[:200]}.")
     seed = given.pop("seed", None)
     if isinstance(seed, bool) or not isinstance(seed, int | None) or (seed or 0) < 0:
-        raise _Wrong("A seed is a whole number, 0 or more.")
+        raise _Wrong("The seed must be a whole number of 0 or more.")
     return seed, given or None
 
 
 def _parts(items: list[Item]) -> list[dict[str, Any]]:
-    """What items say, as content parts; who says it stands before it where there are several."""
+    """Return the content of items as content parts; with several items the role stands before each."""
     parts: list[dict[str, Any]] = []
     for item in items:
         content: Any = item.get("content") if item.get("type", "message") == "message" else dumps(item).decode().strip()
@@ -259,5 +257,5 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def failed(result: ToolResult) -> McpError:
-    """The error of a handshake whose task could not be begun: it makes no sense, or the environment has failed."""
+    """Return the error of a handshake whose task could not begin: it is invalid, or the environment failed."""
     return McpError(str(result.output), INVALID_PARAMS if result.structured is None else INTERNAL_ERROR)

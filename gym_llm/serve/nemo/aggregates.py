@@ -1,7 +1,7 @@
-"""What many answers of /verify say together, under the names that NeMo Gym has for it.
+"""Aggregates over many answers of /verify, under NeMo Gym's names.
 
-As there, every number and truth value of an answer is a column, with those of the response's `usage`; and an episode
-that is masked is in no figure, only in those of the coverage.
+As in NeMo Gym, every number and boolean of an answer is a column, and so are those of the response's `usage`. Masked
+episodes count only in the coverage figures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.stats.descriptive import SAMPLE_STATISTICS, STATISTICS, describe_columns
 from gym_llm.stats.episode_scores import EpisodeScore
@@ -25,20 +25,20 @@ _Row: TypeAlias = Mapping[str, Any]
 
 
 def aggregate(body: Mapping[str, Any], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
-    """NeMo Gym's `AggregateMetrics`.
+    """Return NeMo Gym's `AggregateMetrics`.
 
     Args:
         body: `{"verify_responses": [...]}`: answers of /verify, each with its `_ng_task_index` and
             `_ng_rollout_index`.
-        env_id: Whose.
+        env_id: The environment's id.
         declared: The verifier's own metrics.
 
     Returns:
         `agent_metrics` (over all), `group_level_metrics` (by task), `repeat_level_metrics` (by `_ng_rollout_index`,
-        where there are several) and `key_metrics`. `accuracy` is the share of rewards of 1 or more, and in percent.
+        if there are several) and `key_metrics`. `accuracy` is the share of rewards of 1 or more, in percent.
 
     Raises:
-        BadRequest: If these are no such answers.
+        BadRequest: If the body has anything else.
     """
     rows = _read(body)
     scored = [row for row in rows if not row.get("mask_sample")]
@@ -107,7 +107,7 @@ def _numbers(row: _Row) -> _Numbers:
 
 
 def _number(value: Any) -> float | None:
-    """A number or truth value as a float; None for what is none."""
+    """Return a number or boolean as a float; None for anything else."""
     if not isinstance(value, (bool, int, float)):
         return None
     try:
@@ -155,7 +155,7 @@ def _across_repeats(repeats: Iterable[_Row]) -> dict[str, Any]:
 
 
 def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
-    """Of how much of a run the figures are; nothing where nothing is masked."""
+    """Return how much of a run the figures cover; {} if no episode is masked."""
     if len(rows) == len(scored):
         return {}
     measured = {row[TASK] for row in scored}
@@ -168,7 +168,7 @@ def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
 
 
 def _of_evaluation(rows: Sequence[_Row], env_id: str, declared: Mapping[str, Metric]) -> dict[str, Any]:
-    """What `gym-llm eval` has under NeMo Gym's names: pass@k and its kin, which are percentages there."""
+    """Return the figures of `gym-llm eval` under NeMo Gym's names; pass@k and the like are percentages there."""
     figures = evaluate_scores([_score(row, env_id) for row in rows], declared=declared, resamples=0)["nemo_gym"]
     return {
         name: value * 100 if "@" in name else value

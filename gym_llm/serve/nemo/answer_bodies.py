@@ -1,12 +1,12 @@
-"""The bodies of NeMo Gym's answers: of /reset and /step, and of /verify."""
+"""Bodies of answers to NeMo Gym's clients: of /reset and /step, and of /verify."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.serve.episode_session import BadRequest, Step
 from gym_llm.types import FailureKind, Item
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 _PROMISES = {"supports_explicit_close": True, "supports_step_idempotency": True}
@@ -14,19 +14,19 @@ _OMITTED_IN_STEPS = {"trajectory", "reward"}
 
 
 def reset_answer(step: Step) -> dict[str, Any]:
-    """`{"observation", "info"}`: the agent asks the row's own input, and then the observation, as the user.
+    """Return `{"observation", "info"}`: the agent asks the row's own input, then the observation as the user's message.
 
     Raises:
-        BadRequest: If what the user says is more than text.
+        BadRequest: If the user's message has more than text.
     """
     return {"observation": _text(step.new_items), "info": {**step.info, **_PROMISES}}
 
 
 def step_answer(step: Step) -> dict[str, Any]:
-    """`{"observation", "reward", "terminated", "truncated", "info"}`: outputs of tools are in `info.tool_outputs`.
+    """Return `{"observation", "reward", "terminated", "truncated", "info"}`; tool outputs are in `info.tool_outputs`.
 
     Raises:
-        BadRequest: If what the user says is more than text.
+        BadRequest: If the user's message has more than text.
     """
     outputs = [
         {"call_id": item["call_id"], "output": item["output"]}
@@ -44,7 +44,7 @@ def step_answer(step: Step) -> dict[str, Any]:
 
 
 def _text(items: list[Item]) -> str | None:
-    """What the user says, messages apart by an empty line; None for nothing."""
+    """Return the user's text, with an empty line between messages; None without one."""
     texts = []
     for item in items:
         if item.get("type") == "function_call_output":
@@ -52,7 +52,7 @@ def _text(items: list[Item]) -> str | None:
         content = item.get("content")
         parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content or []
         if any(part.get("type") not in ("input_text", "output_text", "text") for part in parts):
-            raise BadRequest("NeMo Gym's /reset and /step say texts only, and this environment's user shows more.")
+            raise BadRequest("NeMo Gym's /reset and /step carry text only, and this user's message has more.")
         texts.append("".join(part["text"] for part in parts))
     return "\n\n".join(texts) if texts else None
 
@@ -62,15 +62,15 @@ _OMITTED = {"task_index", "trajectory", "reward"}
 
 
 def scored(reward: float, truncated: bool, info: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an episode that has a reward: the verifier's own ones follow the wire's."""
+    """Return the fields of a scored episode: the protocol's, then the verifier's own."""
     fields = {"reward": reward, "mask_sample": False, "truncated": truncated}
     return {**fields, **{name: value for name, value in info.items() if name not in _OMITTED and name not in fields}}
 
 
 def masked(kind: FailureKind, reason: str) -> dict[str, Any]:
-    """The fields of an episode that has none.
+    """Return the fields of a masked episode.
 
-    NeMo Gym has a number there; this 0.0 says nothing, and `/aggregate_metrics` counts it nowhere.
+    NeMo Gym needs a number as the reward. This 0.0 has no meaning, and `/aggregate_metrics` does not count it.
     """
     return {
         "reward": 0.0,
@@ -81,16 +81,16 @@ def masked(kind: FailureKind, reason: str) -> dict[str, Any]:
 
 
 def answer(payload: bytes, body: dict[str, Any], fields: dict[str, Any]) -> bytes:
-    """A body with further fields, which replace those that it has; a verifier's own field replaces none.
+    """Return a body with further fields, which replace its own; a verifier's own field replaces none.
 
     Args:
-        payload: The body as it came, written once: it may have megabytes of token ids.
-        body: The same, read.
-        fields: What `scored` or `masked` says.
+        payload: The body's bytes, which are written once: they may have megabytes of token ids.
+        body: The parsed body.
+        fields: The fields from `scored` or `masked`.
     """
     if body.keys().isdisjoint(fields):
         return payload.rstrip()[:-1] + b"," + dumps(fields)[1:]
-    wires = masked("cancelled", "").keys() | {"reward_components", "truncated"}
-    own = {name: value for name, value in fields.items() if name in wires or name not in body}
-    stale = wires - fields.keys()  # of an earlier answer, which was sent as a row
+    protocols = masked("cancelled", "").keys() | {"reward_components", "truncated"}
+    own = {name: value for name, value in fields.items() if name in protocols or name not in body}
+    stale = protocols - fields.keys()  # of an earlier answer, which was sent as a row
     return dumps({**{name: value for name, value in body.items() if name not in stale}, **own})

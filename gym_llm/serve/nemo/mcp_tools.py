@@ -1,26 +1,26 @@
-"""The tools of a session over MCP, for agents that call tools in no other way."""
+"""SessionToolbox: the tools of a session over MCP, for agents that call tools only that way."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.protocols.mcp import McpError, ToolResult
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.served_tool_calls import call_tool
 from gym_llm.serve.sessions import Sessions, UnknownSession
 from gym_llm.types import Item
+from gym_llm.utils.json_codec import dumps
 
 FAILED_TOOL = "The tool has failed, and the episode with it: it will not be scored."
 
 
 class SessionToolbox:
-    """The tools of a seeded session. As over HTTP, a call is no turn: /verify ends the episode, with what was said.
+    """The tools of a seeded session. As over HTTP a call is not a turn: /verify ends the episode.
 
     Args:
-        sessions: The server's.
-        session: The client's.
-        tools: What the model is offered.
+        sessions: The server's sessions.
+        session: The client's session.
+        tools: The tools that the model is offered.
     """
 
     def __init__(self, sessions: Sessions, session: EpisodeSession, tools: list[dict[str, Any]]) -> None:
@@ -29,11 +29,11 @@ class SessionToolbox:
         self._tools = tools
 
     async def instructions(self) -> str:
-        """None: the agent has the task from elsewhere."""
+        """Return "": the agent gets its task elsewhere."""
         return ""
 
     async def task(self) -> list[Item]:
-        """None, see there."""
+        """Return an empty list: the agent gets its task elsewhere."""
         return []
 
     async def list_tools(self) -> list[dict[str, Any]]:

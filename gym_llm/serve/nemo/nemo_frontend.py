@@ -10,7 +10,6 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.core.tools.tool import error_output
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, mode_of
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession
@@ -35,10 +34,11 @@ from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.served_tool_calls import CALL_REWARDS, call_tool
 from gym_llm.serve.sessions import AtCapacity, SessionLost, UnknownSession
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import redact
 
 TOKEN_HEADER = "X-NeMo-Gym-Session-Token"
-"""Where MCP's clients send what the answer of /seed_session says: the session's id."""
+"""The header in which MCP clients send the session id from the answer of /seed_session."""
 
 
 class NemoFrontend:
@@ -56,7 +56,7 @@ class NemoFrontend:
         self._once = IdempotencyCache()
 
     def routes(self) -> Iterable[Route]:
-        """Its addresses."""
+        """Return the frontend's routes."""
         yield Route("POST", "/seed_session", self._seed_session, operations.SEED_SESSION)
         yield Route("POST", "/verify", self._verify, operations.VERIFY)
         yield Route("POST", "/close_session", self._close_session, operations.CLOSE_SESSION)
@@ -99,7 +99,7 @@ class NemoFrontend:
         return self._answer(session.id, b"{}" if mcp is None else dumps({"mcp": mcp}))
 
     async def _seed_named(self, http: web.Request, body: dict[str, Any]) -> web.Response:
-        """What an environment server of NeMo Gym 0.7 asks: to the same question it gets the same session."""
+        """Answer an environment server of NeMo Gym 0.7: the same request gets the same session."""
 
         async def opened(row: Row) -> str:
             # The task's request is known when the episode is scored.
@@ -147,10 +147,8 @@ class NemoFrontend:
         session = self._session(http)
         if session is None:
             raise UnknownSession(
-                f"There is no session of this request: POST /seed_session first, and send its cookie "
-                f"({self._cookie.name}) with every request, as the last answer gave it. Sessions end when they are "
-                f"scored, closed, or {self._served.sessions.idle_seconds:g} s without a request. "
-                "Every address that GET /openapi.json does not have is a tool's."
+                f"The request has no session: POST /seed_session, and send its cookie ({self._cookie.name}). "
+                "Paths that GET /openapi.json does not list are tools."
             )
         return session
 
@@ -176,8 +174,8 @@ class NemoFrontend:
         await self._served.sessions.close(session)
 
     def _mcp(self, http: web.Request, session: EpisodeSession) -> dict[str, Any] | None:
-        """Where MCP's clients find the session's tools: the other wire asks `notes["mcp"]` for them."""
-        if "mcp" not in self._served.wires or session.last is None:
+        """Return the MCP address of the session's tools, which the MCP frontend finds in `notes["mcp"]`."""
+        if "mcp" not in self._served.protocols or session.last is None:
             return None
         tools: Any = session.last.request.get("tools") or self._served.tools
         session.notes["mcp"] = SessionToolbox(self._served.sessions, session, tools)

@@ -1,4 +1,4 @@
-"""A task as it comes over the wire: a row, as NeMo Gym's agents write it, or the parts of one."""
+"""A task as it comes over the protocol: a row, as NeMo Gym's agents write it, or the parts of one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hashlib import blake2b
 from typing import Any
 
 from gym_llm.core.tasks import PreparedTask, RowKind
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.types import Episode, Item, Row
+from gym_llm.utils.json_codec import dumps
 
 PARAMS = "responses_create_params"
 _KEPT = 512
@@ -20,12 +20,12 @@ _LARGEST = 1 << 16
 
 @dataclass(slots=True)
 class Seeded:
-    """What a session was seeded with.
+    """The seed of a session.
 
     Attributes:
-        row: The row, read.
-        opening: What the user says first, after the row's own input.
-        episode: What began so. Another may follow in the session, over another wire.
+        row: The row.
+        opening: The user's first items after the row's own input.
+        episode: The episode that began. Another protocol may begin another one in the session.
     """
 
     row: Row
@@ -58,10 +58,10 @@ class Rows:
         self._prepared: OrderedDict[bytes, PreparedTask] = OrderedDict()
 
     def prepare(self, row: Row) -> PreparedTask:
-        """Make a row ready.
+        """Prepare a row.
 
         Raises:
-            BadRequest: If it is none.
+            BadRequest: If the row is invalid.
         """
         line = dumps(row)
         key = blake2b(line, digest_size=16).digest()
@@ -70,7 +70,7 @@ class Rows:
             try:
                 prepared = self._kind.prepare(row)
             except DataError as error:
-                raise BadRequest(f"This is no row of this environment: {error}") from None
+                raise BadRequest(f"The row is invalid for this environment: {error}") from None
             if len(line) <= _LARGEST:
                 self._prepared[key] = prepared
                 if len(self._prepared) > _KEPT:

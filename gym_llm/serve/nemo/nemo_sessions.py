@@ -1,4 +1,4 @@
-"""Which session a NeMo Gym request is for: signed cookies, and names that environment servers choose."""
+"""SessionCookie and NamedSessions: which session a NeMo Gym request is for."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import dumps
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_.-]")
 _SIGNATURE_BYTES = 18  # a multiple of 3 needs no padding
 
 
 class SessionCookie:
-    """Reads and writes the cookie of one server's sessions.
+    """Reads and writes the cookie of one server's sessions: the session id, signed against forgery.
 
-    Its name is the one that NeMo Gym would give it, and is signed, too: another server's cookie opens nothing.
+    Its name is the one that NeMo Gym would use, and is signed, too, so that another server's cookie is invalid here.
 
     Args:
-        class_name: Of the environment's class.
-        name: Of the server.
-        secret: What the key is derived from.
+        class_name: The name of the environment's class.
+        name: The server's name.
+        secret: The secret from which the key is derived.
 
     Attributes:
         name: `ClassName___NAME`.
@@ -40,13 +40,13 @@ class SessionCookie:
         self._prefix = f"{self.name}="
 
     def read(self, header: str | None) -> str | None:
-        """The session's id.
+        """Return the session's id.
 
         Args:
-            header: A request's `Cookie`, as it came.
+            header: The `Cookie` header of a request.
 
         Returns:
-            None if there is no such cookie, or none that was signed here.
+            None if the cookie is missing, or was not signed by this server.
         """
         if header is None:
             return None
@@ -59,7 +59,7 @@ class SessionCookie:
         return None
 
     def written(self, session_id: str) -> str:
-        """The `Set-Cookie` of an answer."""
+        """Return the `Set-Cookie` header of an answer."""
         return f"{self._prefix}{session_id}.{self._sign(session_id).decode()}; Path=/; HttpOnly; SameSite=Lax"
 
     def _sign(self, session_id: str) -> bytes:
@@ -88,9 +88,10 @@ def is_named(body: dict[str, Any]) -> bool:
 
 
 class NamedSessions:
-    """Which session has which name. The same seed, sent twice, opens one session; after its end the name is not taken.
+    """The sessions by the names that environment servers chose. The same seed, sent twice, opens one session.
 
-    The last 65,536 names are known: those of sessions, and those that have ended, or never were, when they were closed.
+    A name cannot be used again after its session's end. The last 65,536 names are remembered, also those that were
+    closed before they were seeded.
     """
 
     def __init__(self) -> None:
@@ -112,14 +113,14 @@ class NamedSessions:
         """
         name = _check(body, ("episode_id", "task_id", "task_data"))
         if name in self._closed:
-            raise BadRequest("This resources_session_id was closed: a seed that comes later opens nothing.")
+            raise BadRequest("This resources_session_id was closed: choose a new one.")
         named = self._named.get(name)
         if named is None:
             task = asyncio.create_task(opened(body["task_data"]))
             named = self._named[name] = _Named(_digest(body), _digest(body["episode_id"]), task)
             task.add_done_callback(lambda ended: self._opened(name, ended))
         elif named.seed != _digest(body):
-            raise BadRequest("There is a session of this resources_session_id already, of another episode.")
+            raise BadRequest("This resources_session_id is taken by another episode.")
         return name, await asyncio.shield(named.opening)
 
     async def close(self, body: dict[str, Any]) -> tuple[str, str | None]:
@@ -134,7 +135,7 @@ class NamedSessions:
         name = _check(body, ("episode_id",))
         named = self._named.get(name)
         if named is not None and named.episode != _digest(body["episode_id"]):
-            raise BadRequest("The session of this resources_session_id is another episode's.")
+            raise BadRequest("This resources_session_id is the session of another episode.")
         self._close(name)
         if named is None:
             return name, None

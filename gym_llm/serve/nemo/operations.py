@@ -1,4 +1,4 @@
-"""What OpenAPI says of the routes."""
+"""OpenAPI operations of NeMo Gym's routes."""
 
 from __future__ import annotations
 

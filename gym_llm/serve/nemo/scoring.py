@@ -1,10 +1,10 @@
-"""Scoring a conversation that an agent hands in: of a session, whose tools it has called, or from its items alone.
+"""Score a conversation that an agent sends: in the session whose tools it called, or from its items alone.
 
-NeMo Gym's agents play the episode themselves: they ask the model, post its calls to `/TOOL`, and hand everything in at
-the end. So that the reward is the one of an episode played here, the last turn of the model is stepped, with all before
-it laid into the episode as it was said: the environment's own rules then say how it ends. Turns that it would not have
-allowed (after `max_turns`, or after the calls that it grades) are left out; if tools were called in these, the episode
-is played anew up to there.
+NeMo Gym's agents play the episode themselves: they ask the model, post its calls to `/TOOL`, and send the whole
+conversation at the end. To get the reward of an episode that was played here, the items before the model's last turn
+are put into the episode, and that turn is stepped, so that the environment's own rules end the episode. Turns that the
+environment would not have allowed (after `max_turns`, or after the calls that it grades) are left out. If those turns
+called tools, the episode is replayed up to there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]*")
 ADDRESSES = frozenset(
     ("seed_session", "verify", "close_session", "aggregate_metrics", "reset", "step", "close", "mcp", "tasks")
 )
-"""What a model may call that is no tool, and that its agent will post all the same."""
+"""Addresses that a model may name as a tool, and that its agent would post to."""
 
 
 class OtherTask(Exception):
@@ -55,9 +55,9 @@ class Conversation(NamedTuple):
 
     @property
     def calls_addresses(self) -> bool:
-        """Whether the model has called what is an address of the server: the session may have ended so, or changed.
+        """Whether the model called an address of the server, which may have ended or changed the session.
 
-        An agent posts to `/NAME` whatever the name is, so one that is not of a tool's letters may be an address, too:
+        An agent posts to `/NAME` for any name, so a name with other characters than a tool's may be an address, too:
         `close_session?x`, `./close_session`, `Weather-v0/close_session`.
         """
         names = {str(item.get("name")) for item in self.items if item.get("type") == "function_call"}
@@ -65,15 +65,15 @@ class Conversation(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """A conversation up to where the environment ends it.
+    """A conversation up to the turn where the environment ends it.
 
     Attributes:
-        before: What was said before the turn to step, or all.
-        turns: How many turns of the model that has.
-        turn_start: Where in it the last of them begins.
-        last: The turn to step; None if there is none.
-        is_end: Whether nothing was left out.
-        undo: Whether tools were called in what was left out.
+        before: The items before the turn to step, or all.
+        turns: The number of the model's turns in `before`.
+        turn_start: The index in `before` of the last of them.
+        last: The turn to step; None if there is no such turn.
+        is_end: Whether the conversation is complete.
+        undo: Whether the turns that were left out called tools.
     """
 
     before: list[Item]
@@ -85,18 +85,18 @@ class _Cut(NamedTuple):
 
 
 def read_conversation(body: dict[str, Any], server_name: str) -> Conversation:
-    """The `response` of a body.
+    """Return the conversation in the `response` of a body.
 
     Args:
-        body: Of a request to `/verify` or `/step`.
-        server_name: MCP's clients call its tools `mcp__SERVER__TOOL`; verifiers know them as `TOOL`.
+        body: The body of a request to `/verify` or `/step`.
+        server_name: The name that MCP clients put before tools, `mcp__SERVER__TOOL`; verifiers know `TOOL`.
 
     Raises:
-        BadRequest: If it is none, or an item is not what it should be.
+        BadRequest: If the response or one of its items is invalid.
     """
     response = body.get("response")
     if not isinstance(response, dict):
-        raise BadRequest("The body has no `response`: the row's fields, and what the model answered.")
+        raise BadRequest("The `response` is missing: send the row's fields and the model's response.")
     items = response.get("output")
     if not isinstance(items, list):
         raise BadRequest("The response's `output` is a list of items.")
@@ -120,14 +120,14 @@ def read_conversation(body: dict[str, Any], server_name: str) -> Conversation:
 
 
 async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversation: Conversation) -> dict[str, Any]:
-    """What a session's episode is worth, with this conversation.
+    """Score a session's episode with this conversation.
 
     Returns:
         The fields of the answer.
 
     Raises:
-        OtherTask: If the row is another than the one that the session was seeded with.
-        BadRequest: If the row is none; the episode is as it was.
+        OtherTask: If the session was seeded with another row.
+        BadRequest: If the row is invalid; the episode is unchanged.
     """
     if session.failure is not None:
         return masked(session.failure.kind, session.failure.reason)
@@ -136,7 +136,7 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
         return masked("session_lost", "The session has no episode: it was not seeded.")
     seeded: Seeded = session.notes["nemo"]
     if session.episode is not seeded.episode:  # an agent with the token for its tools may have reset it elsewhere
-        raise OtherTask("The session plays another episode than the one that it was seeded with.")
+        raise OtherTask("The session plays another episode than its seed.")
     if session.outcome is not None:  # it was played with /step
         return scored(session.total_reward, session.outcome == "truncated", last.info)
     if row != seeded.row:
@@ -160,14 +160,14 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
 
 
 async def score_alone(session: EpisodeSession, rows: Rows, row: Row, conversation: Conversation) -> dict[str, Any]:
-    """What a conversation is worth by its items alone, in a session that was opened for this.
+    """Score a conversation by its items alone, in a session opened for it.
 
     Returns:
         The fields of the answer.
 
     Raises:
-        NotFromItems: If the verifier needs what tools have done beside their outputs.
-        BadRequest: If the row is none.
+        NotFromItems: If the verifier needs state that the tools changed.
+        BadRequest: If the row is invalid.
     """
     rows.prepare(row)
     fields = {name: value for name, value in row.items() if name != PARAMS}
@@ -200,13 +200,13 @@ async def score_alone(session: EpisodeSession, rows: Rows, row: Row, conversatio
 
 
 async def score_anew(session: EpisodeSession, rows: Rows, row: Row, conversation: Conversation) -> dict[str, Any]:
-    """What a conversation is worth whose turns are all played here, in whatever session.
+    """Score a conversation by replaying all of its turns, in any session.
 
     Returns:
         The fields of the answer.
 
     Raises:
-        BadRequest: If the row is none.
+        BadRequest: If the row is invalid.
     """
     prepared = rows.prepare(row)
     try:
@@ -243,7 +243,7 @@ def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversatio
 
 
 def _total(session: EpisodeSession, items: list[Item]) -> float:
-    """What the turns so far are worth, summed turn by turn as a rollout does it, so that floats round alike."""
+    """Return the total reward of the turns so far, summed by turn as a rollout does, so that floats round alike."""
     rewards = list(session.notes.get(CALL_REWARDS, ()))
     calls = [
         [item for item in turn if item.get("type") == "function_call"] for _, turn in groupby(items, is_environments)

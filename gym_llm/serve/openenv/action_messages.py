@@ -1,36 +1,36 @@
-"""What clients ask of an episode: how to begin it, and actions, in the forms that OpenEnv's clients send."""
+"""Read resets and actions in the forms that OpenEnv's clients send."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.serve.openenv.reply_messages import Invalid
+from gym_llm.utils.json_codec import dumps, loads
 
 _LONGEST_EPISODE_ID = 255  # OpenEnv's own limit
 
 
 class ToolCall(NamedTuple):
-    """An action of OpenEnv's tool environments: `{"type": "call_tool", "tool_name": …, "arguments": {…}}`."""
+    """The action `{"type": "call_tool", "tool_name": …, "arguments": {…}}` of OpenEnv's tool environments."""
 
     name: str
     arguments: str
 
     def item(self, number: int) -> dict[str, Any]:
-        """As a model's turn."""
+        """Return the call as a model's turn."""
         call_id = f"call_{number}"
         return {"type": "function_call", "call_id": call_id, "name": self.name, "arguments": self.arguments}
 
 
 class ListTools:
-    """An action of OpenEnv's tool environments, `{"type": "list_tools"}`: no turn of the episode."""
+    """The action `{"type": "list_tools"}` of OpenEnv's tool environments, which is not a turn of the episode."""
 
 
 LIST_TOOLS = ListTools()
 
 
 class ResetRequest(NamedTuple):
-    """How to begin an episode."""
+    """A request to begin an episode."""
 
     seed: int | None
     options: dict[str, Any] | None
@@ -38,13 +38,13 @@ class ResetRequest(NamedTuple):
 
 
 def read_action(data: Any) -> Any:
-    """An action as `EpisodeSession.step` takes it, a `ToolCall`, or `LIST_TOOLS`.
+    """Return an action as `EpisodeSession.step` takes it, a `ToolCall`, or `LIST_TOOLS`.
 
     `{"output": …}` is a text, output items or, with other fields, a whole Responses answer. `{"action": "text"}` is
-    what OpenEnv's tool client makes of a text.
+    how OpenEnv's tool client sends a text.
 
     Raises:
-        Invalid: If it is none.
+        Invalid: If the action is anything else.
     """
     if data.__class__ is not dict:
         raise Invalid("data", "Input should be a valid dictionary", "dict_type" if data is not None else "missing")
@@ -66,10 +66,10 @@ def read_action(data: Any) -> Any:
 
 
 def read_tool_call(name: Any, arguments: Any, place: str) -> ToolCall:
-    """A call of a tool; its arguments are an object, or one that is encoded already.
+    """Return a tool call; its arguments are an object, or JSON text of one.
 
     Raises:
-        Invalid: If it is none.
+        Invalid: If the name or the arguments are invalid.
     """
     if not isinstance(name, str) or not name:
         raise Invalid(place, "Field required: the tool's name", "missing" if name is None else "string_type")
@@ -86,12 +86,12 @@ def read_tool_call(name: Any, arguments: Any, place: str) -> ToolCall:
 
 
 def read_reset(data: dict[str, Any], split: str) -> ResetRequest:
-    """How to begin: `seed`, `episode_id`, `task_index` (or the Task API's `split` and `index`), `task`.
+    """Read `seed`, `episode_id`, `task_index` (or the Task API's `split` and `index`) and `task`.
 
-    What else is there is passed over, as OpenEnv's server does: trainers hand over whole rows.
+    Other fields are ignored, as OpenEnv's server does: trainers send whole rows.
 
     Raises:
-        Invalid: If one of these is of a wrong type, or there is no such split.
+        Invalid: If a field has the wrong type, or the split is unknown.
     """
     seed, episode_id = data.get("seed"), data.get("episode_id")
     if seed is not None and (seed.__class__ is not int or seed < 0):
@@ -101,7 +101,7 @@ def read_reset(data: dict[str, Any], split: str) -> ResetRequest:
     options: dict[str, Any] = {}
     index = data.get("task_index")
     if index is None and (index := data.get("index")) is not None and data.get("split", split) != split:
-        raise Invalid("split", f"There is no such split; there is {split!r}")
+        raise Invalid("split", f"Unknown split; the split is {split!r}")
     if index is not None:
         if index.__class__ is not int:
             raise Invalid("task_index", "Input should be a valid integer", "int_type")

@@ -1,8 +1,8 @@
-"""Which sessions clients hold by a WebSocket, and those whose connection was lost.
+"""Connections: the sessions that clients play over WebSockets, and those whose connection was lost.
 
-A connection that makes a session ends it when its client takes leave: by a message of type close, or by closing the
-WebSocket as one does (code 1000). A connection that breaks does not: for a while the client may come back with
-`/ws?session_id=`, and goes on where it was. A session made over `/mcp` is its maker's to close.
+A connection that opened a session ends it when its client closes it: by a message of type close, or by closing the
+WebSocket normally (code 1000). A connection that breaks does not end it: for a while the client may reconnect with
+`/ws?session_id=` and continue. A session that was opened over `/mcp` ends when its client closes it there.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from gym_llm.serve.openenv.frames import GOING_AWAY, NORMAL
 from gym_llm.serve.openenv.socket import Socket
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.text import excerpt
 
 GRACE_SECONDS = 60.0
-"""How long a session is kept whose connection was lost."""
+"""Seconds that a session is kept after its connection was lost."""
 _PING_SECONDS = 2.0
 
 
 class Connections:
-    """The sessions of one environment that came over this wire.
+    """The sessions of one environment that came over OpenEnv's protocol.
 
     Args:
         env: The environment.
@@ -36,13 +36,13 @@ class Connections:
         self._left: OrderedDict[EpisodeSession, asyncio.TimerHandle] = OrderedDict()
 
     def open(self, *, made_over_mcp: bool = False) -> EpisodeSession:
-        """A new session; if there is no room, in the place of the one that was left alone first.
+        """Open a session. If the server is full, it replaces the session whose connection was lost first.
 
         Args:
-            made_over_mcp: Whether it outlives its connections, until it is closed.
+            made_over_mcp: Whether the session outlives its connections until it is closed.
 
         Raises:
-            AtCapacity: If there is none.
+            AtCapacity: If the server is full.
         """
         while True:
             try:
@@ -69,7 +69,7 @@ class Connections:
         except UnknownSession as unknown:
             raise type(unknown)(f"Unknown session_id: {name[:100]}. {unknown}") from None
         if session.env_id != self._env.env_id:
-            raise UnknownSession(f"Unknown session_id: {name[:100]}. It is another environment's.")
+            raise UnknownSession(f"Unknown session_id: {name[:100]}. It belongs to another environment.")
         return session
 
     async def attach(self, session: EpisodeSession, socket: Socket) -> None:
@@ -88,12 +88,12 @@ class Connections:
         session.on_end = lambda: socket.close(GOING_AWAY, "The session has ended.")
 
     def detach(self, session: EpisodeSession, socket: Socket, code: int) -> None:
-        """A connection ends.
+        """Note that a connection ends.
 
         Args:
-            session: What it had.
-            socket: It.
-            code: What it is closed with.
+            session: The connection's session.
+            socket: The connection.
+            code: The close code.
         """
         if self._sockets.get(session) is not socket:
             return  # another has taken over

@@ -10,10 +10,10 @@ _LONG = 512  # bytes above which numpy is the faster to unmask
 
 
 class BrokenFrame(Exception):
-    """What a client has sent is no frame, or too long a message: the connection ends.
+    """Raised when a client sends an invalid frame or too long a message: the connection ends.
 
     Attributes:
-        code: What it is closed with.
+        code: The close code.
     """
 
     def __init__(self, code: int, reason: str) -> None:
@@ -57,14 +57,14 @@ class FrameReader:
         return _unmasked(data[start : start + 4], data[start + 4 :])
 
     def __len__(self) -> int:
-        """How many bytes wait to be read."""
+        """Return the number of bytes that wait to be read."""
         return len(self._buffer)
 
     def read(self) -> tuple[int, bytes] | None:
-        """The next message, or control frame: what it is, and its payload. None if it has not come yet, or not all.
+        """Return the next message or control frame: its kind and its payload. None if it is not complete yet.
 
         Raises:
-            BrokenFrame: If it is none, or too long.
+            BrokenFrame: If the frame is invalid, or too long.
         """
         buffer = self._buffer
         while len(buffer) >= 2:
@@ -97,20 +97,20 @@ class FrameReader:
     def _check(self, first: int, second: int, length: int) -> None:
         kind = first & 0x0F
         if not second & 0x80:
-            raise BrokenFrame(PROTOCOL_ERROR, "A client masks its frames.")
+            raise BrokenFrame(PROTOCOL_ERROR, "The frame is not masked.")
         if first & 0x70:
-            raise BrokenFrame(PROTOCOL_ERROR, "No extension was agreed on.")
+            raise BrokenFrame(PROTOCOL_ERROR, "The frame uses an extension.")
         if kind >= CLOSE:
             if kind > PONG or length > 125 or not first & 0x80:
-                raise BrokenFrame(PROTOCOL_ERROR, "This is no control frame.")
+                raise BrokenFrame(PROTOCOL_ERROR, "The control frame is invalid.")
         elif kind > BINARY or (kind == CONTINUATION) != (self._kind != CONTINUATION):
-            raise BrokenFrame(PROTOCOL_ERROR, "A message is of frames of its own.")
+            raise BrokenFrame(PROTOCOL_ERROR, "The frames of two messages are mixed.")
         elif length + len(self._parts) > self._most_bytes:
             raise BrokenFrame(TOO_BIG, f"A message has at most {self._most_bytes:,} bytes.")
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    r"""One frame as a server sends it.
+    r"""Return a frame as a server sends it.
 
     >>> frame(TEXT, b"hello")
     b'\x81\x05hello'

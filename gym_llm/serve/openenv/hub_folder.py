@@ -34,26 +34,26 @@ def export_openenv(
     name: str | None = None,
     requirement: str | None = None,
 ) -> list[Path]:
-    """Write a folder for `openenv push`: a manifest, a Dockerfile, a server that is `EnvServer`, and a typed client.
+    """Write a folder for `openenv push`: a manifest, a Dockerfile, a server (`EnvServer`) and a typed client.
 
-    The server asks for a token, which the Space is given as the secret `GYM_LLM_TOKEN`; clients give it as `token=`.
+    The server asks for a token, the Space's secret `GYM_LLM_TOKEN`; clients send it as `token=`.
 
     Args:
-        env_ids: Registered ids, or Python files that have an environment, which are copied; the first is at the root.
-        directory: Where to; made if it is not there, and empty if it is.
+        env_ids: Registered ids, or Python files with an environment, which are copied; the first is at the root.
+        directory: The folder; it is made if it does not exist, and must be empty.
         tasks: A task file of a single environment, which is copied; None for its own.
         env_kwargs: Further arguments of the environments.
-        name: Of the package that the folder is; None to make it of the first environment's, `weather_env`.
-        requirement: What pip installs in the image to have gym_llm; None for a wheel that the author puts beside the
+        name: The name of the package; None to make it from the first environment's, `weather_env`.
+        requirement: The requirement of gym_llm for pip in the image. None for a wheel that you put next to the
             Dockerfile, because gym_llm is on no package index: `pip wheel --no-deps -w FOLDER GYM_LLM_REPOSITORY`.
 
     Returns:
-        What was written.
+        The files.
 
     Raises:
-        UsageError: If the folder has something in it, a file is not there, or the name is no name of a package.
+        UsageError: If the folder is not empty, a file is missing, or the name cannot name a package.
         gymnasium.error.Error: If an id is unknown.
-        DataError: If the tasks are wrong.
+        DataError: If the tasks are invalid.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -63,14 +63,14 @@ def export_openenv(
     env_ids = [env_ids] if isinstance(env_ids, str) else list(env_ids)
     folder = Path(directory)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already: export to a new folder, or an empty one.")
+        raise UsageError(f"{folder} is not empty: export to a new or an empty folder.")
     if not env_ids or (tasks is not None and len(env_ids) != 1):
-        raise UsageError("Export one environment or several; tasks are one environment's.")
+        raise UsageError("Export one or more environments; tasks need a single one.")
     factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs) for env_id in env_ids]
     first = ServedEnv(factories[0], Sessions({factory.env_id: factory for factory in factories}))
     name = name or _package_name(first.name)
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise UsageError(f"{name[:80]!r} is no name of a package: letters, digits and underscores, e.g. 'my_env'.")
+        raise UsageError(f"{name[:80]!r} cannot name a package: use letters, digits and underscores, e.g. 'my_env'.")
     copied = [_FileToCopy.of(env_id) for env_id in env_ids]
     values = {
         "name": name,

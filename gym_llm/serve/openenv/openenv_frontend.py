@@ -1,4 +1,4 @@
-"""OpenEnvFrontend: the addresses of OpenEnv's servers, for `EnvServer`."""
+"""OpenEnvFrontend: the routes of OpenEnv's servers, for `EnvServer`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_README = 100_000  # characters
 
 
 class OpenEnvFrontend:
-    """OpenEnv's addresses of one environment.
+    """OpenEnv's routes of one environment.
 
     With the variable `OPENENV_MODE=production` there are no `/reset`, `/step` and `/state`, as with OpenEnv's servers.
 
@@ -50,7 +50,7 @@ class OpenEnvFrontend:
         env: The environment.
 
     Raises:
-        UsageError: If the variable says something else.
+        UsageError: If the variable has another value.
     """
 
     def __init__(self, env: ServedEnv) -> None:
@@ -64,7 +64,7 @@ class OpenEnvFrontend:
         self._rpc = Rpc(env, self._connections)
 
     def routes(self) -> Iterable[Route]:
-        """Its addresses."""
+        """Return the frontend's routes."""
         has_tools = bool(self._env.tools)
         yield Route("GET", "/ws", self._ws)
         yield Route("GET", "/metadata", self._metadata, {"summary": "What the environment is."})
@@ -83,7 +83,7 @@ class OpenEnvFrontend:
         yield from self._tasks.routes()
 
     async def session_of(self, http: web.Request) -> str | None:
-        """See `Frontend`."""
+        """Return the session id of a request; see `Frontend`."""
         if (named := http.query.get("session_id")) is not None or http.method != "POST":
             return named
         try:
@@ -95,7 +95,7 @@ class OpenEnvFrontend:
         return named if isinstance(named, str) else None
 
     def refusal(self, error: BaseException, status: int) -> web.Response:
-        """See `Frontend`; the form is FastAPI's."""
+        """Return an error in FastAPI's form; see `Frontend`."""
         if isinstance(error, EpisodeFailed):
             return json_response({"detail": redact(str(error)), **answers.failure_fields(error)}, status)
         if status == 500:

@@ -1,13 +1,13 @@
-"""What OpenEnv's clients are told: observations, states and errors, as JSON."""
+"""Write the messages to OpenEnv's clients: observations, states and errors, as JSON."""
 
 from __future__ import annotations
 
 import secrets
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.sessions import AtCapacity
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 INVALID_JSON, UNKNOWN_TYPE, VALIDATION_ERROR = "INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR"
@@ -34,15 +34,15 @@ def encode(message: dict[str, Any]) -> bytes:
 
 
 def observation(step: Step) -> dict[str, Any]:
-    """What came of a reset or a step."""
+    """Return the observation of a reset or a step."""
     return {"request": step.request, "info": step.info, "truncated": step.truncated}
 
 
 def result(step: Step, *, began: bool = False) -> dict[str, Any]:
-    """The same with the reward and the end, as clients read it.
+    """Return the result of a reset or a step, with the reward and the end.
 
     Args:
-        step: It.
+        step: The step.
         began: Whether it is a reset, which has no reward.
     """
     return {"observation": observation(step), "reward": None if began else step.reward, "done": step.done}
@@ -86,12 +86,12 @@ def failed(failure: EpisodeFailed) -> bytes:
 
 
 def failure_fields(failure: EpisodeFailed) -> dict[str, Any]:
-    """What is said of a masked episode beside the sentence."""
+    """Return the fields of a masked episode's error, besides its message."""
     return {"failure_kind": failure.failure.kind, "failure_phase": failure.failure.phase}
 
 
 def at_capacity(full: AtCapacity, sessions: int, capacity: int) -> bytes:
-    """The message to a client for whom there is no room."""
+    """Return the message to a client when the server is full."""
     return error(str(full), CAPACITY_REACHED, active_sessions=sessions, max_sessions=capacity)
 
 

@@ -1,8 +1,8 @@
-"""OpenEnv's JSON-RPC: sessions, and an episode's tools.
+"""OpenEnv's JSON-RPC: sessions, and the tools of an episode.
 
-It comes by `POST /mcp`, over a WebSocket there, and in messages of type mcp. It is not MCP, which opens with a
-handshake (`protocols/mcp/`), but has the names of two of its methods. A call is a turn of the session's episode, as the
-action `call_tool` is; without a session it plays an episode of its own.
+Requests come by `POST /mcp`, over a WebSocket there, and in messages of type mcp. This is not MCP, which begins with a
+handshake (`protocols/mcp/`), but two of its methods have MCP's names. A call is a turn of the session's episode, like
+the action `call_tool`; without a session it plays an episode of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.openenv.action_messages import read_tool_call
 from gym_llm.serve.openenv.connections import Connections
@@ -19,6 +18,7 @@ from gym_llm.serve.openenv.socket import PendingReply
 from gym_llm.serve.openenv.tool_results import output_of, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import redact, redacted_logger
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601

@@ -95,7 +95,7 @@ RESULT: dict[str, Any] = {
 
 
 def action_schema(has_tools: bool) -> dict[str, Any]:
-    """What `/schema` says of actions; an environment with tools has those of OpenEnv's tool environments, too."""
+    """Return the schema of actions; an environment with tools has those of OpenEnv's tool environments, too."""
     return {"title": "ResponsesAction", "anyOf": [ACTION, CALL_TOOL, LIST_TOOLS]} if has_tools else ACTION
 
 

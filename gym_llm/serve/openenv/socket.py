@@ -1,10 +1,13 @@
-"""One client's WebSocket: a message, its answer, the next message.
+"""Socket: one client's WebSocket; it answers a message before it reads the next one.
 
-A client waits for the answer before it asks again, so the whole way from its bytes to ours is one call of the event
-loop's: aiohttp does the handshake and hands the bytes over as they come (`RequestHandler.set_parser`, as to its own
-WebSocket), a frame is read, answered and written. No task, queue or lock is in between; only an answer that has to be
-waited for (a tool that asks somebody, a judge) is a Future. What comes meanwhile waits: control frames are answered,
-a few messages are kept, and then the client is not read from. Nor is one that does not read its answers.
+A client waits for the answer before it sends again, so the whole way from its bytes to ours is one call of the event
+loop: aiohttp does the handshake and passes the bytes on as they arrive (`RequestHandler.set_parser`, as for its own
+WebSocket); the frame is read, answered and written. There is no task, queue or lock in between. Only an answer that
+has to wait (for a tool or a judge) is a Future. Meanwhile control frames are answered and a few messages are queued;
+then the client is not read from until the answer is sent. A client that does not read its answers is not read from.
+
+Measured against the libraries (server CPU per episode, 64 sessions): aiohttp's `WebSocketResponse` costs a fifth more.
+picows costs a tenth less, but has to own the port, and leaves fragments and their limits to its user.
 """
 
 from __future__ import annotations
@@ -50,11 +53,11 @@ logger = redacted_logger(__name__)
 
 
 class PendingReply(NamedTuple):
-    """An answer that has to be waited for.
+    """An answer that has to wait.
 
     Attributes:
-        future: What is waited for.
-        answer: Makes the answer of the Future when it is done; may raise `CloseConnection`.
+        future: The Future that it waits for.
+        answer: Makes the answer from the Future when it is done; may raise `CloseConnection`.
     """
 
     future: asyncio.Future[Any]
@@ -62,7 +65,7 @@ class PendingReply(NamedTuple):
 
 
 class CloseConnection(Exception):
-    """The conversation is over: the last message, if there is one, and with what the connection is closed."""
+    """Raised to close the connection, after a last message if there is one."""
 
     def __init__(self, answer: bytes | None = None, code: int = NORMAL, reason: str = "") -> None:
         super().__init__(reason)
@@ -75,13 +78,13 @@ MessageHandler = Callable[[bytes], "bytes | PendingReply"]
 
 
 class Socket:
-    """A connection that was asked to become a WebSocket.
+    """A connection that asked to become a WebSocket.
 
     Args:
         http: The request that asks for it.
 
     Attributes:
-        closed_with: The code that it was closed with, by whom ever; None while it is open.
+        closed_with: The close code, of either side; None while the connection is open.
     """
 
     __slots__ = (
@@ -126,7 +129,7 @@ class Socket:
         if headers.get("Upgrade", "").lower() != "websocket" or "upgrade" not in asked:
             raise web.HTTPUpgradeRequired(reason="a WebSocket is expected")
         if headers.get("Sec-WebSocket-Version") != "13" or not _is_key(key := headers.get("Sec-WebSocket-Key", "")):
-            raise web.HTTPBadRequest(reason="no WebSocket of version 13", headers={"Sec-WebSocket-Version": "13"})
+            raise web.HTTPBadRequest(reason="not a WebSocket of version 13", headers={"Sec-WebSocket-Version": "13"})
         proof = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": proof}
         response = web.StreamResponse(status=101, headers=upgrade)
@@ -135,11 +138,11 @@ class Socket:
         return response
 
     async def serve(self, talk: MessageHandler, leave: Callable[[int], None]) -> None:
-        """Answer what the client says until the connection is closed, by whom ever.
+        """Answer the client's messages until either side closes the connection.
 
         Args:
-            talk: Answers.
-            leave: Is called once, with the code that the connection is closed with, before the client can know it.
+            talk: Answers a message.
+            leave: Called once with the close code, before the close frame is sent.
         """
         self._talk, self._leave = talk, leave
         protocol: Any = self._http.protocol
@@ -294,7 +297,7 @@ class Socket:
                 self._transport.write(closing_frame(code if 1000 <= code < 5000 and code != 1005 else PROTOCOL_ERROR))
             self._end()
         elif kind == BINARY:
-            raise BrokenFrame(UNSUPPORTED, "Messages are text: JSON.")
+            raise BrokenFrame(UNSUPPORTED, "A message must be JSON text.")
 
     def _fail(self) -> None:
         logger.exception("A WebSocket's message could not be answered.")

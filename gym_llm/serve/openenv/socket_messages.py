@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gym_llm.data.files.jsonl import loads
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession, Step
 from gym_llm.serve.openenv import reply_messages as answers
 from gym_llm.serve.openenv.action_messages import LIST_TOOLS, ToolCall, read_action, read_reset
@@ -16,8 +15,9 @@ from gym_llm.serve.openenv.rpc import Rpc
 from gym_llm.serve.openenv.socket import CloseConnection, PendingReply
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.utils.printable import excerpt
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
+from gym_llm.utils.text import excerpt
 
 _FIELDS = {"type", "data"}
 _NOTHING: dict[str, Any] = {}
@@ -25,13 +25,13 @@ logger = redacted_logger(__name__)
 
 
 class SocketSession:
-    """Answers one client's messages.
+    """Answers the messages of one client.
 
     Args:
-        env: What it plays.
-        session: Its session.
+        env: The environment.
+        session: The client's session.
         split: The name of the environment's tasks.
-        rpc: Answers its JSON-RPC messages.
+        rpc: Answers JSON-RPC messages.
     """
 
     __slots__ = ("_env", "_rpc", "_session", "_split")

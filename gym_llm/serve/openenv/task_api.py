@@ -36,7 +36,7 @@ class _RangeBody(_Body):
 
 
 def split_of(env: ServedEnv) -> str:
-    """The name of the environment's tasks: what their source's name says of them, else `train`.
+    """Return the split of the environment's tasks, by the name of their source; `train` if that says nothing.
 
     A validation set called `data/validation.jsonl` is `validation`.
     """
@@ -57,7 +57,7 @@ class TaskApi:
         self._split = split_of(env)
 
     def routes(self) -> Iterable[Route]:
-        """Its addresses."""
+        """Return the routes."""
         yield Route("GET", "/list_environments", self._environments, {"summary": "Environments.", "tags": ["Task API"]})
         yield Route("GET", "/{env_name}/splits", self._splits, {"summary": "Splits of tasks.", "tags": ["Task API"]})
         tools = {tool.get("name") for tool in self._env.tools}
@@ -70,7 +70,7 @@ class TaskApi:
             operation = {"summary": f"{name} of a split.", "tags": ["Task API"], "requestBody": _json_body(kind)}
             handler = self._handler(kind, answer)
             yield Route("POST", f"/{{env_name}}/{name}", handler, operation)
-            if name not in tools:  # NeMo Gym's wire has an address for each tool there, known or not
+            if name not in tools:  # NeMo Gym's protocol has an address for each tool there, known or not
                 yield Route("POST", f"/{self._env.name}/{name}", handler)
 
     async def _environments(self, _: web.Request) -> web.Response:

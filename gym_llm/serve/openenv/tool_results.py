@@ -1,4 +1,4 @@
-"""Tools as OpenEnv's tool clients know them: a list of them, and what a call came to."""
+"""Tools as OpenEnv's tool clients know them: the list of tools, and the result of a call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def called(call: ToolCall, step: Step, tools: list[dict[str, Any]]) -> dict[str,
 
 
 def output_of(step: Step) -> Any:
-    """What a turn's one call came to; None where calls are graded instead of made."""
+    """Return the output of a turn's only call; None if calls are graded instead of made."""
     for item in step.new_items:
         if item.get("type") == "function_call_output":
             return item.get("output")

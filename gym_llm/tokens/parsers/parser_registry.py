@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from gym_llm.tokens.parsers.parser import Parser
-from gym_llm.utils.did_you_mean import did_you_mean
+from gym_llm.utils.text import did_you_mean
 
 ENTRY_POINT_GROUP = "gym_llm.parsers"
 _BUILT_IN = {

@@ -21,8 +21,8 @@ from gym_llm.concurrency.processes import shared_pool
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.tokens.parsers.parser import MessageParser, Piece, Thought, Turn, WrittenCall
 from gym_llm.types import Item
-from gym_llm.utils.did_you_mean import nearest
 from gym_llm.utils.extras import INSTALL_VLLM
+from gym_llm.utils.text import nearest
 
 if TYPE_CHECKING:
     from vllm.parser.abstract_parser import Parser

@@ -22,9 +22,9 @@ from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job, open_plan
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.shared.advantages import Rewards, group_advantages
-from gym_llm.trainers.shared.batches import Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.loop_thread import LoopThread
-from gym_llm.trainers.shared.player import EpisodePlayer
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.trainers.trl.sampling_options import episode_numbers, sampling_of
@@ -234,7 +234,7 @@ class RolloutWorker:
         self._ready: Iterator[tuple[_Group, Job]] = iter(())
         self._begun = self._under_way = 0
         self._errors: list[str | None] = []
-        self._failures = Failures("episode")
+        self._failures = BatchFailures("episode")
         self._beat = time.monotonic()
         self._task = asyncio.create_task(self._play())
 
@@ -246,7 +246,7 @@ class RolloutWorker:
             await self._engine.aclose()
 
     async def _play(self) -> None:
-        player = EpisodePlayer(self._env.factory, self._wrappers)
+        pool = EnvPool(self._env.factory, self._wrappers)
         playing: set[asyncio.Task[None]] = set()
         failed: list[BaseException] = []
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
@@ -264,7 +264,7 @@ class RolloutWorker:
                 for _ in range(min(_STARTED_AT_ONCE, self._concurrency - len(playing))):
                     if (next_episode := self._next()) is None:
                         break
-                    task = asyncio.create_task(self._episode(player, *next_episode))
+                    task = asyncio.create_task(self._episode(pool, *next_episode))
                     playing.add(task)
                     task.add_done_callback(ended)
                     self._metric("rollout/inflight", len(playing))
@@ -277,7 +277,7 @@ class RolloutWorker:
             for task in playing:
                 task.cancel()
             await asyncio.gather(*playing, return_exceptions=True)
-            await player.aclose()
+            await pool.aclose()
 
     def _next(self) -> tuple[_Group, Job] | None:
         """The next episode; None while there is no room for a group."""
@@ -294,8 +294,8 @@ class RolloutWorker:
         self._under_way += 1
         return next(self._ready)
 
-    async def _episode(self, player: EpisodePlayer, group: _Group, job: Job) -> None:
-        record = await player.play(job, self._engine, self._settings)
+    async def _episode(self, pool: EnvPool, group: _Group, job: Job) -> None:
+        record = await pool.play(job, self._engine, self._settings)
         group.records.append(record)
         self._errors.append(_failure(record))
         if len(self._errors) >= max(self._ahead, self._concurrency, self._args.num_generations):

@@ -19,7 +19,7 @@ from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tools import error_output
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
-from gym_llm.trainers.shared.batches import Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.trainers.trl.completion_messages import turn_items
 from gym_llm.types import Row
@@ -166,7 +166,7 @@ class _Environment:
 
 
 def _reward_function(name: str) -> Callable[..., list[float | None]]:
-    failures = Failures("episode")
+    failures = BatchFailures("episode")
 
     def reward(completions: list[Any], environments: list[_Environment] | None = None, **_: Any) -> list[float | None]:
         """The verifiers' rewards for finished conversations; TRL calls it."""

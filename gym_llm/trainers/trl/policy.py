@@ -29,9 +29,8 @@ from gym_llm.engines.specs import seeded_options
 from gym_llm.engines.weights import weights_folder
 from gym_llm.errors import EngineError
 from gym_llm.records.failures import reason
-from gym_llm.trainers.shared.batches import BatchPlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.full_weights import full_weights, is_sharded
-from gym_llm.trainers.shared.ray_batches import RayBatchPlayer
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
@@ -41,12 +40,12 @@ class OwnModel:
     """The trainer's own model, sampled in this process; each process samples its own.
 
     Args:
-        player: On whose event loop the engine lives.
+        pool: Runs the engine on its event loop.
         options: `TransformersEngine`'s.
     """
 
-    def __init__(self, player: BatchPlayer, options: dict[str, Any]) -> None:
-        self._player = player
+    def __init__(self, pool: EnvPool, options: dict[str, Any]) -> None:
+        self._pool = pool
         self._options = options
         self._engine: Engine | None = None
         self._model: Any = None
@@ -70,7 +69,7 @@ class OwnModel:
         if self._engine is None:
             options = {"seed": process_seed(trainer), "max_batch_size": 256, **self._options}
             engine = TransformersEngine.of(model, tokenizer_of(trainer), **options)
-            self._player.run(engine.start())
+            self._pool.run(engine.start())
             self._engine, self._model = engine, model
         return self._engine
 
@@ -82,27 +81,25 @@ class OwnModel:
         """Stop the engine; the next batch starts another."""
         engine, self._engine, self._model = self._engine, None, None
         if engine is not None:
-            self._player.run(engine.aclose())
+            self._pool.run(engine.aclose())
 
 
 class OneEngine:
     """An engine for all processes of a trainer, with the weights that are trained.
 
     Args:
-        player: The player whose event loop runs the engine; if it plays over Ray, the engine is a Ray actor.
+        pool: Runs the engine on its event loop. If the pool is remote, the engine is a Ray actor.
         spec: The engine's spec.
         options: The engine's arguments.
         ray_address: A cluster's address; None to start Ray on this machine.
     """
 
-    def __init__(
-        self, player: BatchPlayer, spec: str, options: dict[str, Any], *, ray_address: str | None = None
-    ) -> None:
-        self._player = player
+    def __init__(self, pool: EnvPool, spec: str, options: dict[str, Any], *, ray_address: str | None = None) -> None:
+        self._pool = pool
         self._spec = spec
         self._options = options
         self._ray_address = ray_address
-        self._over_ray = isinstance(player, RayBatchPlayer)
+        self._over_ray = pool.is_remote
         self._stack = AsyncExitStack()
         self._engine: Engine | None = None  # the main process's
         self._server: EngineServer | None = None  # the main process's
@@ -146,7 +143,7 @@ class OneEngine:
         """Stop the engine; the next batch starts another."""
         stack, self._stack = self._stack, AsyncExitStack()
         self._engine = self._server = self._address = self._playing = self._weights = None
-        self._player.run(stack.aclose())
+        self._pool.run(stack.aclose())
 
     def _give(self, model: Any, trainer: GRPOTrainer) -> None:
         """The second step."""
@@ -158,8 +155,8 @@ class OneEngine:
             if is_main:
                 with weights_folder(weights) as folder:  # first: what cannot be merged shows before the engine starts
                     if self._engine is None:
-                        self._player.run(self._start(trainer))
-                    self._player.run(cast(WeightSync, self._engine).update_weights(folder))
+                        self._pool.run(self._start(trainer))
+                    self._pool.run(cast(WeightSync, self._engine).update_weights(folder))
         finally:
             deque(weights, maxlen=0)  # the others' gathering waits for this process, also if it has failed
 
@@ -183,7 +180,7 @@ class OneEngine:
 
         if accelerator.is_main_process and failure is None and self._server is None:
             try:
-                self._server = self._player.run(self._serve(hosts))
+                self._server = self._pool.run(self._serve(hosts))
             except EngineError as error:
                 failure = error
         address = (self._server.url, self._server.token) if self._server is not None else None
@@ -201,7 +198,7 @@ class OneEngine:
             engine = ServedEngine(*address)
             if not self._over_ray:
                 try:
-                    self._player.run(self._stack.enter_async_context(engine))
+                    self._pool.run(self._stack.enter_async_context(engine))
                 except EngineError as error:
                     return error
             self._address, self._playing = address, engine

@@ -9,8 +9,8 @@ from gym_llm.engines.engine import Engine
 from gym_llm.protocols.chat.chat_messages import items_of
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
-from gym_llm.trainers.shared.batches import BatchPlayer, Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.trainers.trl.completion_messages import turn_items
 from gym_llm.types import Item, Request, ResponseDict, Rollout, Row
@@ -57,8 +57,8 @@ class RewardFunc(TrainedEnv):
         super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
         self.__name__ = self.name
         self._concurrency = concurrency
-        self._failures = Failures("completion")
-        self._player = BatchPlayer(self.factory, env_wrappers=DEFAULT_WRAPPERS, concurrency=concurrency)
+        self._failures = BatchFailures("completion")
+        self._pool = EnvPool(self.factory, concurrency=concurrency)
 
     def __call__(self, prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
         """Score completions; see TRL's `RewardFunc`.
@@ -78,7 +78,7 @@ class RewardFunc(TrainedEnv):
         engine = _Completions([_turns(completion) for completion in completions])
         if TASK_INDEX in columns:
             jobs = [Job(int(task), number) for number, task in enumerate(columns[TASK_INDEX])]
-            records = self._player.play(jobs, engine)
+            records = self._pool.play_all(jobs, engine)
         else:
             records = self._play_rows(_rows(prompts, columns), engine)
         self._failures.check([record["error"] for record in records])
@@ -87,11 +87,11 @@ class RewardFunc(TrainedEnv):
 
     def _play_rows(self, rows: list[Row], engine: Engine) -> list[Rollout]:
         factory = EnvFactory(**{**self.factory.arguments, "tasks": rows})
-        player = BatchPlayer(factory, env_wrappers=DEFAULT_WRAPPERS, concurrency=min(len(rows), self._concurrency))
+        pool = EnvPool(factory, concurrency=min(len(rows), self._concurrency))
         try:
-            return player.play([Job(number, number) for number in range(len(rows))], engine)
+            return pool.play_all([Job(number, number) for number in range(len(rows))], engine)
         finally:
-            player.close()
+            pool.close()
 
 
 class _Completions(Engine):

@@ -13,9 +13,9 @@ from gym_llm.engines import Engine, capabilities, make_engine
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
-from gym_llm.trainers.shared.batches import BatchPlayer, Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.budget import WithinBudget
-from gym_llm.trainers.shared.ray_batches import RayBatchPlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import empty_row, token_rows
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv, task_indices
 from gym_llm.trainers.trl.masks import REWARD, mask_others
@@ -128,20 +128,15 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         if options["history"] != "append":
             raise ValueError("TRL trains on one segment per episode, which only history='append' gives.")
         make_engine(engine or "transformers:the trainer's", **options)  # what is wrong with them shows now
-        played: dict[str, Any] = {"env_wrappers": wrappers, "concurrency": concurrency}
-        self._player = (
-            RayBatchPlayer(self.factory, **played, workers=workers, ray_address=ray_address)
-            if workers
-            else BatchPlayer(self.factory, **played)
-        )
+        self._pool = EnvPool(self.factory, wrappers, concurrency=concurrency, workers=workers, ray_address=ray_address)
         self._policy = (
-            OwnModel(self._player, options)
+            OwnModel(self._pool, options)
             if engine is None
-            else OneEngine(self._player, engine, options, ray_address=ray_address)
+            else OneEngine(self._pool, engine, options, ray_address=ray_address)
         )
         self._limited: tuple[Engine, int, Any, WithinBudget] | None = None
         self._numbers = itertools.count()
-        self._failures = Failures("episode")
+        self._failures = BatchFailures("episode")
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
         """Play an episode for each prompt of rows of `dataset`; see the class, and TRL's `RolloutFunc`.
@@ -158,7 +153,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         try:
             with evaluating(trainer):
                 engine = self._within_budget(self._policy.current(trainer), trainer)
-                records = self._player.play(jobs, engine, settings)
+                records = self._pool.play_all(jobs, engine, settings)
             failures = [_failure(record, self._segments) for record in records]
             everyones = of_all(trainer.accelerator, failures)  # so that all processes go on, or none does
             self._failures.check([error for part in everyones for error in part])
@@ -179,7 +174,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         try:
             self._policy.stop()
         finally:
-            self._player.close()
+            self._pool.close()
 
     def __exit__(self, *_: object) -> None:
         """Close it."""

@@ -16,11 +16,11 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.completions import response_to_chat
 from gym_llm.protocols.chat.requests import chat_to_request
 from gym_llm.protocols.http.http_server import listening, url_of
+from gym_llm.utils.json_codec import dumps, loads
 
 from .engine import MODEL, Call, LoggedEngine
 

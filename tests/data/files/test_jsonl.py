@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_llm.data.files.jsonl import append_line, dumps, read_jsonl, repair_tail
+from gym_llm.data.files.jsonl import append_line, read_jsonl, repair_tail
 from gym_llm.errors import DataError
+from gym_llm.utils.json_codec import dumps
 
 
 def test_objects_come_with_their_line_numbers_and_empty_lines_are_passed_over(tmp_path):

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from gym_llm.data.files.atomic import write_atomically
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError
 from gym_llm.records.rollout_file import RolloutFile
+from gym_llm.utils.json_codec import dumps
 
 
 def record(task: int, **fields):

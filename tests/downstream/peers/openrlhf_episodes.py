@@ -143,13 +143,13 @@ class Groups(RandomTalk):
 
 def recorded(executor):
     """The executor, and the records of what it plays."""
-    play, records = executor._player.play, []
+    play, records = executor._pool.play, []
 
     async def noted(*arguments):
         records.append(await play(*arguments))
         return records[-1]
 
-    executor._player.play = noted
+    executor._pool.play = noted
     return executor, records
 
 

@@ -17,7 +17,7 @@ from gym_llm.errors import EngineError, EngineUnavailable, UsageError
 from gym_llm.rollouts.episode import play_episode
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 
 
 def test_a_run_goes_on_with_the_same_agent_only(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_an_agent_is_an_engine_by_its_spec(tmp_path: Path) -> None:
     assert all(record["trajectory"] and record["info"]["agent"]["model_calls"] for record in records)
     with pytest.raises(TypeError, match="agent is an async function"):
         make_engine("agent", agent=3)
-    with pytest.raises(ValueError, match="engine_options are for"):
+    with pytest.raises(ValueError, match="engine_options"):
         AgentEngine(agent=follows, engine=Says(), engine_options={"seed": 1})
     with Run("agent_tests/Two-v0", "agent", engine_options=options, tasks=[row()], output=tmp_path / "a.jsonl") as run:
         assert run.play().episodes == 1 and run.model == "pocket"
@@ -81,7 +81,7 @@ def test_a_file_that_fails_as_it_is_read_is_a_sentence(code: str, tmp_path: Path
 
 def test_what_plays_single_episodes_for_a_trainer_takes_agents_too() -> None:
     async def main() -> Any:
-        player = EpisodePlayer(EnvFactory("agent_tests/Two-v0", tasks=[row()]))
+        player = EnvPool(EnvFactory("agent_tests/Two-v0", tasks=[row()]))
         try:
             return await player.play(Job(0, 0), Says(), RolloutSettings(agent=follows))
         finally:

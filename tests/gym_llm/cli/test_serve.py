@@ -72,13 +72,13 @@ def test_it_serves_until_a_signal_and_ends_the_episodes(tmp_path: Path, number: 
 def test_what_is_wrong_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["gym_llm/Weather-v0", "--as", "openenw"], "There is no protocol 'openenw'"),
-        (["gym_llm/Weather-v0", "--host", "0.0.0.0"], "lets other machines ask: give a token"),
+        (["gym_llm/Weather-v0", "--host", "0.0.0.0"], "Other machines can reach"),
         (["gym_llm/Wether-v0"], "Did you mean gym_llm/Weather-v0?"),
         (["gym_llm/Counter-v0", "Weather-v0"], "no environment 'Weather-v0'. Did you mean gym_llm/Weather-v0?"),
         (["gym_llm/Weather-v0", "--env-kwargs", '{"what": 1}'], "no argument 'what'"),
         (["gym_llm/Weather-v0", "--max-sessions", "0"], "--max-sessions"),
         (["gym_llm/Weather-v0", "--idle-seconds", "-1"], "idle_seconds"),
-        (["gym_llm/Weather-v0", "gym_llm/Counter-v0", "--tasks", "x.jsonl"], "tasks are one environment's"),
+        (["gym_llm/Weather-v0", "gym_llm/Counter-v0", "--tasks", "x.jsonl"], "single"),
         (["gym_llm/Weather-v0", "--tasks", "nowhere.jsonl"], "nowhere.jsonl"),
         (["gym_llm/Weather-v0", "--ray-address", "head:6379"], "--ray-address only makes sense with --workers"),
     ):

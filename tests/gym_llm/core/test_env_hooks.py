@@ -8,9 +8,9 @@ import pytest
 from testing import function_call, message, row
 
 from gym_llm import BaseTask, Episode, VerifierEnv, collect, tool
-from gym_llm.data.files.jsonl import dumps_record
 from gym_llm.engines import make_engine
 from gym_llm.tokens.parsers.thinking import strip_thinking
+from gym_llm.utils.json_codec import dumps_record
 
 TURN = [
     {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "content": [{"text": "So."}]},

@@ -10,7 +10,7 @@ import pytest
 
 import gym_llm
 from gym_llm.core.registry import ids as registration
-from gym_llm.core.registry.env_config import nemo_gym_names
+from gym_llm.core.registry.classes import nemo_gym_names
 from gym_llm.core.registry.ids import env_ids, parse_id, register_envs, verifier_folder
 from gym_llm.errors import ConfigError
 

@@ -18,13 +18,13 @@ import gym_llm
 from gym_llm import Verdict, VerifierEnv, tool
 from gym_llm.cli import main
 from gym_llm.core.driver import Driver
-from gym_llm.data.files.jsonl import dumps, loads
 from gym_llm.engines import Engine
 from gym_llm.errors import InvalidReward, UsageError
 from gym_llm.evaluation.reverify.reverify import reverify
 from gym_llm.evaluation.view.scan import find_trajectory
 from gym_llm.records.record_files import read_records
 from gym_llm.trainers.shared.advantages import rewards_of_turns
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.vector import LocalVectorEnv
 from gym_llm.wrappers import RecordRollouts, TokenIdTracking
 

@@ -10,7 +10,7 @@ from model_server import ModelServer
 from testing import message, row
 
 from gym_llm import BaseTask, Episode, JudgeError, VerifierEnv
-from gym_llm.core.registry.env_class import known_arguments
+from gym_llm.core.registry.classes import known_arguments
 from gym_llm.errors import DataError
 from gym_llm.judge import SimulatedUser
 from gym_llm.judge.simulated_user import turned_around

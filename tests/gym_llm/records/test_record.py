@@ -12,7 +12,6 @@ import pytest
 from testing import ROOT, row
 
 import gym_llm
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.engines import make_engine
 from gym_llm.errors import DataError
 from gym_llm.records.record import SCHEMA_VERSION, lost_record, read_record
@@ -20,6 +19,7 @@ from gym_llm.records.record_files import read_records
 from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.stats.run_summary import Summary
 from gym_llm.types import Rollout
+from gym_llm.utils.json_codec import dumps
 
 
 def record(**fields: Any) -> dict[str, Any]:

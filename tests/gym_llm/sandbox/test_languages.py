@@ -8,7 +8,7 @@ import pytest
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox import Limits, RunResult, Sandbox, compiler_for
-from gym_llm.sandbox.languages import LANGUAGES, Compiled, CompileError, Compiler, box_for, language
+from gym_llm.sandbox.languages import LANGUAGES, Compiled, CompileError, Compiler, language, mounts_for
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ TYPED = sorted(name for name, one in LANGUAGES.items() if one.compile is not Non
 
 
 async def _played(name: str, source: str, stdin: bytes, limits: Limits | None) -> RunResult | CompileError:
-    async with Sandbox(box=box_for(name)) as sandbox:
+    async with Sandbox(mounts=mounts_for(name)) as sandbox:
         compiler = Compiler(sandbox)
         compiled = await compiler.compile(name, source)
         assert await compiler.compile(name, source) == compiled
@@ -79,7 +79,7 @@ def test_environments_of_an_event_loop_share_a_compiler():
 
 def test_a_program_is_given_arguments():
     async def main() -> list[bytes]:
-        async with Sandbox(box=box_for("cpp")) as sandbox:
+        async with Sandbox(mounts=mounts_for("cpp")) as sandbox:
             compiler, printed = Compiler(sandbox), []
             python = "from __future__ import annotations\nimport sys\nprint(sys.argv[1:], open('x').read())"
             cpp = '#include <cstdio>\nint main(int n, char **a) { printf("%d %s", n, a[2]); }'
@@ -121,7 +121,7 @@ def test_what_cannot_be_compiled_says_why(name: str):
 )
 def test_compiling_is_bounded(source: str):
     async def main() -> Compiled | CompileError:
-        async with Sandbox(box=box_for("cpp")) as sandbox:
+        async with Sandbox(mounts=mounts_for("cpp")) as sandbox:
             limits = Limits(cpu_seconds=3, wall_seconds=3, memory_bytes=512 << 20)
             return await Compiler(sandbox).compile("cpp", source, limits=limits)
 
@@ -137,7 +137,7 @@ def in_cpp(*sources: str, **options: Any) -> list[Compiled | CompileError]:
     """What these programs are compiled to, all at once."""
 
     async def main() -> list[Compiled | CompileError]:
-        async with Sandbox(box=box_for("cpp")) as sandbox:
+        async with Sandbox(mounts=mounts_for("cpp")) as sandbox:
             compiler = Compiler(sandbox)
             return await asyncio.gather(*(compiler.compile("cpp", source, **options) for source in sources))
 
@@ -165,7 +165,7 @@ def test_a_source_that_looks_like_another_with_files_is_compiled_by_itself():
     right = '#include "a.h"'
 
     async def main() -> Compiled | CompileError:
-        async with Sandbox(box=box_for("cpp")) as sandbox:
+        async with Sandbox(mounts=mounts_for("cpp")) as sandbox:
             compiler = Compiler(sandbox)
             for text in ("int main() {}" + right, "3 13 a.hint main() {}\0" + right):
                 assert isinstance(await compiler.compile("cpp", text), CompileError)

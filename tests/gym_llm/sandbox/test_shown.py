@@ -8,7 +8,7 @@ import pytest
 
 from gym_llm.errors import SandboxUnavailable
 from gym_llm.sandbox import Limits, Sandbox, own_python
-from gym_llm.sandbox.languages import Compiled, CompileError, Compiler, box_for
+from gym_llm.sandbox.languages import Compiled, CompileError, Compiler, mounts_for
 
 
 def test_only_a_toolchain_is_shown_not_what_is_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -23,11 +23,11 @@ def test_only_a_toolchain_is_shown_not_what_is_around_it(tmp_path: Path, monkeyp
 
     def shown(folder: str) -> set[str]:
         monkeypatch.setenv("PATH", folder)
-        box_for.cache_clear()
+        mounts_for.cache_clear()
         try:
-            return set(box_for("go").shown) - set(own_python().shown)
+            return set(mounts_for("go").shown) - set(own_python().shown)
         finally:
-            box_for.cache_clear()
+            mounts_for.cache_clear()
 
     assert shown(str(home / "bin")) == {str(home / "bin" / "go")}
     assert shown(str(tmp_path / "go1" / "bin")) == {str(tmp_path / "go1")}
@@ -42,14 +42,14 @@ def test_this_packages_data_is_hidden_where_links_lead_to_it(tmp_path: Path, mon
     (tmp_path / "link").symlink_to(tmp_path / "real")
     packages = str(tmp_path / "link" / "packages")
     monkeypatch.setattr("sysconfig.get_paths", lambda: {"purelib": packages, "platlib": packages})
-    box = own_python()
-    assert box.packages == (str(real),)
-    assert str(real / "gym_llm") in box.hidden
+    mounts = own_python()
+    assert mounts.packages == (str(real),)
+    assert str(real / "gym_llm") in mounts.hidden
 
 
 def test_what_took_the_compiler_too_long_once_is_tried_again():
     async def main() -> list[Compiled | CompileError]:
-        async with Sandbox(box=box_for("c")) as sandbox:
+        async with Sandbox(mounts=mounts_for("c")) as sandbox:
             compiler = Compiler(sandbox)
             source = '#include "endless.h"\nint main(void) { return 0; }'
             short = Limits(cpu_seconds=0.01, processes=64)
@@ -67,11 +67,11 @@ def test_packages_below_tmp_are_there_all_the_same(tmp_path: Path):
     folder = tmp_path / "packages"
     folder.mkdir()
     (folder / "some_package.py").write_text("VALUE = 7")
-    box = own_python()
-    box = replace(box, shown=(*box.shown, str(folder)), packages=(*box.packages, str(folder)))
+    mounts = own_python()
+    mounts = replace(mounts, shown=(*mounts.shown, str(folder)), packages=(*mounts.packages, str(folder)))
 
     async def main() -> bytes:
-        async with Sandbox(box=box) as sandbox:
+        async with Sandbox(mounts=mounts) as sandbox:
             return (
                 await sandbox.python("import os, some_package; print(some_package.VALUE, os.listdir('/tmp'))")
             ).stdout

@@ -20,7 +20,7 @@ TASKS = [row("A?", expected_answer="yes")]
 
 @asynccontextmanager
 async def serving(**options: Any) -> AsyncGenerator[tuple[EnvServer, aiohttp.ClientSession], None]:
-    options = {"tasks": TASKS, "wires": ["plain_wire:PlainWire"], "port": 0, **options}
+    options = {"tasks": TASKS, "protocols": ["plain_wire:PlainWire"], "port": 0, **options}
     async with EnvServer(ID, **options) as server, aiohttp.ClientSession(server.url) as client:
         yield server, client
 
@@ -108,13 +108,13 @@ async def test_a_server_that_ends_hangs_up_and_ends_the_episodes():
 
 def test_what_cannot_be_served_is_said():
     for arguments, said in (
-        ({"wires": ["openenw"]}, "There is no protocol 'openenw'."),
-        ({"wires": ["plain_wire:Nothing"]}, "cannot be imported"),
+        ({"protocols": ["openenw"]}, "There is no protocol 'openenw'."),
+        ({"protocols": ["plain_wire:Nothing"]}, "cannot be imported"),
         ({"host": "0.0.0.0"}, "give a token"),
     ):
         with pytest.raises(UsageError, match=said):
             EnvServer(ID, **arguments)
-    with pytest.raises(UsageError, match="tasks are one environment's"):
+    with pytest.raises(UsageError, match="single environment"):
         EnvServer([ID, "gym_llm/Weather-v0"], tasks=TASKS)
     with pytest.raises(UsageError, match="different names"):
         EnvServer([ID, ID])
@@ -123,5 +123,5 @@ def test_what_cannot_be_served_is_said():
 
 
 def test_several_environments_have_arguments_of_their_own():
-    server = EnvServer([ID, "gym_llm/Counter-v0"], wires=[], env_kwargs={ID: {"max_turns": 3}})
+    server = EnvServer([ID, "gym_llm/Counter-v0"], protocols=[], env_kwargs={ID: {"max_turns": 3}})
     assert server.envs[0].verifier.max_turns == 3

@@ -24,7 +24,7 @@ async def ask(url: str, method: str, path: str, **options: Any) -> tuple[int, An
 async def test_actors_play_and_one_that_dies_is_started_again(ray):
     address = ray.get_runtime_context().gcs_address
     server = EnvWorkers(
-        ID, workers=2, ray_address=address, wires=["plain_wire:PlainWire"], tasks=TASKS, port=0, capacity=40
+        ID, workers=2, ray_address=address, protocols=["plain_wire:PlainWire"], tasks=TASKS, port=0, capacity=40
     )
     async with server, aiohttp.ClientSession() as client:
         opened = [(await ask(server.url, "POST", "/plain"))[1] for _ in range(16)]

@@ -30,7 +30,7 @@ PLAIN = ["plain_wire:PlainWire"]
 
 @asynccontextmanager
 async def serving(workers: int = 2, **options: Any) -> AsyncGenerator[EnvWorkers, None]:
-    async with EnvWorkers(ID, workers=workers, wires=PLAIN, tasks=TASKS, port=0, **options) as server:
+    async with EnvWorkers(ID, workers=workers, protocols=PLAIN, tasks=TASKS, port=0, **options) as server:
         yield server
 
 
@@ -137,15 +137,15 @@ async def test_the_listener_for_the_others_is_nobody_elses():
 @in_loop
 async def test_what_cannot_be_served_is_said_and_leaves_no_process():
     before = set(psutil.Process().children())
-    with pytest.raises(UsageError, match="1 worker or more"):
+    with pytest.raises(UsageError, match="workers"):
         EnvWorkers(ID, workers=0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        server = EnvWorkers(ID, workers=2, wires=PLAIN, port=taken.getsockname()[1])
+        server = EnvWorkers(ID, workers=2, protocols=PLAIN, port=taken.getsockname()[1])
         with pytest.raises(UsageError, match="Cannot listen on"):
             await server.__aenter__()
     async with serving() as first:
         with pytest.raises(UsageError, match="Cannot listen on"):
-            await EnvWorkers(ID, workers=2, wires=PLAIN, port=first.port).__aenter__()
+            await EnvWorkers(ID, workers=2, protocols=PLAIN, port=first.port).__aenter__()
     assert set(psutil.Process().children()) <= before
 
 
@@ -199,7 +199,7 @@ import asyncio, sys
 from gym_llm.serve import EnvWorkers
 
 async def main():
-    async with EnvWorkers("gym_llm/Weather-v0", workers=2, wires=["plain_wire:PlainWire"], port=0) as server:
+    async with EnvWorkers("gym_llm/Weather-v0", workers=2, protocols=["plain_wire:PlainWire"], port=0) as server:
         print(server.url, flush=True)
         await asyncio.Event().wait()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.stats.episode_scores import EpisodeScore
 from gym_llm.stats.figures import declared_metrics, evaluate_groups, evaluate_scores
 from gym_llm.stats.run_summary import Summary

@@ -10,7 +10,7 @@ import gym_llm
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.trainers.shared.player import EpisodePlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 
 pytestmark = pytest.mark.slow
@@ -94,7 +94,7 @@ def test_no_log_probabilities_are_zeros_and_too_few_are_a_fault():
 def test_single_episodes_are_played_side_by_side_and_their_environments_used_again():
     async def play():
         loaded = tokenizer()
-        player = EpisodePlayer(EnvFactory(ENV_ID, tasks=tasks(5)))
+        player = EnvPool(EnvFactory(ENV_ID, tasks=tasks(5)))
         engine = TrainerEngine(RandomModel(loaded), loaded)
         settings = RolloutSettings(retries=0)
         at_once = await asyncio.gather(*(player.play(Job(n % 5, n), engine, settings) for n in range(20)))
@@ -111,7 +111,7 @@ def test_single_episodes_are_played_side_by_side_and_their_environments_used_aga
 
 def test_an_episode_that_is_cancelled_frees_its_environment():
     async def play():
-        player = EpisodePlayer(EnvFactory(random_talk.ENV_ID, tasks=tasks(1)))
+        player = EnvPool(EnvFactory(random_talk.ENV_ID, tasks=tasks(1)))
 
         async def never(prompt, arguments, episode_id):
             await asyncio.Event().wait()

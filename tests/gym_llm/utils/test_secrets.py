@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from testing import ROOT
 
-from gym_llm.data.files.jsonl import dumps, dumps_record
 from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.utils import secrets
+from gym_llm.utils.json_codec import dumps, dumps_record
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +40,17 @@ def nothing_known(monkeypatch):
 )
 @pytest.mark.parametrize("key", ["sk-0123abcd", 'p@ss/w"or\\d', "schlüssel+ 1&2", "päss%20word"])
 def test_a_secret_is_found_however_it_is_written(key, write):
-    secrets.learn({"api_key": key})
+    secrets.register_secrets({"api_key": key})
     shown = secrets.redact(f"before {write(key)} after")
     assert "***" in shown and key not in shown and write(key).strip("'\"") not in shown
 
 
 def test_of_a_header_the_key_alone_is_a_secret_too():
     basic = base64.b64encode(b"me:pass-word-1").decode()
-    secrets.learn({"headers": {"Authorization": "Bearer sk-0123abcd", "Proxy-Authorization": f"Basic {basic}"}})
-    secrets.learn("https://me:pass-word-2@host/")
+    secrets.register_secrets(
+        {"headers": {"Authorization": "Bearer sk-0123abcd", "Proxy-Authorization": f"Basic {basic}"}}
+    )
+    secrets.register_secrets("https://me:pass-word-2@host/")
     shown = secrets.redact(f"sk-0123abcd {basic} pass-word-1 {base64.b64encode(b'me:pass-word-2').decode()}")
     assert shown == "*** *** *** ***"
 
@@ -56,33 +58,33 @@ def test_of_a_header_the_key_alone_is_a_secret_too():
 @given(st.text(min_size=6, max_size=30), st.text(max_size=40))
 def test_a_record_with_a_secret_anywhere_is_written_without_it_and_stays_json(key, text):
     secrets._known.__init__()
-    secrets.learn({"api_key": key})
+    secrets.register_secrets({"api_key": key})
     trajectory = [{"input_ids": [1234567890, 1], "logprobs": [-0.123456789]}]
     said = f"{text}{key}{text}"
     record = {"info": {"a": [said], said: json.dumps(said)}, "trajectory": trajectory, "reward": 1234567.0}
     line = dumps_record(record)
     read = json.loads(line)
     assert (read["trajectory"], read["reward"]) == (trajectory, 1234567.0)
-    if secrets.knows_secrets():
+    if secrets.has_secrets():
         assert key not in str([read["info"]["a"], list(read["info"])]) or key in "***'['\"], "
     else:
         assert line == dumps(record)
 
 
 def test_digits_that_are_secret_leave_token_ids_and_numbers_alone():
-    secrets.learn({"password": "1234567890"})
+    secrets.register_secrets({"password": "1234567890"})
     record = {"response": {"ids": [1234567890]}, "said": "1234567890", "trajectory": [{"input_ids": [1234567890]}]}
     assert json.loads(dumps_record(record)) == {**record, "said": "***"}
 
 
 def test_the_id_of_an_environment_stays_as_it_is():
-    secrets.learn({"password": "Arithmetic"})
+    secrets.register_secrets({"password": "Arithmetic"})
     record = {"env_id": "gym_llm/Arithmetic-v0", "dataset": "Arithmetic/train", "said": "Arithmetic!"}
     assert json.loads(dumps_record(record)) == {**record, "said": "***!"}
 
 
 def test_a_summary_is_written_without_secrets(tmp_path):
-    secrets.learn({"api_key": "sk-0123abcd"})
+    secrets.register_secrets({"api_key": "sk-0123abcd"})
     with RolloutFile(tmp_path / "a.jsonl") as file:
         file.append({"rollout_id": {"task_index": 0, "repeat_index": 0}, "reward": 1.0, "error": "no sk-0123abcd"})
         file.write_summary({"model": "sk-0123abcd", "settings": {"api_key": "k", "url": "http://me:pw@host/v1"}})
@@ -101,13 +103,13 @@ def test_a_summary_is_written_without_secrets(tmp_path):
     ],
 )
 def test_what_is_no_secret_is_not_learned(value):
-    secrets.learn(value)
-    assert not secrets.knows_secrets()
+    secrets.register_secrets(value)
+    assert not secrets.has_secrets()
     assert secrets.mask(value) == value
 
 
 def test_the_log_of_the_package_has_no_secret_in_messages_and_tracebacks(caplog):
-    secrets.learn({"api_key": "sk-0123abcd"})
+    secrets.register_secrets({"api_key": "sk-0123abcd"})
     logger = secrets.redacted_logger("gym_llm.test")
     try:
         raise ValueError("sk-0123abcd is wrong")

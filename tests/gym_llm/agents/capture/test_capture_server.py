@@ -273,7 +273,7 @@ async def test_what_openers_ask_wrongly_is_a_sentence():
             told = await client.call("POST", "/sessions", 400, json=body)
             assert told["error"]["message"]
         told = await client.call("POST", "/sessions", 400, json={"sampling": {"temprature": 0.5}})
-        assert told["error"]["message"] == "sampling has 'temprature', which is no parameter. Did you mean temperature?"
+        assert "temperature" in told["error"]["message"]
         told = await client.call("POST", "/chat/completions", 404, json={})
         assert "/v1" in told["error"]["message"]
         told = await client.call("POST", "/sessions", 403, json={"llm_url": "http://169.254.169.254/"})

@@ -17,7 +17,7 @@ from gym_llm.author.chaos import attack
 from gym_llm.author.chaos.faults import all_faults, choose
 from gym_llm.author.chaos.faulty_server import SERVED, FaultyServer
 from gym_llm.cli import main
-from gym_llm.core.registry.env_class import env_class
+from gym_llm.core.registry.classes import env_class
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.errors import EngineError

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 import gym_llm.cli
 from gym_llm.data import dumps
-from gym_llm.data.files.jsonl import dumps_record
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.export import FORMATS
 from gym_llm.evaluation.export.atif import trajectory
 from gym_llm.evaluation.export.formats import export
 from gym_llm.evaluation.export.record_conversation import conversation
 from gym_llm.records.record import lost_record
+from gym_llm.utils.json_codec import dumps_record
 
 USER = {"type": "message", "role": "user", "content": "Go."}
 

@@ -22,11 +22,11 @@ import pytest
 from testing import message_item
 
 from gym_llm.cli import main
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.view import static_page as export
 from gym_llm.evaluation.view.run_files import MOST_FILES, find_runs
 from gym_llm.evaluation.view.static_page import export_page
+from gym_llm.utils.json_codec import dumps
 
 HOSTILE = "</script><script>alert(1)</script><!-- ]]> \u2028"
 

@@ -16,13 +16,13 @@ import pytest
 from testing import message_item
 
 from gym_llm.concurrency.processes import ProcessPool
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.view import index as index_module
 from gym_llm.evaluation.view import scan
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.episode_table import MOST_FIELDS, EpisodeRow, EpisodeTable
 from gym_llm.evaluation.view.index import RunIndex, index_paths, load_index, scan_pool
+from gym_llm.utils.json_codec import dumps
 
 
 def episode(task: int = 0, repeat: int = 0, **fields: Any) -> dict[str, Any]:

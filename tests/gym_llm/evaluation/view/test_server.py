@@ -14,13 +14,13 @@ import aiohttp
 import pytest
 from testing import message_item
 
-from gym_llm.data.files.jsonl import dumps
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.view import search as search_module
 from gym_llm.evaluation.view.index import RunIndex
 from gym_llm.evaluation.view.search import Search
 from gym_llm.evaluation.view.view_server import ViewServer
 from gym_llm.stats.run_summary import Summary
+from gym_llm.utils.json_codec import dumps
 
 REWARDS: list[float | None] = [1.0, 0.0, None, 0.5, 1.0, 0.0]
 

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from testing import cpu_seconds, often
 
 from gym_llm.grading.constraints import Job, follow, follow_later, follow_quickly
-from gym_llm.grading.constraints.following import DEADLINE, LONGEST_QUICK
+from gym_llm.grading.constraints.following import DEADLINE, LONGEST_QUICK, loose_variants
 from gym_llm.grading.constraints.ifbench import constraint as ifbench
 from gym_llm.grading.constraints.ifevalg import constraint
-from gym_llm.grading.constraints.variants import loose_variants
 from gym_llm.grading.constraints.verifif import constraint as verifif
 
 GIVEN = {

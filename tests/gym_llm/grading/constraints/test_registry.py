@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from gym_llm.grading.constraints.catalogue_of_constraints import Registry
+from gym_llm.grading.constraints.constraint import Registry
 from gym_llm.grading.constraints.ifevalg import constraint
 
 

@@ -17,9 +17,8 @@ import pytest
 
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.errors import DataError, WorkerDied
-from gym_llm.grading.sql import Database, Outcome, Question, RowsRule, SetRule, compare
-from gym_llm.grading.sql.databases import find_database
-from gym_llm.grading.sql.results import MODEL
+from gym_llm.grading.sql import Database, QueryResult, Question, RowsRule, SetRule, compare
+from gym_llm.grading.sql.question import MODEL, find_database
 
 SCRIPT = """
 CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT);
@@ -124,7 +123,9 @@ HARMLESS = {
 }
 
 
-def ask(database: Database, query: str | None, gold: str = "SELECT a, b FROM t", seconds: float = SECONDS) -> Outcome:
+def ask(
+    database: Database, query: str | None, gold: str = "SELECT a, b FROM t", seconds: float = SECONDS
+) -> QueryResult:
     return asyncio.run(compare(Question(database, query, gold, [SetRule()], seconds)))
 
 
@@ -149,7 +150,7 @@ def test_what_writes_is_refused_and_the_file_stays_as_it_is(tmp_path: Path) -> N
         outcome = ask(database, statement.replace("{folder}", str(tmp_path)))
         assert outcome.status == "error", (statement, outcome)
     assert ask(database, "REINDEX").status == "error"
-    assert ask(database, "SELECT a, b FROM t") == Outcome("equal")
+    assert ask(database, "SELECT a, b FROM t") == QueryResult("equal")
     assert (digest(path), sorted(tmp_path.rglob("*"))) == (before, listed)
 
 
@@ -157,7 +158,7 @@ def test_what_writes_is_refused_in_a_script_that_is_kept_too(tmp_path: Path) -> 
     for statement in WRITES:
         outcome = ask(Database(script=SCRIPT), statement.replace("{folder}", str(tmp_path)))
         assert outcome.status == "error", (statement, outcome)
-    assert ask(Database(script=SCRIPT), "SELECT a, b FROM t") == Outcome("equal")
+    assert ask(Database(script=SCRIPT), "SELECT a, b FROM t") == QueryResult("equal")
     assert not list(tmp_path.iterdir())
 
 
@@ -165,9 +166,9 @@ def test_a_copy_may_be_written_and_is_thrown_away(tmp_path: Path) -> None:
     database = make_file(tmp_path)
     before, listed = digest(Path(database.path)), sorted(tmp_path.rglob("*"))
     for copied in (database._replace(copied=True), Database(script=SCRIPT, copied=True)):
-        assert ask(copied, "DELETE FROM t RETURNING a, b") == Outcome("equal")
-        assert ask(copied, "SELECT a, b FROM t") == Outcome("equal")
-        assert ask(copied, "DROP TABLE t", "SELECT 1 WHERE 0") == Outcome("equal")
+        assert ask(copied, "DELETE FROM t RETURNING a, b") == QueryResult("equal")
+        assert ask(copied, "SELECT a, b FROM t") == QueryResult("equal")
+        assert ask(copied, "DROP TABLE t", "SELECT 1 WHERE 0") == QueryResult("equal")
         for statement in ("ATTACH '{folder}/x' AS x", "VACUUM INTO '{folder}/y'", "PRAGMA user_version = 3",
                           "SELECT load_extension('x')", "CREATE VIRTUAL TABLE f USING fts5(x)"):  # fmt: skip
             assert ask(copied, statement.replace("{folder}", str(tmp_path))).status == "error"
@@ -185,7 +186,7 @@ def test_bombs_end_in_an_outcome_within_time_and_memory(kind: str, tmp_path: Pat
         allowed = {status, "timed_out"} if status == "too_large" else {status}
         assert outcome.status in allowed, (statement[:100], outcome)
         assert len(outcome.message or "") <= 500
-    assert ask(database, "SELECT a, b FROM t") == Outcome("equal")
+    assert ask(database, "SELECT a, b FROM t") == QueryResult("equal")
     left = {path for path in set(Path(os.environ.get("TMPDIR", "/tmp")).iterdir()) - before if "etilqs" in path.name}
     assert not left, "SQLite has made temporary files"
 
@@ -248,7 +249,7 @@ def test_a_gold_statement_that_hangs_is_the_rows_fault() -> None:
 
 def test_a_dump_of_sqlites_own_is_a_script(tmp_path: Path) -> None:
     script = f"PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n{SCRIPT}\nCOMMIT;\n"
-    assert ask(Database(script=script), "SELECT a, b FROM t") == Outcome("equal")
+    assert ask(Database(script=script), "SELECT a, b FROM t") == QueryResult("equal")
 
 
 def test_texts_that_are_not_utf8_can_be_compared(tmp_path: Path) -> None:
@@ -260,12 +261,12 @@ def test_texts_that_are_not_utf8_can_be_compared(tmp_path: Path) -> None:
 
 def test_a_database_that_was_replaced_is_opened_anew(tmp_path: Path) -> None:
     database = make_file(tmp_path)
-    assert ask(database, "SELECT count(*) FROM t", "SELECT 3") == Outcome("equal")
+    assert ask(database, "SELECT count(*) FROM t", "SELECT 3") == QueryResult("equal")
     other = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(other)) as connection:
         connection.executescript(SCRIPT + "INSERT INTO t VALUES (4, 'four');")
     os.replace(other, database.path)
-    assert ask(database, "SELECT count(*) FROM t", "SELECT 4") == Outcome("equal")
+    assert ask(database, "SELECT count(*) FROM t", "SELECT 4") == QueryResult("equal")
 
 
 @pytest.mark.slow
@@ -280,7 +281,7 @@ def test_other_databases_in_memory_do_not_take_a_statements_memory() -> None:
 
 @pytest.mark.parametrize("name", ["a b#c?mode=rwc", "%41", "'quoted'", "дом", "x\udcff"])
 def test_any_name_of_a_file_is_a_name(name: str, tmp_path: Path) -> None:
-    assert ask(make_file(tmp_path, name), "SELECT a, b FROM t") == Outcome("equal")
+    assert ask(make_file(tmp_path, name), "SELECT a, b FROM t") == QueryResult("equal")
 
 
 def test_a_file_in_wal_mode_is_read_and_gets_no_files_beside_it(tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_a_file_in_wal_mode_is_read_and_gets_no_files_beside_it(tmp_path: Path) 
         connection.execute("DELETE FROM t WHERE a = 3")
         connection.commit()
     before, listed = digest(Path(database.path)), sorted(tmp_path.rglob("*"))
-    assert ask(database, "SELECT count(*) FROM t", "SELECT 2") == Outcome("equal")
+    assert ask(database, "SELECT count(*) FROM t", "SELECT 2") == QueryResult("equal")
     assert (digest(Path(database.path)), sorted(tmp_path.rglob("*"))) == (before, listed)
 
 
@@ -300,7 +301,7 @@ def test_a_file_that_may_not_be_written_or_is_broken(tmp_path: Path) -> None:
     path.chmod(0o444)
     path.parent.chmod(0o555)
     try:
-        assert ask(database, "SELECT a, b FROM t") == Outcome("equal")
+        assert ask(database, "SELECT a, b FROM t") == QueryResult("equal")
     finally:
         path.parent.chmod(0o755)
         path.chmod(0o644)
@@ -314,7 +315,7 @@ def test_a_file_that_may_not_be_written_or_is_broken(tmp_path: Path) -> None:
 def test_many_at_once_get_their_own_outcomes(tmp_path: Path) -> None:
     files = [make_file(tmp_path, f"db{number}") for number in range(20)]
 
-    async def ask_all() -> list[Outcome]:
+    async def ask_all() -> list[QueryResult]:
         questions = [
             Question(files[number % 20], f"SELECT {number % 3}", "SELECT 1", [RowsRule()], SECONDS)
             for number in range(600)
@@ -330,7 +331,7 @@ def test_a_worker_that_is_killed_costs_nobody_the_outcome(tmp_path: Path) -> Non
     long = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r LIMIT 3000000) SELECT count(*) FROM r"
     pool = shared_pool("gym_llm.grading.sql.query_worker:grade", deadline=3 * 60.0 + 5.0)
 
-    async def ask_and_kill() -> Outcome:
+    async def ask_and_kill() -> QueryResult:
         up = list(pool._live)
         asked = asyncio.ensure_future(compare(Question(database, long, "SELECT 3000000", [SetRule()], 60.0)))
         await asyncio.sleep(0.2)
@@ -339,7 +340,7 @@ def test_a_worker_that_is_killed_costs_nobody_the_outcome(tmp_path: Path) -> Non
         return await asked
 
     assert ask(database, "SELECT 1", "SELECT 1", seconds=60.0).equal  # the worker is up
-    assert asyncio.run(ask_and_kill()) == Outcome("equal")
+    assert asyncio.run(ask_and_kill()) == QueryResult("equal")
 
 
 def test_a_worker_that_is_killed_twice_is_no_fault_of_the_model(tmp_path: Path) -> None:
@@ -347,7 +348,7 @@ def test_a_worker_that_is_killed_twice_is_no_fault_of_the_model(tmp_path: Path) 
     long = f"{ENDLESS} SELECT count(*) FROM r"
     pool = shared_pool("gym_llm.grading.sql.query_worker:grade", deadline=3 * 61.0 + 5.0)
 
-    async def ask_and_kill() -> Outcome:
+    async def ask_and_kill() -> QueryResult:
         asked = asyncio.ensure_future(compare(Question(database, long, "SELECT 1", [SetRule()], 61.0)))
         killed: set[int] = set()
         while not asked.done():
@@ -366,5 +367,5 @@ def test_a_worker_that_is_killed_twice_is_no_fault_of_the_model(tmp_path: Path) 
 
 def test_the_callers_process_has_no_limits_of_the_workers() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    assert ask(Database(script=SCRIPT), "SELECT 1", "SELECT 1") == Outcome("equal")
+    assert ask(Database(script=SCRIPT), "SELECT 1", "SELECT 1") == QueryResult("equal")
     assert resource.getrlimit(resource.RLIMIT_DATA) == (soft, hard)

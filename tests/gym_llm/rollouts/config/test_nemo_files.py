@@ -13,8 +13,7 @@ import pytest
 from testing import ROOT
 
 from gym_llm.cli import main
-from gym_llm.core.registry.env_class import env_arguments, env_class
-from gym_llm.core.registry.env_config import own_values
+from gym_llm.core.registry.classes import env_arguments, env_class, own_values
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.errors import ConfigError
 from gym_llm.rollouts.config import load_config

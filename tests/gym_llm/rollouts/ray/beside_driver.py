@@ -10,7 +10,7 @@ from ray.cluster_utils import Cluster
 from gym_llm import make_engine
 from gym_llm.rollouts.ray.connection import connect
 from gym_llm.rollouts.ray.shared_engine import shared_engine
-from gym_llm.trainers.shared.ray_batches import RayBatchPlayer
+from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.trainers.trl.policy import OneEngine
 
@@ -26,7 +26,7 @@ async def engines_nodes(ray, address: str) -> list[str]:
 def served_url(address: str) -> str:
     """Where the trainer's other processes, and their workers, are told to ask the engine."""
     factory = TrainedEnv("gym_llm/Arithmetic-v0").factory
-    player = RayBatchPlayer(factory, env_wrappers=(), concurrency=1, workers=1, ray_address=address)
+    player = EnvPool(factory, (), concurrency=1, workers=1, ray_address=address)
     policy = OneEngine(player, "pocket", {}, ray_address=address)
     policy._engine = make_engine("pocket")
     try:

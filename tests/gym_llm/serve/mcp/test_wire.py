@@ -28,7 +28,7 @@ COUNT = [row(f"Count to {n}.", initial_count=0, expected_count=n) for n in range
 async def serving(
     env_id: str | list[str], tasks: Any = None, **options: Any
 ) -> AsyncGenerator[tuple[EnvServer, Any], None]:
-    options = {"tasks": tasks, "port": 0, "wires": ["mcp"], **options}
+    options = {"tasks": tasks, "port": 0, "protocols": ["mcp"], **options}
     async with EnvServer(env_id, **options) as server, aiohttp.ClientSession() as http:
         yield server, lambda query="": Wire(http, f"{server.url}/mcp{query}")
 
@@ -400,7 +400,7 @@ async def test_openapi_has_the_address():
 
 @in_loop
 async def test_openenvs_clients_ask_the_same_address():
-    async with serving("gym_llm/Counter-v0", COUNT, wires=None) as (_, client):
+    async with serving("gym_llm/Counter-v0", COUNT, protocols=None) as (_, client):
         wire = client("?task_index=2")
         assert (await wire.ask("ping"))[1]["result"] == {}
         created = (await wire.ask("openenv/session/create"))[1]["result"]["session_id"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gym_llm.core.metric import Metric
+from gym_llm.core.rewards import Metric
 from gym_llm.serve.episode_session import BadRequest
 from gym_llm.serve.nemo.aggregates import MOST_REPEATS, aggregate
 

@@ -61,7 +61,7 @@ async def test_tricks_are_unknown_tools(trick: tuple[str, Any]):
 
 @in_loop
 async def test_an_episode_that_an_agent_began_over_another_wire_is_not_the_tasks():
-    async with served(wires=("openenv", "nemo", "mcp")) as client:
+    async with served(protocols=("openenv", "nemo", "mcp")) as client:
         seeded = await client.post("/seed_session", PARIS)
         mine = {"session_id": next(iter(seeded["mcp"]["headers"].values()))}
         await client.post("/reset", {**mine, "task": OSLO})

@@ -153,7 +153,7 @@ async def test_two_clients_never_see_each_others_session():
     async with served() as one, aiohttp.ClientSession(one.http._base_url) as without:
         await one.post("/seed_session", WEATHER)
         other = Client(without, one.sessions)
-        assert "There is no session" in (await other.post("/get_weather", {"city": "Paris"}, 404))["detail"]
+        assert "no session" in (await other.post("/get_weather", {"city": "Paris"}, 404))["detail"]
         forged = {"Weather___Weather-v0": "abc.AAAAAAAAAAAAAAAAAAAAAAAA"}
         await other.post("/get_weather", {"city": "Paris"}, 404, cookies=forged)
         verdict = await other.verify(WEATHER, *called("get_weather", {"city": "Paris"}, "{}"), message_item("?"))
@@ -381,7 +381,7 @@ async def test_it_says_that_it_lives_and_whether_it_needs_sessions():
 
 @in_loop
 async def test_the_sessions_tools_can_be_called_over_mcp():
-    async with served(wires=("nemo", "mcp")) as client:
+    async with served(protocols=("nemo", "mcp")) as client:
         mcp = (await client.post("/seed_session", WEATHER))["mcp"]
         assert (mcp["server_name"], mcp["url_path"], mcp["transport"]) == ("Weather-v0", "/mcp", "http")
         assert list(mcp["headers"]) == ["X-NeMo-Gym-Session-Token"]

@@ -19,7 +19,7 @@ Answer = tuple[int, Any]
 
 @asynccontextmanager
 async def serving(env_id: str = ID, **options: Any) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    options = {"wires": ["openenv"], "port": 0, **options}
+    options = {"protocols": ["openenv"], "port": 0, **options}
     async with EnvServer(env_id, **options) as server, aiohttp.ClientSession(server.url) as client:
         yield client
 
@@ -131,7 +131,7 @@ async def test_a_websocket_at_mcp_speaks_json_rpc_in_a_session_of_its_own():
 
 @in_loop
 async def test_what_fails_in_the_server_is_an_error_of_json_rpc_too(monkeypatch: pytest.MonkeyPatch):
-    async with EnvServer(ID, wires=["openenv"], port=0) as server, aiohttp.ClientSession(server.url) as client:
+    async with EnvServer(ID, protocols=["openenv"], port=0) as server, aiohttp.ClientSession(server.url) as client:
 
         def fail() -> None:
             raise OSError("/etc/secret is not there")
@@ -186,7 +186,7 @@ async def test_the_task_api_shows_what_a_model_is_shown():
 @in_loop
 async def test_the_task_api_is_there_beside_nemo_gyms_tools():
     tasks = [row(text, expected_answer="4") for text in ("A?", "B?")]
-    async with serving("gym_llm/FollowUp-v0", tasks=tasks, wires=None) as client:
+    async with serving("gym_llm/FollowUp-v0", tasks=tasks, protocols=None) as client:
         _, names = await get(client, "/list_environments")
         name = names[0]
         for prefix in ("", f"/{name}"):
@@ -198,7 +198,7 @@ async def test_the_task_api_is_there_beside_nemo_gyms_tools():
 @in_loop
 async def test_a_body_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GYM_LLM_MAX_REQUEST_BYTES", "1000")
-    async with serving(wires=None) as client:
+    async with serving(protocols=None) as client:
         for path in ("/step", "/verify", "/mcp"):
             status, answer = await post(client, path, {"action": {"output": "x" * 2000}})
             assert status == 413 and "at most" in str(answer)

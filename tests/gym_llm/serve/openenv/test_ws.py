@@ -60,7 +60,7 @@ TASKS = [row("A?"), row("B?")]
 @asynccontextmanager
 async def serving(**options: Any) -> AsyncGenerator[tuple[EnvServer, aiohttp.ClientSession], None]:
     Talks.gate = None
-    options = {"tasks": TASKS, "wires": ["openenv"], "port": 0, **options}
+    options = {"tasks": TASKS, "protocols": ["openenv"], "port": 0, **options}
     async with EnvServer(ID, **options) as server, aiohttp.ClientSession(server.url) as client:
         yield server, client
 

@@ -6,28 +6,29 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_type_hints
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from gym_llm.utils.did_you_mean import did_you_mean
 from gym_llm.utils.extras import install
+from gym_llm.utils.text import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., bool])
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint: what it is called, how it is checked and what it has to be told."""
+    """A constraint: its name, its check and the arguments of the check."""
 
     name: str
-    """As rows call it: `keywords:existence`."""
+    """The name in rows: `keywords:existence`."""
     function: Callable[..., bool]
-    """Of the text and the arguments: whether the text follows it."""
+    """Takes the text and the arguments, and returns whether the text follows it."""
     arguments: type[BaseModel]
-    """Of the function's own signature, without the text."""
+    """The function's own parameters, without the text."""
     package: str | None
-    """What has to be installed, and is too slow for the event loop; the extra `instructions` brings it."""
+    """The package that it needs, which is too slow for the event loop; the extra `instructions` brings it."""
 
     @property
     def summary(self) -> str:
@@ -93,11 +94,11 @@ class Registry:
         return self._constraints[name]
 
     def read(self, name: str, arguments: dict[str, Any] | None = None) -> Check:
-        """The check that a row asks for. Arguments that are None are absent, as where columns are shared by rows.
+        """Return the check that a row asks for. Arguments that are None are absent: rows may share columns.
 
         Raises:
-            ValueError: If there is no such constraint, an argument is missing, unknown or of a wrong kind, or a
-                package is not installed: one sentence that names the constraint.
+            ValueError: If the constraint is unknown, an argument is missing, unknown or of a wrong type, or a
+                package is not installed.
         """
         constraint = self._constraints.get(name)
         if constraint is None:
@@ -115,10 +116,10 @@ class Registry:
         return Check(constraint.function, dict(values), constraint.package is not None)
 
     def read_all(self, names: Iterable[str], arguments: Iterable[dict[str, Any] | None]) -> tuple[Check, ...]:
-        """The checks of a row's two lists, which are of one length.
+        """Return the checks of a row's two lists, which have the same length.
 
         Raises:
-            ValueError: As `read` does, or if they are not.
+            ValueError: If `read` raises it, or the lengths differ.
         """
         pairs = list(zip(names := list(names), arguments := list(arguments), strict=False))
         if len(names) != len(arguments):
@@ -134,3 +135,73 @@ def _arguments_of(function: Callable[..., Any]) -> type[BaseModel]:
         for parameter in parameters
     }
     return create_model(function.__name__, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
+
+
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+Ordinal: TypeAlias = Annotated[int, Field(ge=1)]
+Relation: TypeAlias = Literal["less than", "at least"]
+
+
+def _first_stripped(value: Any) -> Any:
+    first = value[0] if isinstance(value, list) and value else value
+    return first.strip() if isinstance(first, str) else first
+
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Word: TypeAlias = Annotated[str, BeforeValidator(_first_stripped), Field(min_length=1)]
+"""A word or phrase, stripped; of a list the first, as in AI2's rows."""
+Words: TypeAlias = Annotated[list[Text], Field(min_length=1)]
+Letter: TypeAlias = Annotated[str, BeforeValidator(_first_stripped), Field(min_length=1, max_length=1)]
+
+
+def compare(count: int, relation: Relation, expected: int) -> bool:
+    """Whether `count` is less than, or at least, what is expected.
+
+    >>> compare(3, "less than", 3), compare(3, "at least", 3)
+    (False, True)
+    """
+    return count < expected if relation == "less than" else count >= expected
+
+
+def count_of(phrase: str, text: str) -> int:
+    """Count the occurrences of a phrase in a text, in upper or lower case.
+
+    >>> count_of("ana", "Banana")
+    1
+    """
+    return text.lower().count(phrase.lower())
+
+
+GradingMode: TypeAlias = Literal["binary", "fraction"]
+"""What is paid: 1.0 for all constraints and else nothing, or the share of those that are followed."""
+
+
+class Instructions(BaseModel):  # type: ignore[no-redef]  # for the plugin, the field named kwargs is `**kwargs`
+    """Constraints of a row, in the order of its `instruction_id_list`. Subclasses name the registry."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    registry: ClassVar[Registry]
+
+    instruction_id_list: Annotated[list[str], Field(min_length=1)]
+    kwargs: list[dict[str, Any] | None] = []
+    """The arguments of each constraint; one that is None is absent. Empty where no constraint takes any."""
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """The constraints with their arguments."""
+        names = self.instruction_id_list
+        return self.registry.read_all(names, self.kwargs or [None] * len(names))
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        _ = self.checks
+        return self
+
+
+def graded(followed: list[bool], mode: GradingMode) -> float:
+    """The reward for what was followed.
+
+    >>> graded([True, False], "binary"), graded([True, False], "fraction")
+    (0.0, 0.5)
+    """
+    return float(all(followed)) if mode == "binary" else sum(followed) / len(followed)

@@ -1,7 +1,7 @@
 """The first process of a machine: a root file system in which commands are run for as long as it lives.
 
 It never runs a model's code itself, and does not live in the machine's root: that is a folder for it, `ROOT`, which
-every command enters for good (and gives up its rights) before its first line. What commands leave running is stopped
+every command enters permanently (and gives up its rights) before its first line. What commands leave running is stopped
 in between. When the other side of the socket closes, all ends, and the file system is gone: it is memory.
 """
 
@@ -15,7 +15,7 @@ import stat
 import time
 from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
 
-from . import kernel, program, seccomp, supervisor, tree, wire
+from . import framing, kernel, program, seccomp, supervisor, tree
 
 IMAGE, ROOT = "/image", "/machine"
 _SCRATCH = "/scratch"
@@ -25,13 +25,13 @@ _INODES = 500_000
 _SHARED_BYTES = 64 << 20  # of /dev/shm
 _FILES_SECONDS = 120
 _PASSWD_BYTES = 1 << 20
-_VERIFIER_BYTES = 256 << 20  # more storage than before, for whoever looks at a machine that is full
+_VERIFIER_BYTES = 256 << 20  # more storage than before, for the verifier of a full machine
 _PRISTINE = ("/bin/bash", "/bin/sh", "/usr/bin/env", "/usr/bin/bash", "/usr/bin/sh")
 _ABSENT = ("/etc/ld.so.preload",)
 
 
 class Problem(Exception):
-    """What was asked for cannot be done, and the machine goes on."""
+    """Raised when a request cannot be done; the machine goes on."""
 
 
 def serve(control: int, settings: dict[str, Any]) -> NoReturn:
@@ -41,19 +41,19 @@ def serve(control: int, settings: dict[str, Any]) -> NoReturn:
     kernel.keep_to_itself()
     try:
         machine = _Machine(control, settings)
-        wire.send(control, {"ready": True, "overlay": machine.overlay}, [])
+        framing.send(control, {"ready": True, "overlay": machine.overlay}, [])
         gc.freeze()
         while True:
-            header, pieces = wire.receive(control)
+            header, pieces = framing.receive(control)
             try:
                 answer, output = machine.answer(header, pieces)
             except (Problem, OSError, ValueError) as error:
                 answer, output = {"problem": str(error)[:500]}, []
-            wire.send(control, answer, output)
+            framing.send(control, answer, output)
     except (EOFError, BrokenPipeError, ConnectionError):
         pass
     except BaseException as error:
-        wire.send(control, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
+        framing.send(control, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
     finally:
         os._exit(0)
 
@@ -72,15 +72,15 @@ class _Machine:
         kernel.mount("tmpfs", "/dev/shm", kernel.NOSUID | kernel.NODEV, shared)
         self._assemble()
 
-    def answer(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
-        """What a request comes to."""
-        kinds: dict[str, Callable[[dict[str, Any], list[bytes]], wire.Message]] = {
+    def answer(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
+        """Return the answer to a request."""
+        kinds: dict[str, Callable[[dict[str, Any], list[bytes]], framing.Message]] = {
             **{"exec": self.execute, "put": self.put, "get": self.get, "kill": self.kill},
             **{"snapshot": self.snapshot, "restore": self.restore, "verify": self.verify},
         }
         return kinds[header["kind"]](header, pieces)
 
-    def execute(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def execute(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Run a command to the end of its first process."""
         user, home = self._user(header["user"])
         shell = next((path for path in ("/bin/bash", "/bin/sh") if self._is_file(path)), None)
@@ -107,7 +107,7 @@ class _Machine:
         answer["stored_bytes"] = self._stored()
         return answer, output
 
-    def kill(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def kill(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """End all that commands have left running."""
         while True:
             try:
@@ -117,14 +117,14 @@ class _Machine:
             try:
                 os.wait4(-1, supervisor.EVERY_CHILD)
             except ChildProcessError:
-                time.sleep(0.001)  # what has no parent any more is handed over to this process
+                time.sleep(0.001)  # orphans become children of this process
         for stream in self.leftover:
             os.close(stream.descriptor)
         self.leftover = []
         return {}, []
 
-    def verify(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
-        """Make ready for a verifier: nothing runs, there is room, and what starts a script is the image's."""
+    def verify(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
+        """Make ready for a verifier: nothing runs, there is room, and the shell is that of the image."""
         self.kill(header, pieces)
         size = f"size={self.storage + _VERIFIER_BYTES},nr_inodes={_INODES + 50_000}"
         kernel.mount("tmpfs", _SCRATCH, kernel.REMOUNT | kernel.NOSUID | kernel.NODEV, size)
@@ -150,7 +150,7 @@ class _Machine:
         self._apart(prepare)
         return {}, []
 
-    def put(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def put(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Unpack an archive in a folder of the machine."""
         folder, replace = header["path"], header["replace"]
 
@@ -164,7 +164,7 @@ class _Machine:
         self._apart(unpack)
         return {}, []
 
-    def get(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def get(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """A file of the machine, or a folder as an archive; nothing where there is neither."""
         path, limit = header["path"], header["limit"]
 
@@ -175,7 +175,7 @@ class _Machine:
                 return b"-"
             status = os.stat(path)
             if not stat.S_ISREG(status.st_mode):
-                raise Problem(f"{path} is no file")
+                raise Problem(f"{path} is not a file")
             if status.st_size > limit:
                 raise Problem(f"{path} has more than {limit} bytes")
             with open(path, "rb") as file:
@@ -184,11 +184,11 @@ class _Machine:
         data = self._apart(read, 2 * limit + (1 << 20))
         return {"found": {b"d": "folder", b"f": "file"}.get(data[:1])}, [data[1:]]
 
-    def snapshot(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def snapshot(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """All that has changed in the file system since the image."""
         return {}, [tree.pack(_UPPER, header["limit"])]
 
-    def restore(self, header: dict[str, Any], pieces: list[bytes]) -> wire.Message:
+    def restore(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Go back to a snapshot: nothing runs, and the file system is as it was."""
         self.kill(header, [])
         self._take_apart()
@@ -245,7 +245,6 @@ class _Machine:
         raise Problem(f"the machine has no user {wanted[:100]!r}")
 
     def _text(self, path: str) -> str:
-        """A file of the machine, while nothing runs in it."""
         data = program.read_file(tree.resolve(ROOT, path.split("/")), _PASSWD_BYTES)
         return (data or b"").decode("utf-8", "replace")
 
@@ -253,7 +252,6 @@ class _Machine:
         return os.path.isfile(tree.resolve(ROOT, path.split("/")))
 
     def _original(self, path: str) -> bytes | None:
-        """A file of the image, in the place where it really lies; None if it is not there, or is mounted read-only."""
         found = tree.resolve(IMAGE, path.split("/"))
         return program.read_file(found, 1 << 28)
 
@@ -262,7 +260,7 @@ class _Machine:
         return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
     def _apart(self, function: Callable[[], bytes], limit: int = 1 << 20) -> bytes:
-        """What a function gives in a process whose root is the machine's, without more rights than a command has."""
+        """Call a function in a process in the root of the machine, with the rights of a command; return its result."""
         end, its = os.pipe()
         child = os.fork()
         if child == 0:
@@ -293,7 +291,7 @@ class _Machine:
 
 
 class _Command(supervisor.Run):
-    """One command; what others have left running is measured with it."""
+    """A command. Processes that earlier ones have left running are measured with it."""
 
     def command(self, leftover: list[supervisor.Stream]) -> dict[str, Any]:
         """Run it until its first process ends, or a limit is passed.

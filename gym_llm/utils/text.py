@@ -1,12 +1,30 @@
-"""Texts of others, made fit for messages: what could steer a terminal or turn a line round is taken out."""
+"""Text for messages: near names, printable text, excerpts."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 from gym_llm.utils.secrets import redact
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name that is most like another, None where none is; `cutoff` is `difflib.get_close_matches`'s."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """` Did you mean …?` with the `nearest`, or nothing where nothing is near.
+
+    >>> did_you_mean("temprature", ["temperature", "top_p"])
+    ' Did you mean temperature?'
+    """
+    suggestion = nearest(name, known, cutoff=cutoff)
+    return f" Did you mean {suggestion}?" if suggestion else ""
+
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 

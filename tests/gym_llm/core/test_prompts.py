@@ -11,7 +11,7 @@ import pytest
 
 from gym_llm import VerifierEnv
 from gym_llm.cli import main
-from gym_llm.core.row_prompts import read_row_prompt
+from gym_llm.core.prompts import read_row_prompt
 from gym_llm.errors import DataError
 from gym_llm.evaluation.reverify.reverify import reverify
 

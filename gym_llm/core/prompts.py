@@ -1,4 +1,4 @@
-"""Prompts in files: YAML with a text `user`, perhaps a text `system`, and places for values: `{question}`."""
+"""Prompts of rows without `input`, read from YAML files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gym_llm.errors import DataError
-from gym_llm.types import Item
+from gym_llm.types import Item, Row
 
 
 class PromptTexts(NamedTuple):
@@ -58,3 +58,50 @@ def texts_of(content: Any, name: str) -> PromptTexts:
     if not isinstance(system, str | None):
         raise DataError(f"The prompt {name}: `system` is a text, got {type(system).__name__}.")
     return PromptTexts(content["user"], system)
+
+
+_PARAMS = "responses_create_params"
+
+
+class RowPrompt(NamedTuple):
+    """The messages that a row begins with, with places for its fields."""
+
+    path: str
+    texts: PromptTexts
+    only_where_missing: bool = False
+    """Whether rows that have their own `input` keep it; else that is an error."""
+
+    def fill(self, row: Row) -> Row:
+        """The row with its input.
+
+        Raises:
+            DataError: If it has another one already, or lacks a field that the prompt names.
+        """
+        params = row.get(_PARAMS)
+        given = params.get("input") if isinstance(params, dict) else None
+        if given and self.only_where_missing:
+            return row
+        messages = self._messages(row)
+        if given == messages:
+            return row
+        if given:
+            raise DataError(f"the row has `input`, and {self.path} is a prompt to make one: use one of them")
+        return {**row, _PARAMS: {**(params if isinstance(params, dict) else {}), "input": messages}}
+
+    def _messages(self, row: Row) -> list[Item]:
+        try:
+            return self.texts.messages(row)
+        except KeyError as error:
+            fields = ", ".join(str(name) for name in row if name != _PARAMS)
+            raise DataError(f"the prompt {self.path} needs {error}, which the row has not; it has {fields}") from None
+        except (ValueError, IndexError, AttributeError, TypeError) as error:
+            raise DataError(f"the prompt {self.path} cannot be filled from the row: {error}") from None
+
+
+def read_row_prompt(path: str) -> RowPrompt:
+    """The prompt in a file, read once per process and version of it.
+
+    Raises:
+        DataError: If it cannot be read, or is none.
+    """
+    return RowPrompt(path, texts_of(read_content(path), path))

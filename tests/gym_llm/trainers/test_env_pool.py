@@ -14,7 +14,8 @@ from gym_llm import VerifierEnv
 from gym_llm.engines.engine import Engine
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
-from gym_llm.trainers.shared.batches import BatchPlayer, Failures
+from gym_llm.trainers.shared.batch_failures import BatchFailures
+from gym_llm.trainers.shared.env_pool import EnvPool
 
 
 class Watching(VerifierEnv):
@@ -57,7 +58,7 @@ class Numbers(Engine):
 def player():
     Watching.takes, Watching.ended = 0.0, []
     Watching.begun.clear()
-    player = BatchPlayer(EnvFactory("batches/Watching-v0", tasks=[row()]), env_wrappers=(), concurrency=4)
+    player = EnvPool(EnvFactory("batches/Watching-v0", tasks=[row()]), (), concurrency=4)
     yield player
     player.close()
 
@@ -66,7 +67,7 @@ JOBS = [Job(0, n) for n in range(4)]
 
 
 def rewards(player):
-    return [record["reward"] for record in player.play(JOBS, Numbers())]
+    return [record["reward"] for record in player.play_all(JOBS, Numbers())]
 
 
 def test_records_come_in_the_order_of_the_jobs(player):
@@ -110,11 +111,11 @@ def test_close_has_closed_the_environments_and_ended_the_thread(player):
 
 def test_a_set_up_in_which_nothing_works_is_told_at_once():
     with pytest.raises(RuntimeError, match=r"Every episode of this batch failed, the first one so: no key"):
-        Failures("episode").check(["no key", "no key"])
+        BatchFailures("episode").check(["no key", "no key"])
 
 
 def test_a_batch_that_is_lost_does_not_end_a_training_that_worked_but_three_in_a_row_do(caplog):
-    failures = Failures("episode")
+    failures = BatchFailures("episode")
     failures.check(["no sandbox", None])
     for _ in range(2):
         failures.check(["no judge"])

@@ -1,14 +1,17 @@
-"""The class of an environment, found without making one, and the arguments that it takes."""
+"""Environment classes: found by id, their arguments, and their `config.yaml`."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import gymnasium as gym
+import yaml
 from gymnasium.envs.registration import load_env_creator
 
+from gym_llm.core.registry.ids import verifier_folder
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import DataError
 
@@ -69,3 +72,35 @@ def _constructors(cls: type) -> Iterator[tuple[type, list[inspect.Parameter]]]:
 
 def _passes_on(parameters: list[inspect.Parameter]) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def nemo_gym_names(env_id: str) -> tuple[str, ...]:
+    """What NeMo Gym calls an environment."""
+    return own_values(env_id, "nemo_gym")
+
+
+def domain_of(env_id: str) -> str | None:
+    """What an environment is about, e.g. `math`; None where it does not say."""
+    named = (section.get("domain") for section in _own_sections(env_id))
+    return next((domain for domain in named if isinstance(domain, str)), None)
+
+
+@cache
+def own_values(env_id: str, key: str) -> tuple[str, ...]:
+    """What is listed under a key in an environment's own sections; nothing where the file cannot be read."""
+    listed = (section.get(key) for section in _own_sections(env_id))
+    return tuple(name for names in listed if isinstance(names, list) for name in names)
+
+
+@cache
+def _own_sections(env_id: str) -> tuple[dict[str, Any], ...]:
+    folder = verifier_folder(env_id)
+    try:
+        sections = yaml.load((folder / "config.yaml").read_bytes(), _Loader) if folder else {}
+    except (OSError, ValueError, yaml.YAMLError):
+        return ()
+    values = sections.values() if isinstance(sections, dict) else ()
+    return tuple(section for section in values if isinstance(section, dict) and section.get("env") == env_id)
