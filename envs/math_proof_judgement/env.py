@@ -74,6 +74,10 @@ class MathProofJudgement(NemoCompatible):
         super().__init__(tasks, **kwargs)
         self.skills_parity_mode = skills_parity_mode
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected judgement."""
+        return task.expected_judgement
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last judgement, in `skills_parity_mode` and with `conform` the first, with the right one."""
         text = episode.messages_text

@@ -87,6 +87,10 @@ class MultipleChoice(NemoCompatible):
         super().__init__(tasks, **kwargs)
         self.grading_mode = grading_mode
 
+    def oracle(self, task: Any) -> str:
+        """Return the expected letter in the form that the row's mode reads."""
+        return f"Answer: {task.expected_answer}\n\\boxed{{{task.expected_answer}}}"
+
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the option that the last message chooses with the expected one."""
         if task.patterns:

@@ -47,6 +47,10 @@ class ProofGenSelect(NemoCompatible):
         super().__init__(tasks, **kwargs)
         self.assert_think_end = assert_think_end
 
+    def oracle(self, task: Task) -> str:
+        """Return the number of the better proof in its tags."""
+        return f"{_OPENING}{task.correct_index}{_CLOSING}"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the choice after the thinking with the right one."""
         _, tag, text = episode.text.rpartition(_END_OF_THINKING)

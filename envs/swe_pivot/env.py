@@ -11,9 +11,9 @@ from pydantic import model_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.swe_pivot.comparison import Grade, Settings, grade, read_object
-from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
+from gym_llm.grading.call_matching import NOT_JSON, call_items, parse_arguments
 from gym_llm.grading.text_metrics import in_worker
-from gym_llm.types import Row, known
+from gym_llm.types import Item, Row, known
 
 DEADLINE = 5.0  # seconds of CPU time; two texts of two thousand characters take a tenth
 _QUICK = 60_000  # product of the arguments' lengths; such texts take some 20 ms at most
@@ -120,6 +120,10 @@ class SWEPivot(NemoCompatible):
             diff_size_alpha,
             self.conform is not None,
         )
+
+    def oracle(self, task: Task) -> list[Item]:
+        """Return the expert's call."""
+        return call_items([task.call])
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the first call with the expert's."""

@@ -87,6 +87,10 @@ class TerminusJudge(JudgedEnv):
         self.reward_if_swap_fails = reward_if_swap_fails
         self._parse = tail_label(judge_equal_label, judge_not_equal_label, conform=self.conform is not None)
 
+    def oracle(self, task: Task) -> str:
+        """Return the expert's action."""
+        return task.expected_answer or task.metadata.expected_answer or ""
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Check the form, then the keystrokes, then ask the judge."""
         action, expected = read_action(episode.messages_text), task.expected

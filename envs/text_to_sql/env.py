@@ -78,6 +78,10 @@ class TextToSQL(JudgedEnv):
         self.sql_execution_timeout_s = sql_execution_timeout_s
         self._parse = labels("[[A=B]]", "[[A!=B]]", conform=self.conform is not None)
 
+    def oracle(self, task: Task) -> str:
+        """Return the gold query in a fence."""
+        return f"```sql\n{task.sql}\n```"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the query, run it where that is asked for, and ask the judge, in both orders."""
         text = episode.text

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv, tool
-from gym_llm.grading.call_matching import Call, read_calls
-from gym_llm.types import Row
+from gym_llm.grading.call_matching import Call, call_items, read_calls
+from gym_llm.types import Item, Row
 
 
 class Expected(BaseModel):
@@ -59,6 +59,11 @@ class ToolCallMultiReward(VerifierEnv):
             city: The city's name.
         """
         return {"city": city, "weather_description": f"The weather in {city} is sunny."}
+
+    def oracle(self, task: Task) -> list[Item] | None:
+        """Return the expected call, if the row has one."""
+        call = task.expected_call
+        return call_items([(call.name, call.arguments)]) if isinstance(call, Expected) else None
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the calls three times."""
