@@ -53,6 +53,8 @@ class Ruler2(VerifierEnv):
     def oracle(self, task: Task) -> str:
         """Return the letter, or every reference."""
         expected = task.expected_answer
+        if task.eval_type == "multichoice":
+            return f"The final answer is ({expected})."
         return expected if isinstance(expected, str) else ", ".join(expected)
 
     def verify(self, task: Task, episode: Episode) -> Verdict:

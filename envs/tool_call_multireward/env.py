@@ -45,11 +45,16 @@ class ToolCallMultiReward(VerifierEnv):
 
         expected_call: Expected | dict[str, None] = {}
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, single_turn: bool = False, **kwargs: Any) -> None:
-        if not isinstance(single_turn, bool):
-            raise ValueError(f"single_turn is true or false, got {single_turn!r}.")
+    class Config(VerifierEnv.Config):
+        """Arguments of the class."""
+
+        single_turn: bool = False
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.executes_tools = not single_turn
+        self.executes_tools = not self.config.single_turn
 
     @tool
     def get_weather(self, city: str) -> dict[str, str]:
