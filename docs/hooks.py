@@ -1,4 +1,4 @@
-"""Pages of the site that are written elsewhere: the environments' READMEs, ARCHITECTURE.md, the command line's help."""
+"""Site pages generated from the environments' READMEs, ARCHITECTURE.md and the command line's help."""
 
 import html
 import re
@@ -10,20 +10,27 @@ ROOT = Path(__file__).parents[1]
 
 
 def on_files(files, config):
-    """Add these pages."""
+    """Add the generated pages."""
     for readme in sorted(ROOT.glob("envs/*/README.md")):
         uri = f"environments/{readme.parent.name}.md"
-        files.append(
-            File.generated(config, uri, content=readme.read_text("utf-8"), inclusion=InclusionLevel.NOT_IN_NAV)
-        )
+        files.append(File.generated(config, uri, content=environment_page(readme), inclusion=InclusionLevel.NOT_IN_NAV))
     architecture = (ROOT / "ARCHITECTURE.md").read_text("utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "architecture.md", content=architecture))
     files.append(File.generated(config, "reference/command-line.md", content=command_line()))
     return files
 
 
+def environment_page(readme):
+    """Return a README whose links lead to pages of the site; links to other files become plain text."""
+    text = readme.read_text("utf-8")
+    text = re.sub(r"\]\(\.\./(\w+)/README\.md(#[^)]*)?\)", r"](\1.md\2)", text)
+    text = re.sub(r"\]\(\.\./\.\./docs/", "](../", text)
+    text = text.replace("](../../ARCHITECTURE.md", "](../architecture.md")
+    return re.sub(r"\[([^]]+)\]\((?!https?://|#|[\w./-]+\.md)[^)]+\)", r"\1", text)
+
+
 def on_page_markdown(markdown, page, **_):
-    """The site's own addresses of what lies elsewhere in the repository."""
+    """Return the page with links to repository files replaced by links to their pages."""
     here = "../" * page.file.src_uri.count("/")
     markdown = re.sub(r"\]\((?:\.\./)+envs/(\w+)/README\.md\)", rf"]({here}environments/\1.md)", markdown)
     return re.sub(r"\]\((?:\.\./)+ARCHITECTURE\.md\)", f"]({here}architecture.md)", markdown)

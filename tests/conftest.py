@@ -45,6 +45,7 @@ for _name in (
     "nemo_client",
     "agent_playing",
     "conformance_pairs",
+    "language",
 ):
     _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
     assert _spec is not None and _spec.loader is not None

@@ -237,3 +237,23 @@ def first_fit(edges: Sequence[Sequence[int]]) -> dict[int, int]:
         if (free := next((other for other in others if other not in pairs), None)) is not None:
             pairs[free] = one
     return pairs
+
+
+def call_items(calls: Iterable[tuple[str, Any]]) -> list[Item]:
+    """Return function calls as a model's output items; arguments are JSON in a text, or an object."""
+    return [
+        {
+            "type": "function_call",
+            "call_id": f"call_{number}",
+            "name": name,
+            "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
+        }
+        for number, (name, arguments) in enumerate(calls, 1)
+    ]
+
+
+def expected_turn(action: ExpectedMessage | ExpectedCall | ExpectedBatch) -> str | list[Item]:
+    """Return what the expert did as a model would answer: a text, or the items of calls."""
+    if isinstance(action, ExpectedMessage):
+        return action.content
+    return call_items((call.name, call.arguments) for call in action.calls)

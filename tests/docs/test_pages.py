@@ -107,10 +107,11 @@ def test_the_blocks_of_a_page_run_one_after_another_and_leave_no_litter(page: Pa
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert "WARNING" not in done.stderr, done.stderr[-3000:]
     pages = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("index.html")}
     assert {"index.html", "environments/weather/index.html", "reference/command-line/index.html"} <= pages
     reference = (tmp_path / "site" / "reference" / "command-line" / "index.html").read_text("utf-8")

@@ -27,7 +27,7 @@ class _Format(NamedTuple):
 
 
 FORMATS: dict[str, _Format] = {
-    "openai-chat": _Format("gym_llm.evaluation.export.openai_chat:write", ".chat.jsonl", takes_masked=False),
+    "openai-chat": _Format("gym_llm.evaluation.export.record_conversation:write", ".chat.jsonl", takes_masked=False),
     "atif": _Format("gym_llm.evaluation.export.atif:write", ".atif.jsonl", is_chat=False),
     "inspect": _Format("gym_llm.evaluation.export.inspect_log:write", ".eval"),
     "atropos": _Format("gym_llm.evaluation.export.atropos_groups:write", ".atropos.jsonl"),

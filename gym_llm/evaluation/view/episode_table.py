@@ -101,10 +101,8 @@ class EpisodeTable:
             self._rows += len(rows)
 
     def _values(self, n: int, row: EpisodeRow, width: int) -> list[Any]:
-        values: list[Any] = [n, *row]
-        fields = values.pop()
-        values += [None] * width
-        for name, value in fields:
+        values: list[Any] = [n, *row[:-1], *[None] * width]
+        for name, value in row.fields:
             if (place := self._places.get(name)) is not None:
                 values[_FIRST_FIELD + place] = value
         return values

@@ -17,7 +17,7 @@ NEW_MOUNTS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
 NEW_USER, NEW_PIDS, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 NOSUID, NODEV, NOEXEC, REMOUNT, READ_ONLY, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 32, 1, 4096, 16384, 1 << 18
 
-_SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES, _SET_CHILD_SUBREAPER = 4, 1, 22, 38, 36
+_SET_DUMPABLE, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES, _SET_CHILD_SUBREAPER = 4, 22, 38, 36
 _CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _TOO_MANY = (
@@ -133,8 +133,3 @@ def filter_calls(program: bytes) -> None:
 def adopt_orphans() -> None:
     """Be the parent of whatever descends from this process and has lost its own."""
     _call("prctl", _SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends."""
-    _call("prctl", _SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
