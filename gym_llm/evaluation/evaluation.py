@@ -201,7 +201,7 @@ def evaluate(
     settings: RolloutSettings | None = None,
     **options: Any,
 ) -> EvaluationResult:
-    """Play environments with engines into one folder, and say what comes of it: what `gym-llm eval` does.
+    """Play environments with engines into one folder, and report the results: what `gym-llm eval` does.
 
     >>> result = gym_llm.evaluate(  # doctest: +SKIP
     ...     "gym_llm/Arithmetic-v0", ["pocket", "base=http://localhost:8000/v1"], repeats=8, output="runs/sums"

@@ -43,7 +43,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise DataError(f"{path} is no table of prices: expected YAML such as `MODEL: {{input: 0.5, output: 1.5}}`.")
+        raise DataError(f"{path} is not a table of prices: expected YAML such as `MODEL: {{input: 0.5, output: 1.5}}`.")
     return value
 
 

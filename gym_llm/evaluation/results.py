@@ -184,7 +184,7 @@ def read_results(path: str | os.PathLike[str]) -> EvaluationResult:
             f"{file} is of schema version {version}, and this gym_llm reads up to {SCHEMA_VERSION}: update it."
         )
     if problem := _problem(data, version):
-        raise DataError(f"{file} is no result of an evaluation: {problem}.")
+        raise DataError(f"{file} is not a result of an evaluation: {problem}.")
     return EvaluationResult(file.parent, data)
 
 

@@ -44,7 +44,7 @@ class Played:
     Attributes:
         reward: Its reward; None without one.
         error: What was raised, as a sentence.
-        refused: Whether an action was none that a model can take; then nothing can be said.
+        refused: Whether an action was invalid for a model; then nothing can be concluded.
         judge_failed: Whether the judge failed, which is not the verifier's fault.
         hung: Whether it took too long.
         opening: The first observation and info, as JSON.
@@ -83,11 +83,11 @@ class Player:
     Args:
         make: Makes the environment.
         seconds: How long an episode may take.
-        on_play: Told of each episode.
+        on_play: Called with each episode.
 
     Attributes:
         deadline: When all plays have to be over, by `time.monotonic`.
-        before: Told of an episode that is about to be played: its row, and what the model will say.
+        before: Called with an episode that is about to be played: its row, and what the model will say.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ def reasoning(text: str) -> Item:
 
 
 def call(name: str, arguments: Any, call_id: str = "call_1") -> Item:
-    """A function call; arguments that are no text are written as JSON."""
+    """A function call; arguments other than text are written as JSON."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": text}
 

@@ -123,7 +123,7 @@ def _attack(job: dict[str, Any], lines: TextIO) -> dict[str, Any]:
     def make() -> VerifierEnv:
         env = gym.make(spec, disable_env_checker=True, **arguments).unwrapped
         if not isinstance(env, VerifierEnv):
-            raise DataError(f"{job['env_id']} is no VerifierEnv: its reward is not a verdict on an answer.")
+            raise DataError(f"{job['env_id']} is not a VerifierEnv: its reward is not a verdict on an answer.")
         return env
 
     watch = _Watch()

@@ -51,7 +51,7 @@ def attack(
         seed: Which tasks a generator makes.
         seconds: How long it may take; checks for which no time is left are reported as not run.
         folder: Where else Python imports the verifier from, if it is not installed.
-        on_check: Told of each check as it begins.
+        on_check: Called with each check as it begins.
 
     Raises:
         UsageError: If the verifier is unknown, or cannot be made.

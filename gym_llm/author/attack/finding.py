@@ -83,7 +83,7 @@ class Report:
         oracle: The rewards of the right answers, one of each task; None where none is known.
         floor: The rewards of a wrong answer in the right form, or of "I do not know."
         oracle_from: Where the right answers come from: `oracle` (the verifier's own hook), the row's field, or "".
-        checks: What became of each check.
+        checks: The result of each check.
         findings: What was found, those that are accepted included.
         forms: The metamorphic table.
         seconds: Of the clock, all in all.

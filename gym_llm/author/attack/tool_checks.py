@@ -1,4 +1,4 @@
-"""Checks of tools: what they tell, what they let a model write, and whether calling them is paid."""
+"""Checks of tools: what they reveal, what they let a model write, and whether calling them is paid."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _value(kind: dict[str, Any], number: int, text: str) -> Any:
 
 
 def check_tools(context: Context) -> None:
-    """Call every tool with many arguments: it must not tell what is expected, nor write what is graded."""
+    """Call every tool with many arguments: it must not reveal what is expected, nor write what is graded."""
     first = next(iter(context.tasks))
     tools_of(context.tasks[first], context)
     context.player.fresh()

@@ -1,4 +1,4 @@
-"""Playing an environment while everything fails, and checking what became of each episode."""
+"""Playing an environment while everything fails, and checking the outcome of each episode."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def attack(
         concurrency: Episodes at once.
         step_timeout: Seconds after which what hangs is cut off; None for 5, over Ray 10. A run waits for its last.
         env_kwargs: Further arguments of the environment; over those of its class's `dry_run_kwargs`.
-        on_record: Told how many episodes are finished, of both runs.
+        on_record: Called with the number of finished episodes, of both runs.
 
     Raises:
         UsageError: If the environment cannot be played.

@@ -107,7 +107,7 @@ def names(name: str) -> tuple[str, str]:
     if len(folder) > _LONGEST:
         raise DataError(f"A verifier's name has at most {_LONGEST} characters, that one has {len(folder)}.")
     if not _NAME.match(name) or keyword.iskeyword(folder) or folder.strip("_") != folder or "__" in folder:
-        raise DataError(f"{name!r} is no name for a verifier: letters, digits and `_`, such as CapitalCities.")
+        raise DataError(f"{name!r} is not a name for a verifier: letters, digits and `_`, such as CapitalCities.")
     if name != folder:
         return folder, name[0].upper() + name[1:].replace("_", "")
     return folder, "".join(part.capitalize() for part in name.split("_"))

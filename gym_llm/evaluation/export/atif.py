@@ -39,7 +39,7 @@ def trajectory(record: Rollout) -> dict[str, Any]:
     """Return an episode as an ATIF trajectory.
 
     What the model said in one turn is one step, with the tools' answers as its observation. Where the engine reported
-    token ids, the step's metrics have them, and their log probabilities. A call whose arguments are no JSON object has
+    token ids, the step's metrics have them, and their log probabilities. A call without a JSON object as arguments has
     `{}` for them, and what the model wrote in its `extra`. Assistant messages that the task began with are marked as
     copied context. Reward, outcome and info are in the root's `extra`.
     """

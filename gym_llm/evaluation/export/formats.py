@@ -77,7 +77,7 @@ def export(
         min_reward: Only episodes of this reward or more; masked ones have none.
         drop_masked: Leave masked episodes out of formats that have a place for them.
         dataset: Only episodes of this dataset, of a file that has several.
-        on_read: Told of the bytes of each line that was read.
+        on_read: Called with the bytes of each line that was read.
 
     Raises:
         UsageError: If the format is unknown, or what it needs is not installed.

@@ -91,7 +91,7 @@ class Reverified:
 
     @property
     def rewards_differ(self) -> bool:
-        """Whether some episode's reward is another one now, or there is one where there was none, or the reverse."""
+        """Whether some episode's reward has changed, appeared or disappeared."""
         return any(count for kind, count in self.kinds.items() if kind != "details_only")
 
     def as_dict(self) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def _check_declared(env: VerifierEnv, items: list[Item]) -> None:
     if calls_tools or cls.speaks_for_user():
         what = "tools" if calls_tools else "the user"
         raise NotFromItems(
-            f"{env.env_id}: {what} may have changed the state, which is not in the file: {_RERUN}, or declare "
+            f"{env.env_id}: {what} may have changed the state: {_RERUN}, or declare "
             'reverify_mode = "stateless" in the class.'
         )
 

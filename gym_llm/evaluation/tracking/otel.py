@@ -4,7 +4,7 @@ Attributes are those of the GenAI semantic conventions (https://opentelemetry.io
 have one, and `gym_llm.…` where not. What was said is not in them.
 
 An episode's trace stands between it and its engine, so it sees each request and answer; tools and `verify` are wrapped
-in the environment that plays, once, and tell the trace of the episode that is under way there.
+in the environment that plays, once, and notify the trace of the episode that is under way there.
 """
 
 from __future__ import annotations

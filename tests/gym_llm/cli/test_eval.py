@@ -259,7 +259,7 @@ def test_a_suites_engines_play_every_environment_that_names_none(server, capsys)
         (SUITE, ["--engine", "random", "--engine", "random"], "Two engines are called random: name them"),
         (SUITE, ["--engine", "random", "--engine-option", "temprature=1"], "random has no option 'temprature'"),
         (SUITE, ["--by", "a,,b"], "Fields to group by have names"),
-        (SUITE, ["--prices", "chat.jsonl"], "chat.jsonl is no table of prices"),
+        (SUITE, ["--prices", "chat.jsonl"], "chat.jsonl is not a table of prices"),
         (SUITE, ["--prices", "no.yaml"], "Cannot read no.yaml: No such file or directory."),
         (SUITE, ["--output", "chat.jsonl"], "Cannot write chat.jsonl: it is a file; name a folder."),
         (SUITE, ["--resume"], "--resume needs --output DIR"),

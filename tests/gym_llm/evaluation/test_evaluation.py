@@ -110,7 +110,7 @@ def test_a_result_that_is_none_is_refused_with_what_is_wrong(tmp_path):
     whole = json.loads(file.read_text())
     result = whole["results"][0]
     for wrong, sentence in (
-        ("nothing", "out/results.json is no result of an evaluation: expected a JSON object."),
+        ("nothing", "out/results.json is not a result of an evaluation: expected a JSON object."),
         ([], "expected a JSON object"),
         ({**whole, "schema_version": 2}, "is of schema version 2, and this gym_llm reads up to 1: update it."),
         ({**whole, "schema_version": "1"}, "its schema_version is '1', expected 1."),
