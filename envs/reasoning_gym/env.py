@@ -150,7 +150,6 @@ def _find_as_nemo_gym(text: str) -> str:
 
 
 def _pairs(text: str, opening: str, closing: str) -> list[str]:
-    """What stands between each opening and the next closing, from the front."""
     found, start = [], text.find(opening)
     while start >= 0 and (end := text.find(closing, start := start + len(opening))) >= 0:
         found.append(text[start:end])
