@@ -98,7 +98,7 @@ class ReasoningGym(NemoCompatible):
         except (DeadlinePassed, WorkerDied, RuntimeError) as error:
             raise DataError(f"reasoning-gym makes no task of {name!r}: {error}") from None
         content = f"{entry['question']}\n\n{ASK}"
-        return {"responses_create_params": {"input": [{"role": "user", "content": content}]}, **entry}
+        return self.row(content, **entry)
 
     def oracle(self, task: Task) -> str | None:
         """Return the dataset's answer in its tags, if the row has one."""
