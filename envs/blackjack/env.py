@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gym_llm.envs.text_game import Move, SeededTask, TextGame, seeded_row
+from gym_llm.core.text_game import Move, SeededTask, TextGame, seeded_row
 from gym_llm.types import Row
 
 Rank = Literal["2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K", "A"]

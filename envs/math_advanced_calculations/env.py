@@ -160,7 +160,6 @@ def _solution(calculate: Callable[[], Any]) -> dict[str, float]:
 
 
 def _number(output: str) -> float | None:
-    """The solution in a tool's output; None if it reports an error."""
     value = parse_arguments(output)
     solution = value.get("solution") if value is not NOT_JSON and isinstance(value, dict) else None
     return float(solution) if isinstance(solution, int | float) else None

@@ -126,7 +126,6 @@ def _boxed_answer(items: list[Item]) -> str | None:
 
 
 def _printed(item: Item) -> str:
-    """What the code of a call printed; of another tool's output all."""
     output = item["output"] if isinstance(item["output"], str) else ""
     said = parse_arguments(output)
     printed = said.get("stdout", "") if isinstance(said, dict) else output

@@ -188,7 +188,6 @@ def unwrapped(text: str) -> str:
 
 
 def _latin(text: str) -> str:
-    """With full-width characters as ASCII, and lone Arabic and Bengali option letters as A to D."""
     if text.isascii():
         return text
     return _OTHER_LETTER.sub(lambda match: _OTHER_LETTERS[match[0]], unicodedata.normalize("NFKC", text))

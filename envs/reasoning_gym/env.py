@@ -98,7 +98,7 @@ class ReasoningGym(NemoCompatible):
         except (DeadlinePassed, WorkerDied, RuntimeError) as error:
             raise DataError(f"reasoning-gym makes no task of {name!r}: {error}") from None
         content = f"{entry['question']}\n\n{ASK}"
-        return {"responses_create_params": {"input": [{"role": "user", "content": content}]}, **entry}
+        return self.row(content, **entry)
 
     def oracle(self, task: Task) -> str | None:
         """Return the dataset's answer in its tags, if the row has one."""
@@ -150,7 +150,6 @@ def _find_as_nemo_gym(text: str) -> str:
 
 
 def _pairs(text: str, opening: str, closing: str) -> list[str]:
-    """What stands between each opening and the next closing, from the front."""
     found, start = [], text.find(opening)
     while start >= 0 and (end := text.find(closing, start := start + len(opening))) >= 0:
         found.append(text[start:end])

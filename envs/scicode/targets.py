@@ -57,7 +57,6 @@ def _of_hdf5(path: str) -> Targets:
 
 
 def _test(group: Any) -> Any:
-    """One variable's value, or the tuple of several."""
     values = [_value(group[name]) for name in group]
     return values[0] if len(values) == 1 else {"tuple": values}
 

@@ -118,7 +118,6 @@ def _rarity(occurrences: int, documents: int) -> float:
 
 
 def _snippet(text: str, terms: list[str]) -> str:
-    """What stands around the first of the words that is there."""
     lower = text[:100_000].lower()
     place = min((at for term in terms if (at := lower.find(term)) >= 0), default=0)
     start = max(0, place - _SNIPPET // 3)

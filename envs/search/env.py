@@ -204,7 +204,6 @@ def _first_correct(text: str) -> Literal["yes", "no"] | None:
 
 
 def _option_as_nemo_gym(episode: Episode) -> str | None:
-    """The first flat box of the last item, as Python writes it down."""
     item = episode.items[-1] if episode.items else {}
     if item.get("type", "message") != "message" or item.get("role") != "assistant":
         return None

@@ -96,7 +96,6 @@ def _numbered(lines: list[str], first: int) -> str:
 
 
 def _cut(text: str) -> str:
-    """A summary that ends with a line."""
     if len(text) <= _SUMMARY:
         return text
     end = text.rfind("\n", 0, _SUMMARY)

@@ -88,7 +88,6 @@ class Comparison:
         return fraction if settings.parallel_tool_call_reward_mode == "fractional" else float(fraction == 1.0)
 
     def _first_reason(self, expected: Call, calls: list[Call]) -> str:
-        """Why an expected call has no partner: the first reason that is not another tool."""
         for call in calls:
             problem = self._problem(expected, call)
             if problem is not None and problem != OTHER_TOOL:

@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, field_validator
 
+from gym_llm.core.text_game import Move, SeededTask, TextGame, seeded_row
 from gym_llm.envs.sokoban.room import MOVES, Room, make_board
-from gym_llm.envs.text_game import Move, SeededTask, TextGame, seeded_row
 from gym_llm.errors import DataError
 from gym_llm.types import Row
 

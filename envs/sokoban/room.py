@@ -143,7 +143,6 @@ def _pulled_apart(
 
 
 def _distance(boxes: frozenset[Cell], targets: frozenset[Cell]) -> tuple[int, int]:
-    """(boxes that are off the targets, steps to the nearest targets)."""
     return len(boxes - targets), sum(min(abs(y - ty) + abs(x - tx) for ty, tx in targets) for y, x in boxes)
 
 

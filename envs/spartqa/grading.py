@@ -53,7 +53,6 @@ _ALIASES = {
 
 
 def _plain(text: str) -> str:
-    """In lower case, without punctuation, single spaces between words."""
     return " ".join(text.lower().translate(_NO_PUNCTUATION).split())
 
 

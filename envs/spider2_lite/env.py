@@ -114,7 +114,6 @@ class Spider2Lite(NemoCompatible):
 
 
 def _columns(condition: list[int] | list[list[int]] | None, ways: int) -> list[list[int]]:
-    """The columns that count for each way: a list of their own for each, or one for all."""
     lists = [each for each in condition or () if isinstance(each, list)]
     if not lists:
         return [[each for each in condition or () if isinstance(each, int)]] * ways

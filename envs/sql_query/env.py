@@ -70,7 +70,7 @@ class SQLQuery(VerifierEnv):
         """Draw tables, what is in them, and a question."""
         made = make_question(rng)
         prompt = f"{ASK}\n\n{made.schema}\n\nQuestion: {made.question}"
-        return {"responses_create_params": {"input": [{"role": "user", "content": prompt}]}, **made._asdict()}
+        return self.row(prompt, **made._asdict())
 
     def oracle(self, task: Task) -> str | None:
         """The gold query; None where only its rows are known."""

@@ -108,7 +108,6 @@ _Drawn = tuple[str, str, bool]
 
 
 def _joined(world: _World) -> str:
-    """All three tables, as p, t and e."""
     return (
         f"FROM {world.events} e JOIN {world.people} p ON p.id = e.{world.person}_id "
         f"JOIN {world.things} t ON t.id = e.{world.thing}_id"

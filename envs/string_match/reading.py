@@ -149,7 +149,6 @@ def _near(answer: tuple[float | None, str], expected: tuple[float | None, str]) 
 
 
 def _same_unit(one: str, other: str) -> bool:
-    """Whether two units are the same, or one is left out."""
     return not one or not other or one == other
 
 

@@ -144,7 +144,6 @@ def _payload(task: StructuredOutputs.Task, call: Item) -> tuple[Problem | None, 
 
 
 def _what_is_wrong(text: str) -> str | None:
-    """What Python's reader of JSON says of a text; None if it reads it (NaN, say)."""
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -205,7 +205,6 @@ def _is_path(path: str) -> bool:
 
 
 def _end(path: str, parts: int) -> str:
-    """The last parts of a path."""
     return "/".join(path.strip("/").rsplit("/", parts)[-parts:])
 
 

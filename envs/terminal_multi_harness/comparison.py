@@ -75,7 +75,6 @@ def _compare(expected: list[Call], calls: list[Call], settings: Settings) -> Res
 
 
 def _nearest(expected: Call, calls: list[Call], settings: Settings) -> Result:
-    """Why an expected call has no partner: the first reason that is not another tool."""
     results = [_compare_calls(expected, call, settings) for call in calls]
     failed = [result for result in results if not result.matches]
     nearest = next((result for result in failed if result.category != is_.OTHER_TOOL), None)
@@ -83,7 +82,6 @@ def _nearest(expected: Call, calls: list[Call], settings: Settings) -> Result:
 
 
 def _sorted(calls: list[Call]) -> list[Call]:
-    """The calls by name and arguments: how NeMo Gym pairs them."""
     return sorted(calls, key=lambda call: (call.name, _canonical(call.arguments)))
 
 

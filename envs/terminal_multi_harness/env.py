@@ -141,7 +141,6 @@ class TerminalMultiHarness(NemoCompatible):
 
 
 def _compare_messages(task: TerminalMultiHarness.Task, calls: bool, says: bool, text: str) -> Result:
-    """Of an action and an expected one that are not both calls."""
     if not calls and not says:
         return Result(False, is_.NO_ACTION)
     if calls or task.calls:

@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
+from gym_llm.core.text_game import Move, SeededTask, TextGame, seeded_row
 from gym_llm.envs.tetris.game import KINDS, Board, Piece
-from gym_llm.envs.text_game import Move, SeededTask, TextGame, seeded_row
 from gym_llm.types import Row
 
 Side = Annotated[int, Field(ge=2, le=64)]

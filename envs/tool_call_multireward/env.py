@@ -94,7 +94,6 @@ def _is_expected(call: Call, expected: Expected | dict[str, None]) -> bool:
 
 
 def _has_required(call: Call, tools: list[dict[str, Any]]) -> bool:
-    """Whether the arguments are an object with all that the tool requires; a tool not offered requires nothing."""
     if call.arguments is None:
         return False
     schema = next((tool.get("parameters") for tool in tools if tool.get("name") == call.name), None)

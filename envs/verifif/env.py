@@ -151,7 +151,6 @@ class VerifIF(JudgedEnv):
 
 
 def _names(task: VerifIF.Task) -> list[tuple[str, Demand]]:
-    """The judge's demands in the order of its questions, each with what it is reported as."""
     asked = [(f"llm_judge_{demand.uid}", demand) for demand in task.llm_judge]
     return [(demand.instruction_id, demand) for demand in task.judged] + asked
 

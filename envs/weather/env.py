@@ -40,10 +40,7 @@ class Weather(VerifierEnv):
         """Draw a city and a question."""
         city = CITIES[rng.integers(len(CITIES))]
         question = QUESTIONS[rng.integers(len(QUESTIONS))].format(city)
-        return {
-            "responses_create_params": {"input": [{"role": "user", "content": question}]},
-            "expected_city": city,
-        }
+        return self.row(question, expected_city=city)
 
     def setup(self, task: Task) -> list[str]:
         """The cities looked up so far: none."""

@@ -128,7 +128,6 @@ class AnalyticsTools:
 
 
 def _days(state: Office, first: str | None, last: str | None) -> Iterable[tuple[str, list[Record]]]:
-    """The visits of each day between two, compared as text, in order."""
     state.begin_search()
     days: defaultdict[str, list[Record]] = defaultdict(list)
     for visit in state.data.tables["visits"]:

@@ -164,5 +164,4 @@ class CustomerTools:
 
 
 def _within(value: str | None, first: str | None, last: str | None) -> bool:
-    """Whether a date is in a range, all compared as text; one that is not known is in none."""
     return value is not None and (not first or value >= first) and (not last or value <= last)

@@ -100,7 +100,6 @@ def _create_event(office: OfficeData, rng: random.Random) -> Asked:
 
 
 def _next_event(office: OfficeData, rng: random.Random) -> tuple[str, dict[str, Any]]:
-    """(the name of who takes part, the first event with them that is still to come)."""
     later = [event for event in office.tables["events"] if event["event_start"] > str(TODAY + timedelta(days=1))]
     address = rng.choice(later)["participant_email"]
     mine = [event for event in later if event["participant_email"] == address]

@@ -26,7 +26,6 @@ def _never_vacuous(function):  # type: ignore[no-untyped-def]
 
 
 def _is_vacuous(value):  # type: ignore[no-untyped-def]
-    """Whether it is, or has, an array without items: whatever is said of all of its items is true."""
     if isinstance(value, (list, tuple)):
         return len(value) == 0 or any(_has_empty_array(item) for item in value)
     return _has_empty_array(value)

@@ -6,9 +6,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.types import Row
+from gym_llm.core.rewards import Metric
+from gym_llm.core.tasks import BaseTask
+from gym_llm.types import Episode, Row, Verdict
 
 
 class Game(Protocol):
