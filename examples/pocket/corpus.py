@@ -1,6 +1,6 @@
 """The pocket model's textbook: endless synthetic conversations, all of them made by this file.
 
-Most of it is arithmetic with a scratchpad and weather questions answered with a tool; the rest is a little of what the
+Most of it is arithmetic with a scratchpad and weather questions answered with a tool. The rest is a little of what the
 other environments ask, so that the model at least answers in the right form there. Everything is drawn from one
 random generator: the same seed gives the same corpus.
 
