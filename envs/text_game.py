@@ -68,13 +68,12 @@ class TextGame(NemoCompatible):
     reverify_mode = "unsupported"
     metrics = {"success": Metric("rate")}
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, no_move: Literal["end", "ask"] = "end", **kwargs: Any
-    ) -> None:
-        if no_move not in ("end", "ask"):
-            raise ValueError(f"no_move is 'end' or 'ask', got {no_move!r}.")
-        super().__init__(tasks, **kwargs)
-        self.no_move = no_move
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        no_move: Literal["end", "ask"] = "end"
+
+    config: Config
 
     def start(self, task: Any, rng: random.Random) -> Game:
         """Begin the task's game; `rng` is seeded with its seed."""
@@ -94,7 +93,7 @@ class TextGame(NemoCompatible):
         session: Session = episode.state
         move = session.game.play(episode.answer)
         if move is None:
-            return None if self.no_move == "end" else session.game.observation()
+            return None if self.config.no_move == "end" else session.game.observation()
         session.total += move.reward
         session.info = move.info
         return None if move.over else session.game.observation()

@@ -65,7 +65,6 @@ def _batch(key: str, numbers: list[int], values: list[Any], num_envs: int) -> An
 
 
 def _dtype(kind: type) -> Any:
-    """The array type for values of a class, None if there is none but object."""
     return kind if issubclass(kind, np.number) else _PLAIN.get(kind)
 
 

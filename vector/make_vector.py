@@ -1,4 +1,4 @@
-"""What `gym.make_vec` calls: the attributes of this module are ids, `gym_llm.vector.make_vector:Theirs/Own-v3`."""
+"""Entry points of `gym.make_vec`: the module's attributes are ids, `gym_llm.vector.make_vector:Theirs/Own-v3`."""
 
 from __future__ import annotations
 

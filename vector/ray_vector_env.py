@@ -1,4 +1,18 @@
-"""RayVectorEnv: many environments over many processes and machines."""
+"""RayVectorEnv: many environments over many processes and machines.
+
+The protocol between this class (the driver) and its shards:
+
+1. `_submit` groups orders (actions and resets) by shard and sends each shard one batch. The call returns at once, with
+   the results that were ready.
+2. `_collect` keeps one poll under way per busy shard, waits for whichever call returns first, and passes it to `_take`.
+3. `_take` unpacks results in one of three ways. An ordinary result goes to `_ready`. A `StepTimeout` loses its episode
+   (`_lose`). `ShardDied` replaces the process (`_handle_death`) and loses the episodes of all its busy slots; resets
+   under way are sent again.
+4. A lost episode ends truncated and masked (reward NaN), with `info["error"]`. Idle slots of a dead process are in
+   `shard.lost`: their episodes end in the same way at their next step, because the new process does not know them.
+5. With autoreset in the same step a lost slot is reset first. Its ending waits in `_lost_endings`, and is merged into
+   the result of the reset.
+"""
 
 from __future__ import annotations
 
@@ -32,28 +46,28 @@ _DEATHS_IN_A_ROW = 5
 class RayVectorEnv(BatchedVectorEnv):
     """`num_envs` verifiers over several processes: the API of `LocalVectorEnv`, the CPUs of a machine or a cluster.
 
-    Each shard is one asynchronous Ray actor that holds many environments; actions and observations cross in batches,
-    and of an observation only what is new.
+    Each shard is an asynchronous Ray actor with many environments. Actions and observations are sent in batches, and of
+    an observation only the new items.
 
-    A shard whose process ends is replaced. The episodes in it are lost for `step` and `send`: each of its environments
-    comes back truncated and masked (its reward is NaN, not a zero), with `info["error"]`, from its next step. `rollout`
-    plays them again. A step that exceeds `step_timeout` loses its own episode in the same way, and its shard's others
-    only if nothing but ending the process can stop it (see `LoopWatchdog`).
+    A shard whose process ends is replaced. For `step` and `send` its episodes are lost: the next step of each of its
+    environments returns truncated, with the reward NaN and `info["error"]`. `rollout` plays them again. A step that
+    exceeds `step_timeout` loses its own episode in the same way. It loses the shard's others only if the process has to
+    be ended to stop it (see `LoopWatchdog`).
 
     Args:
         env_id: A registered id, or a spec; `num_envs`, `env_kwargs`, `env_wrappers`, `autoreset_mode` and `batch_size`
             are `LocalVectorEnv`'s.
-        num_envs: How many environments there are.
-        num_shards: How many processes; None for one per CPU that Ray has free, at most one per environment. They are
-            spread over the machines and reserve next to no CPU, so that several vector environments fit on one.
-        tasks: See `VerifierEnv`; every shard reads them, so a path has to be readable on every machine.
-        runtime_env: See `RolloutSettings`; a list says how many shards there are.
+        num_envs: Number of environments.
+        num_shards: Number of processes; None for one per free CPU of Ray, at most one per environment. They are spread
+            over the machines and reserve next to no CPU, so that several vector environments fit on one.
+        tasks: See `VerifierEnv`. Every shard reads them, so a path must be readable on every machine.
+        runtime_env: See `RolloutSettings`; a list has one entry for each shard.
         step_timeout: Seconds that a reset or step may take; None for no limit.
         ray_address: See `RolloutSettings`; not looked at when Ray is connected already.
 
     Raises:
-        RayUnavailable: If Ray cannot be used; later, from every method, if it has ended.
-        Exception: What making an environment raises.
+        RayUnavailable: If Ray cannot be used. Every method raises it if Ray ends later.
+        Exception: If making an environment raises.
     """
 
     def __init__(
@@ -86,7 +100,7 @@ class RayVectorEnv(BatchedVectorEnv):
         self._shard_of = [shard for shard in self._shards for _ in range(shard.num_envs)]
         self._finalizer = weakref.finalize(self, end_shards, self._shards)
         self._ready: deque[StepResult] = deque()
-        self._cut: dict[int, tuple[Any, dict[str, Any]]] = {}  # lost episodes whose slots are being reset at once
+        self._lost_endings: dict[int, tuple[Any, dict[str, Any]]] = {}  # of slots that are being reset; see the module
         description = self._shards[0].description
         super().__init__(
             num_envs,
@@ -100,7 +114,7 @@ class RayVectorEnv(BatchedVectorEnv):
 
     @property
     def num_shards(self) -> int:
-        """How many processes there are."""
+        """Number of processes."""
         return len(self._shards)
 
     async def rollout(
@@ -117,7 +131,7 @@ class RayVectorEnv(BatchedVectorEnv):
             engine: A spec; see `gym_llm.make_engine`. Of `vllm:MODEL` there is one, in a process of its own, that all
                 shards ask; other engines every shard makes for itself.
             jobs: The episodes, taken as they are needed.
-            settings: Of these count `seed`, `sampling` and `on_waiting`; for the others this object was told its own.
+            settings: `seed`, `sampling` and `on_waiting` are used; this object has its own values of the others.
             engine_options: Arguments of the engine; one whose sampling always has a seed gets the settings' own.
 
         Yields:
@@ -158,7 +172,7 @@ class RayVectorEnv(BatchedVectorEnv):
                 shard.submit(local, orders)
 
     def _without_lost(self, shard: RemoteShard, local: list[int], orders: list[Any]) -> tuple[list[int], list[Any]]:
-        """The orders that the shard's new process can carry out."""
+        """Return the orders that the shard's new process can carry out, and end the episodes of the others."""
         feasible: tuple[list[int], list[Any]] = ([], [])
         gone: list[int] = []
         for slot, order in zip(local, orders, strict=True):
@@ -168,7 +182,7 @@ class RayVectorEnv(BatchedVectorEnv):
                 feasible[0].append(slot)
                 feasible[1].append(order)
         shard.lost.difference_update(local)
-        self._cut_short(shard, gone, "its shard's process ended")
+        self._lose(shard, gone, "its shard's process ended")
         return feasible
 
     def _collect(self, at_least: int, at_most: int, timeout: float | None) -> list[StepResult]:
@@ -192,19 +206,19 @@ class RayVectorEnv(BatchedVectorEnv):
             self._handle_death(shard, str(death))
             return
         late = [outcome.slot - shard.first for outcome in outcomes if isinstance(outcome.error, StepTimeout)]
-        self._cut_short(shard, late, str(StepTimeout()), StepTimeout.failure_kind)
+        self._lose(shard, late, str(StepTimeout()), StepTimeout.failure_kind)
         for outcome in outcomes:
             if isinstance(outcome.error, StepTimeout):
                 continue
-            if outcome.slot in self._cut and outcome.error is None:
-                final = self._cut.pop(outcome.slot)
+            if outcome.slot in self._lost_endings and outcome.error is None:
+                final = self._lost_endings.pop(outcome.slot)
                 info = {**outcome.info, **final[1]}
                 self._ready.append(outcome._replace(reward=math.nan, truncated=True, info=info, final=final))
             else:
                 self._ready.append(outcome)
 
     def _handle_death(self, shard: RemoteShard, cause: str) -> None:
-        """Replace a shard; its slots that were being reset are so in the new one."""
+        """Replace a dead shard, send its resets again, and end the other episodes under way."""
         under_way = shard.replace()
         if shard.died > _DEATHS_IN_A_ROW:
             raise ShardDied(f"A shard's process ended {shard.died} times in a row without doing anything: {cause}")
@@ -212,19 +226,19 @@ class RayVectorEnv(BatchedVectorEnv):
         resets = [slot for slot, order in under_way.items() if isinstance(order, Reset)]
         if resets:
             shard.submit(resets, [under_way[slot] for slot in resets])
-        self._cut_short(shard, [slot for slot in under_way if slot not in shard.busy], cause)
+        self._lose(shard, [slot for slot in under_way if slot not in shard.busy], cause)
 
-    def _cut_short(
+    def _lose(
         self, shard: RemoteShard, slots: list[int], cause: str, kind: FailureKind = ShardDied.failure_kind
     ) -> None:
-        """End episodes that are gone: now, or, with autoreset in the same step, as soon as their slots are reset."""
+        """End lost episodes: at once, or with autoreset in the same step as soon as their slots are reset."""
         error = f"The episode was lost: {cause.rstrip('.')}."
         info = {"outcome": "masked", "failure_kind": kind, "error": error}
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         for number in (shard.first + slot for slot in slots):
             observation = self._observations[number]
             if same_step:
-                self._cut.setdefault(number, (observation, info))
+                self._lost_endings.setdefault(number, (observation, info))
             else:
                 self._ready.append(StepResult(number, observation, math.nan, truncated=True, info=info))
         if same_step and slots:
@@ -249,7 +263,7 @@ class RayVectorEnv(BatchedVectorEnv):
             self._call_until_alive(shard, ref, "assign", local, name, shard_values)
 
     def _call_until_alive(self, shard: RemoteShard, ref: Any, method: str, *args: Any) -> Any:
-        """The result of a call; once more in a new process whenever the shard has died, which a dying machine repeats.
+        """Return the result of a call, which is repeated in a new process if the shard dies.
 
         Raises:
             ShardDied: If it dies again and again.
@@ -265,7 +279,7 @@ class RayVectorEnv(BatchedVectorEnv):
                 return result
 
     def _by_shard(self, slots: Sequence[int], values: Sequence[Any]) -> dict[RemoteShard, tuple[list[int], list[Any]]]:
-        """Slots, numbered as in their shard, and values."""
+        """Return the slots, numbered as in their shard, and the values of each shard."""
         if len(slots) == self.num_envs and isinstance(slots, range):
             return {
                 shard: (list(range(shard.num_envs)), list(values[shard.first : shard.first + shard.num_envs]))

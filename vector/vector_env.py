@@ -1,4 +1,4 @@
-"""What the vector environments share: Gymnasium's lockstep contract and EnvSlots's asynchronous one.
+"""The base of the vector environments: Gymnasium's lockstep contract, and the asynchronous one of `EnvSlots`.
 
 A subclass says how orders reach the slots and how outcomes come back; everything here is bookkeeping.
 """
@@ -169,7 +169,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         self._order(slots, self._steps(slots, actions))
 
     def recv(self, min_size: int | None = None, max_size: int | None = None, timeout: float | None = None) -> Batch:
-        """Take the outcomes that are ready, in the order of their becoming so.
+        """Take the results that are ready, oldest first.
 
         Args:
             min_size: Wait for so many; None for `batch_size`. Never more than there are under way.

@@ -26,7 +26,7 @@ _NOTHING: Any = {"input": []}
 
 
 class ParsingWrapper(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Has a parser structure each action, and tells it what the action answers; `arguments` are the subclass's own."""
+    """Has a parser structure each action, given the request that it answers; `arguments` are the subclass's own."""
 
     def __init__(self, env: gym.Env[Any, Any], parser: Parser, **arguments: Any) -> None:
         layer = env
@@ -179,7 +179,7 @@ class VLLMParser(ParsingWrapper):
 def parser_wrappers(
     reasoning_parser: str | None, tool_call_parser: str | None, model: str | None, *, engine: str = "the engine"
 ) -> list[Wrap] | None:
-    """What the environments of a run are wrapped with that names its parsers; None for the usual (`DEFAULT_WRAPPERS`).
+    """Return the wrappers of a run that names its parsers; None for the default ones (`DEFAULT_WRAPPERS`).
 
     Args:
         reasoning_parser: One of `tokens.parsers.parser_names()`, or vLLM's name for one; None for `ReasoningParser`.

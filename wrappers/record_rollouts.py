@@ -1,4 +1,4 @@
-"""RecordRollouts: writes down the episodes of whoever drives the environment."""
+"""RecordRollouts: writes the environment's episodes into a file."""
 
 from __future__ import annotations
 

@@ -107,7 +107,6 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 self._segments.append(_Segment(prompt, [sample]))
 
     def _note(self, reward: float, turns: list[tuple[list[int], list[int], list[float]]], is_over: bool) -> None:
-        """Remember where a step's reward stands: at its last sampled id, if it has one."""
         self._is_rewarded_early = self._is_rewarded_early or not is_over
         if self._segments and any(sampled for _, sampled, _ in turns):
             start, sampled, _ = self._segments[-1].samples[-1]

@@ -9,7 +9,7 @@ def completions(text: str, prefix: str, suffix: str, *, conform: bool) -> list[s
     r"""What may stand between prefix and suffix, the likeliest first; none without a block of code.
 
     What of the prefix or the suffix the block repeats at its ends is cut off. Whether the line break before the
-    closing mark belongs to the code cannot be told: it does, or it does not. NeMo Gym's always does.
+    closing mark belongs to the code is unknown: it may or may not. NeMo Gym's always does.
 
     >>> completions("```python\nx = a + b\n```", "x = a", "\n", conform=False)
     [' + b']

@@ -76,7 +76,7 @@ def _star_imports() -> str:
 
 
 def _as_function(source: str) -> str:
-    """The program with its statements in a function, or unchanged if it is no program."""
+    """The program with its statements in a function, or unchanged if it is not a program."""
     try:
         body = _ast.parse(source).body
         last = body[-1] if body else None

@@ -58,7 +58,7 @@ class Problem(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What the reference returned, and seconds of processor time that each input took; 0.0 where nobody ran it."""
+    """Outputs of the reference, and the seconds of processor time of each input; 0.0 for one that was not run."""
 
     outputs: list[Any]
     seconds: list[float]

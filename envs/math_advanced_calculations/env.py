@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import FiniteFloat, field_validator
 
 from gym_llm import BaseTask, Episode, Metric, ToolError, Verdict, VerifierEnv, tool
-from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
+from gym_llm.grading.call_matching import NOT_JSON, call_items, parse_arguments
+from gym_llm.types import Item
 
 
 class MathAdvancedCalculations(VerifierEnv):
@@ -135,6 +136,10 @@ class MathAdvancedCalculations(VerifierEnv):
             a: The number.
         """
         return _solution(lambda: a)
+
+    def oracle(self, task: Task) -> list[Item]:
+        """Return calls that give the expected numbers back."""
+        return call_items(("return_constant", {"a": number}) for number in task.ground_truth)
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look for each expected number among the solutions, equal to the last digit; any order, once is enough."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any
 
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Row
 
 _LABEL = re.compile(r"judgement\*{0,2}\s*+:", re.IGNORECASE)
 _VERDICT = re.compile(r"[\s*]*+(?:(yes)|no)(?![^\W_])", re.IGNORECASE)
@@ -66,20 +64,23 @@ class MathProofJudgement(NemoCompatible):
             """Whether the proof is right."""
             return read_judgement(self.expected_judgement) is True
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, skills_parity_mode: bool = False, **kwargs: Any
-    ) -> None:
-        if not isinstance(skills_parity_mode, bool):
-            raise ValueError(f"skills_parity_mode is true or false, got {skills_parity_mode!r}.")
-        super().__init__(tasks, **kwargs)
-        self.skills_parity_mode = skills_parity_mode
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        skills_parity_mode: bool = False
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the expected judgement."""
+        return task.expected_judgement
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last judgement, in `skills_parity_mode` and with `conform` the first, with the right one."""
         text = episode.messages_text
         if self.conform:
             said = read_judgement(text, _AS_NEMO_GYM, first=True)
-        elif self.skills_parity_mode:
+        elif self.config.skills_parity_mode:
             said = read_judgement(text, first=True)
         else:
             said = read_judgement(strip_thinking(text))

@@ -84,6 +84,10 @@ class MathVerify(VerifierEnv):
         self.workers = workers
         self.library_version = version("math-verify")
 
+    def oracle(self, task: Any) -> str:
+        """Return the expected answer in a box."""
+        return f"\\boxed{{{task.gold}}}"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have a worker process compare the last message with the expected answer."""
         pool = shared_pool(self.grader, deadline=self.deadline, workers=self.workers)

@@ -93,6 +93,10 @@ del _line
         await state.close()
         return {"success": True, "stdout": "", "stderr": "", "error_message": None, "result": None}
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected result in a box."""
+        return f"\\boxed{{{task.expected_result}}}"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Find the box and compare what is in it."""
         answer = _boxed_answer(episode.items)

@@ -11,7 +11,7 @@ from gym_llm import VerifierEnv
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.core.tasks import PreparedTask, RowKind
 from gym_llm.errors import DataError
-from gym_llm.types import Episode, Request, Row
+from gym_llm.types import Episode, Item, Request, Row
 from gym_llm.utils.text import nearest
 
 
@@ -110,6 +110,11 @@ class Mixed(VerifierEnv):
     def open_episode(self) -> Episode | None:  # type: ignore[override]
         """The current verifier's."""
         return None if self._member is None else self._member.open_episode
+
+    def oracle(self, task: Any) -> str | list[Item] | list[list[Item]] | None:
+        """Return the oracle of the verifier whose task this is."""
+        members = [member for member in self._members.values() if isinstance(task, type(member).Task)]
+        return members[0].oracle(task) if members else None
 
     def step(self, action: Any) -> tuple[Request, float, bool, bool, dict[str, Any]]:
         """Take one model turn in the verifier that plays the row; see `VerifierEnv.step`."""

@@ -34,6 +34,10 @@ class MRCR(VerifierEnv):
                 raise ValueError("expected_answer does not begin with random_string_to_prepend")
             return self
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected text, prefix included."""
+        return task.expected_answer
+
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare what follows the prefix."""
         said = episode.text.strip()

@@ -64,16 +64,18 @@ class MultiChallenge(RubricEnv):
             said = [each for each in (self.metadata or {}).get("messages") or [] if each.get("role") != "thinking"]
             return "\n\n".join(f"[{str(each.get('role')).upper()}]: {each.get('content')}" for each in said)
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        yes_label: str = "[[YES]]",
-        no_label: str = "[[NO]]",
-        **kwargs: Any,
-    ) -> None:
+    class Config(RubricEnv.Config):
+        """Arguments of the class."""
+
+        yes_label: str = "[[YES]]"
+        no_label: str = "[[NO]]"
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self._parse = partial(yes_or_no, yes=yes_label, no=no_label, conform=self.conform is not None)
+        config = self.config
+        self._parse = partial(yes_or_no, yes=config.yes_label, no=config.no_label, conform=self.conform is not None)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have every question answered."""

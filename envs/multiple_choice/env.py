@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
-from gym_llm.core.checks import check_choice, check_pattern
+from gym_llm.core.checks import check_pattern
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.multiple_choice.grading import GradingMode, Options, chosen_option, extract_answer
 from gym_llm.envs.multiple_choice.nemo_gym import chosen_option_as_nemo_gym, extract_answer_as_nemo_gym
-from gym_llm.types import Row
 
 REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks without end needs more
 
@@ -80,12 +79,16 @@ class MultipleChoice(NemoCompatible):
             regex = self.template_metadata.output_regex if self.template_metadata else []
             return [regex] if isinstance(regex, str) else regex
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, grading_mode: GradingMode | None = None, **kwargs: Any
-    ) -> None:
-        check_choice("grading_mode", grading_mode, get_args(GradingMode))
-        super().__init__(tasks, **kwargs)
-        self.grading_mode = grading_mode
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        grading_mode: GradingMode | None = None
+
+    config: Config
+
+    def oracle(self, task: Any) -> str:
+        """Return the expected letter in the form that the row's mode reads."""
+        return f"Answer: {task.expected_answer}\n\\boxed{{{task.expected_answer}}}"
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the option that the last message chooses with the expected one."""
@@ -95,7 +98,7 @@ class MultipleChoice(NemoCompatible):
 
     def _verdict(self, task: Task, text: str) -> Verdict:
         extract = extract_answer_as_nemo_gym if self.conform else extract_answer
-        return self._judged(task, extract(text, task.choices, self.grading_mode or task.grading_mode))
+        return self._judged(task, extract(text, task.choices, self.config.grading_mode or task.grading_mode))
 
     async def _verify_with_patterns(self, task: Task, text: str) -> Verdict:
         # In a worker process: some pattern on some text backtracks for hours, and holds the interpreter meanwhile.

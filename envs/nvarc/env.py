@@ -62,6 +62,13 @@ class NVARC(ArcAGI):
         self.sandbox = sandbox
         self._limits = Limits(cpu_seconds=python_timeout_seconds, wall_seconds=python_timeout_seconds)
 
+    def oracle(self, task: Any) -> str:
+        """Return the expected grid, or a program that returns it."""
+        if (task.agent_mode or self.agent_mode) == "inductive":
+            return f"```python\ndef {_FUNCTION}(grid):\n    return {task.expected_output}\n```"
+        lines = (" ".join(map(str, line)) for line in task.expected_output)
+        return "\\boxed{\n" + "\n".join(lines) + "\n}"
+
     def verify(self, task: Any, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the grid that the model gives, or its program makes, with the expected one."""
         if (task.agent_mode or self.agent_mode) == "inductive":

@@ -36,6 +36,10 @@ class Omniscience(LetterGraded):
         domain: str | None = None
         topic: str | None = None
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected answer."""
+        return task.expected_answer
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about what the last message says after its thinking."""
         said = episode.last_message

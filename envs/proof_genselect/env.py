@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.types import Row
 
 _OPENING, _CLOSING = "<best_solution>", "</best_solution>"
 _LONGEST = 20  # characters of a choice, white space not counted
@@ -41,16 +40,21 @@ class ProofGenSelect(NemoCompatible):
         score_1: float | None = None
         score_2: float | None = None
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, assert_think_end: bool = False, **kwargs: Any) -> None:
-        if not isinstance(assert_think_end, bool):
-            raise ValueError(f"assert_think_end is true or false, got {assert_think_end!r}.")
-        super().__init__(tasks, **kwargs)
-        self.assert_think_end = assert_think_end
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        assert_think_end: bool = False
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the number of the better proof in its tags."""
+        return f"{_OPENING}{task.correct_index}{_CLOSING}"
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the choice after the thinking with the right one."""
         _, tag, text = episode.text.rpartition(_END_OF_THINKING)
-        choice = read_choice(text, first=self.conform is not None) if tag or not self.assert_think_end else None
+        choice = read_choice(text, first=self.conform is not None) if tag or not self.config.assert_think_end else None
         details = {"predicted_index": choice, "no_answer": choice is None}
         return Verdict(float(choice == task.correct_index), details)
 

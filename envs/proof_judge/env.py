@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.config import Reward
 from gym_llm.judge.proofs import MAX_ANALYSIS_CHARS, MAX_PROOF_CHARS, ProofEnv
-from gym_llm.types import Row
 
 SOLUTION_HEADER = "## Solution"
 SELF_EVAL_HEADER = "## Self Evaluation"
@@ -33,12 +33,13 @@ class ProofJudge(ProofEnv):
 
         problem: str
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, alpha: float = 1.0, beta: float = 0.0, **kwargs: Any
-    ) -> None:
-        super().__init__(tasks, **kwargs)
-        self.alpha = alpha
-        self.beta = beta
+    class Config(ProofEnv.Config):
+        """Arguments of the class."""
+
+        alpha: Reward = 1.0
+        beta: Reward = 0.0
+
+    config: Config
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Read the two parts, and ask the judge about each that counts."""
@@ -48,11 +49,11 @@ class ProofJudge(ProofEnv):
         proof, analysis, own = parts
         values = {"problem": task.problem, "proof": proof, "analysis": analysis}
         details: dict[str, Any] = {"reason": None, "s_prime": own}
-        if self.beta == 0:
+        if self.config.beta == 0:
             score = await self.judge_score(values)
-            return Verdict(self.alpha * score, {**details, "r_y": score})
+            return Verdict(self.config.alpha * score, {**details, "r_y": score})
         score, quality = await asyncio.gather(self.judge_score(values), self.judge_score(values, "meta"))
-        reward = self.alpha * score + self.beta * (1.0 - abs(own - score)) * quality
+        reward = self.config.alpha * score + self.config.beta * (1.0 - abs(own - score)) * quality
         return Verdict(reward, {**details, "r_y": score, "r_meta": quality})
 
     def _parts(self, text: str) -> tuple[tuple[str, str, float] | None, str | None]:

@@ -33,6 +33,10 @@ class ProofVerification(ProofEnv):
                 raise ValueError(f"ground_truth_verify_score is 0, 0.5 or 1, got {score}")
             return score
 
+    def oracle(self, task: Task) -> str:
+        """Return the expert's judgement and score."""
+        return f"{task.ground_truth_judgement}\n\\boxed{{{task.ground_truth_verify_score:g}}}"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the scores, and ask the judge about the judgement."""
         text = episode.text

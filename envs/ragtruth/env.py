@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.checks import check_choice
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.tokens.parsers.thinking import without_tagged
 from gym_llm.types import Row
@@ -46,22 +47,17 @@ class RAGTruth(NemoCompatible):
         is_halu: bool = False
         task_type: str = ""
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        think_tag: str = "think",
-        unparsed: Literal["no", "wrong"] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if not isinstance(think_tag, str) or not think_tag:
-            raise ValueError(f'think_tag is the name of a tag, such as "think"; got {think_tag!r}.')
-        check_choice("unparsed", unparsed, ("no", "wrong"))
-        super().__init__(tasks, **kwargs)
-        self.think_tag = think_tag
-        self.unparsed = unparsed or ("no" if self.conform else "wrong")
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
 
-    accepted_findings = {"near miss/another value in it": "NeMo Gym's rule: whether a span is listed counts, not which"}
+        think_tag: Annotated[str, Field(min_length=1)] = "think"
+        unparsed: Literal["no", "wrong"] | None = None
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
+        super().__init__(tasks, **kwargs)
+        self.unparsed = self.config.unparsed or ("no" if self.conform else "wrong")
 
     def oracle(self, task: Task) -> str:
         """A list with a span, whichever it is, or without any."""
@@ -69,7 +65,7 @@ class RAGTruth(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare whether the answer lists a span with whether there is one."""
-        answer = parsed(unfenced(without_tagged(episode.text, self.think_tag)))
+        answer = parsed(unfenced(without_tagged(episode.text, self.config.think_tag)))
         spans = answer.get(KEY) if answer is not None else None
         listed = spans if isinstance(spans, list) else None
         failed = answer is None if self.conform else listed is None

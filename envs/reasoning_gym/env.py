@@ -100,6 +100,10 @@ class ReasoningGym(NemoCompatible):
         content = f"{entry['question']}\n\n{ASK}"
         return {"responses_create_params": {"input": [{"role": "user", "content": content}]}, **entry}
 
+    def oracle(self, task: Task) -> str | None:
+        """Return the dataset's answer in its tags, if the row has one."""
+        return None if task.answer is None else f"<answer>{task.answer}</answer>"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Have the library score what stands in the tags, or in a box, or all of it."""
         text = episode.text

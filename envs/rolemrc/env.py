@@ -41,6 +41,10 @@ class RoleMRC(VerifierEnv):
             """The reference, read."""
             return Reference(rouge_words(self.reference))
 
+    def oracle(self, task: Task) -> str:
+        """Return the reference."""
+        return task.reference
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare all that the model said with the reference."""
         said = episode.text.strip()

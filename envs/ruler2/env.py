@@ -50,6 +50,13 @@ class Ruler2(VerifierEnv):
             several = [self.expected_answer] if isinstance(self.expected_answer, str) else self.expected_answer
             return [reference.lower() for reference in several]
 
+    def oracle(self, task: Task) -> str:
+        """Return the letter, or every reference."""
+        expected = task.expected_answer
+        if task.eval_type == "multichoice":
+            return f"The final answer is ({expected})."
+        return expected if isinstance(expected, str) else ", ".join(expected)
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare all that the model said with the references."""
         said = episode.text

@@ -7,14 +7,15 @@ import importlib.util
 from typing import Any
 
 from gym_llm import Episode, Verdict
+from gym_llm.core.config import Seconds
 from gym_llm.envs.scicode.dialogue import imported, question, turns
 from gym_llm.envs.scicode.grading import failure
 from gym_llm.envs.scicode.problem import Problem, Step
 from gym_llm.envs.scicode.targets import Targets, read_targets
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import python_code
-from gym_llm.sandbox.sandboxed_env import SandboxedEnv, check_number
-from gym_llm.types import Item, Row
+from gym_llm.sandbox.sandboxed_env import SandboxedEnv
+from gym_llm.types import Item
 
 
 class SciCode(SandboxedEnv):
@@ -36,18 +37,13 @@ class SciCode(SandboxedEnv):
 
     Task = Problem
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        test_data_fpath: str | None = None,
-        timeout_secs: float = 30.0,
-        **kwargs: Any,
-    ) -> None:
-        check_number("timeout_secs", timeout_secs)
-        super().__init__(tasks, **kwargs)
-        self.test_data_fpath = test_data_fpath
-        self.timeout_secs = timeout_secs
+    class Config(SandboxedEnv.Config):
+        """Arguments of the class."""
+
+        test_data_fpath: str | None = None
+        timeout_secs: Seconds = 30.0
+
+    config: Config
 
     async def setup(self, task: Problem) -> None:
         """See that the problem can be graded, before it is asked."""
@@ -111,14 +107,14 @@ class SciCode(SandboxedEnv):
         step = task.sub_steps[number]
         sandbox = await self.started_sandbox()
         solution = "\n\n".join([task.required_dependencies, *solutions])
-        limits = self.limits(self.timeout_secs)
+        limits = self.limits(self.config.timeout_secs)
         targets = await self._targets(step)
         return await failure(sandbox, solution, task.required_dependencies, task.split_tests()[number], targets, limits)
 
     async def _targets(self, step: Step) -> list[Any]:
         if step.targets is not None or step.is_given:
             return step.targets or []
-        path = self.test_data_fpath
+        path = self.config.test_data_fpath
         if path is None:
             raise DataError(f"Step {step.step_number} has no targets, and there is no test_data_fpath.")
         read: Targets = await self.shared(["scicode", path], lambda: asyncio.to_thread(read_targets, path))

@@ -170,6 +170,12 @@ class Search(JudgedEnv):
         results, total = scrolled(url, text, start_index, n)
         return {"results_string": results, "total_words": total}
 
+    def oracle(self, task: Task) -> str:
+        """Return the letter in a box, or the short answer as it is read without a judge."""
+        if task.expected_answer is not None:
+            return f"\\boxed{{{task.expected_answer}}}"
+        return f"Answer: {task.ground_truth} Confidence: 100%"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter, or have the judge compare the answer."""
         if task.expected_answer is not None:

@@ -30,6 +30,10 @@ class SimpleQA(LetterGraded):
 
         expected_answer: str
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected answer."""
+        return task.expected_answer
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge about the last message."""
         answer = episode.last_message

@@ -9,7 +9,7 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.checks import read_settings
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.single_step_tool_use.comparison import MESSAGE, NO_ACTION, NO_CALL, NO_MESSAGE, Comparison, Settings
-from gym_llm.grading.call_matching import Call, ExpectedAction, calls_of, read_calls
+from gym_llm.grading.call_matching import Call, ExpectedAction, calls_of, expected_turn, read_calls
 from gym_llm.types import Item, Row, is_said
 
 
@@ -53,6 +53,10 @@ class SingleStepToolUse(NemoCompatible):
         settings = read_settings("tool_call_comparator_config", Settings, tool_call_comparator_config)
         super().__init__(tasks, **kwargs)
         self._comparison = Comparison(settings, self.conform is not None)
+
+    def oracle(self, task: Task) -> str | list[Item]:
+        """Return the expert's message or calls."""
+        return expected_turn(task.expected_action)
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the turn with the expert's."""

@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.core.config import Seconds
 from gym_llm.grading.sql import (
     Cell,
     ColumnsRule,
@@ -16,7 +17,6 @@ from gym_llm.grading.sql import (
     Question,
     as_answer,
     check_databases,
-    check_seconds,
     compare,
     extract_sql,
     find_database,
@@ -70,18 +70,17 @@ class Spider2Lite(NemoCompatible):
                 raise ValueError("condition_cols are columns, from 0")
             return self
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        spider2_lite_dir: str | None = None,
-        sql_execution_timeout_s: float = 30.0,
-        **kwargs: Any,
-    ) -> None:
-        check_seconds("sql_execution_timeout_s", sql_execution_timeout_s)
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        spider2_lite_dir: str | None = None
+        sql_execution_timeout_s: Seconds = 30.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.spider2_lite_dir = spider2_lite_dir or str(_OURS)
-        self.sql_execution_timeout_s = sql_execution_timeout_s
+        self.spider2_lite_dir = self.config.spider2_lite_dir or str(_OURS)
         if tasks is not None:
             check_databases(self.tasks, self.spider2_lite_dir, "spider2_lite_dir")
 
@@ -109,7 +108,7 @@ class Spider2Lite(NemoCompatible):
             ColumnsRule(columns, not task.ignore_order, conform) for columns in _columns(task.condition_cols, ways)
         ]
         database = episode.state._replace(copied=conform)
-        outcome = await compare(Question(database, query, gold, rules[:ways], self.sql_execution_timeout_s))
+        outcome = await compare(Question(database, query, gold, rules[:ways], self.config.sql_execution_timeout_s))
         failure = "none" if outcome.equal else "execution_error"
         return Verdict(float(outcome.equal), _details(query, failure, outcome.status, outcome.message))
 

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm.core.config import Seconds
 from gym_llm.envs.sql_query.generated import make_question
 from gym_llm.grading.sql import (
     Cell,
@@ -15,7 +16,6 @@ from gym_llm.grading.sql import (
     Question,
     RowsRule,
     as_answer,
-    check_seconds,
     compare,
     extract_sql,
     near_misses,
@@ -59,10 +59,12 @@ class SQLQuery(VerifierEnv):
                 raise ValueError("expected_rows have the same number of cells")
             return self
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, deadline: float = 5.0, **kwargs: Any) -> None:
-        check_seconds("deadline", deadline)
-        super().__init__(tasks, **kwargs)
-        self.deadline = deadline
+    class Config(VerifierEnv.Config):
+        """Arguments of the class."""
+
+        deadline: Seconds = 5.0
+
+    config: Config
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw tables, what is in them, and a question."""
@@ -84,7 +86,9 @@ class SQLQuery(VerifierEnv):
         if not query:
             return Verdict(0.0, _details(None))
         gold = task.gold_sql or [[tuple(row) for row in task.expected_rows or ()]]
-        question = Question(Database(script=task.statements), query, gold, [RowsRule(task.ordered)], self.deadline)
+        question = Question(
+            Database(script=task.statements), query, gold, [RowsRule(task.ordered)], self.config.deadline
+        )
         outcome = await compare(question)
         return Verdict(float(outcome.equal), _details(query, outcome.status, outcome.message))
 

@@ -47,6 +47,11 @@ class StringMatch(NemoCompatible):
             """The same as NeMo Gym has them."""
             return Reading(self.expected_answer, nemo=True)
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected answer in the form of the extraction mode."""
+        form = {"boxed": "\\boxed{%s}", "final_answer": "Answer: %s"}.get(task.extraction_mode, "%s")
+        return form % task.expected_answer
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer in all that the model said with the expected one."""
         answer = extract(episode.messages_text, task.extraction_mode, nemo=self.conform == "nemo")

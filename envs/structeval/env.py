@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Any
 
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.core.config import Seconds
 from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.types import Row
 
 
 class StructEval(NemoCompatible):
@@ -56,10 +55,12 @@ class StructEval(NemoCompatible):
             """The paths, step by step."""
             return tuple(map(steps_of, self.raw_output_metric))
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, deadline: float = 5.0, **kwargs: Any) -> None:
-        check_settings(deadline, None)
-        super().__init__(tasks, **kwargs)
-        self.deadline = deadline
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        deadline: Seconds = 5.0
+
+    config: Config
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Parse the output, and look for the paths."""
@@ -72,7 +73,7 @@ class StructEval(NemoCompatible):
         return self._verify_in_worker(task, question, text)
 
     async def _verify_in_worker(self, task: Task, question: Question, text: str) -> Verdict:
-        pool = shared_pool("gym_llm.envs.structeval.grading:scores_of", deadline=self.deadline)
+        pool = shared_pool("gym_llm.envs.structeval.grading:scores_of", deadline=self.config.deadline)
         try:
             scores = await pool.call((question, text))
         except (DeadlinePassed, WorkerDied) as error:

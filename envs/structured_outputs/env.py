@@ -11,8 +11,9 @@ from gymnasium.error import DependencyNotInstalled
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.core.config import Seconds
 from gym_llm.envs.structured_outputs.grading import (
     Problem,
     Rules,
@@ -68,27 +69,21 @@ class StructuredOutputs(NemoCompatible):
             check_schema(schema)
             return schema
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        xml_coerce_types: bool = True,
-        strip_fences: bool = False,
-        deadline: float = 5.0,
-        **kwargs: Any,
-    ) -> None:
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        xml_coerce_types: bool = True
+        strip_fences: bool = False
+        deadline: Seconds = 5.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         if importlib.util.find_spec("jsonschema") is None:
             raise DependencyNotInstalled(
                 f"StructuredOutputs needs the jsonschema library, which is not installed: {install('schema')}"
             )
-        for name, value in (("xml_coerce_types", xml_coerce_types), ("strip_fences", strip_fences)):
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} is true or false, got {value!r}.")
-        check_settings(deadline, None)
         super().__init__(tasks, **kwargs)
-        self.xml_coerce_types = xml_coerce_types
-        self.strip_fences = strip_fences
-        self.deadline = deadline
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Read the answer or the call, and compare it with the schema."""
@@ -97,7 +92,7 @@ class StructuredOutputs(NemoCompatible):
         text = episode.text
         if not text or text.isspace():
             return _verdict(task, Problem("empty_response", "No assistant response text"))
-        if self.strip_fences and (fence := next(fences(text), None)) is not None:
+        if self.config.strip_fences and (fence := next(fences(text), None)) is not None:
             text = fence.body
         rules = self._rules(task, task.schema_type)
         if is_quick_for(rules, text):
@@ -122,10 +117,10 @@ class StructuredOutputs(NemoCompatible):
         return self._verify_in_worker(task, "problem_of_json", (rules, payload))
 
     def _rules(self, task: Task, kind: Format) -> Rules:
-        return Rules(task.schema_str, kind, self.conform is not None, self.xml_coerce_types)
+        return Rules(task.schema_str, kind, self.conform is not None, self.config.xml_coerce_types)
 
     async def _verify_in_worker(self, task: Task, function: str, argument: Any) -> Verdict:
-        pool = shared_pool(f"gym_llm.envs.structured_outputs.grading:{function}", deadline=self.deadline)
+        pool = shared_pool(f"gym_llm.envs.structured_outputs.grading:{function}", deadline=self.config.deadline)
         try:
             return _verdict(task, await pool.call(argument))
         except (DeadlinePassed, WorkerDied) as error:

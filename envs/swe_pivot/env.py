@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.swe_pivot.comparison import Grade, Settings, grade, read_object
-from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
+from gym_llm.grading.call_matching import NOT_JSON, call_items, parse_arguments
 from gym_llm.grading.text_metrics import in_worker
-from gym_llm.types import Row, known
+from gym_llm.types import Item, Row, known
 
 DEADLINE = 5.0  # seconds of CPU time; two texts of two thousand characters take a tenth
 _QUICK = 60_000  # product of the arguments' lengths; such texts take some 20 ms at most
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class SWEPivot(NemoCompatible):
@@ -84,42 +86,42 @@ class SWEPivot(NemoCompatible):
             """Characters of the expected arguments, about."""
             return len(str(self.call[1]))
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        reward_mode: Literal["binary", "continuous"] = "binary",
-        enable_target_match: bool = True,
-        enable_argument_similarity: bool = True,
-        similarity_threshold: float = 0.4,
-        similarity_full_credit: float = 0.8,
-        enable_diff_size_shaping: bool = True,
-        diff_size_alpha: float = 0.1,
-        **kwargs: Any,
-    ) -> None:
-        if reward_mode not in ("binary", "continuous"):
-            raise ValueError(f"reward_mode is 'binary' or 'continuous', got {reward_mode!r}.")
-        shares = (similarity_threshold, similarity_full_credit, diff_size_alpha)
-        if not all(isinstance(share, int | float) and 0 <= share <= 1 for share in shares):
-            raise ValueError(
-                f"similarity_threshold, similarity_full_credit and diff_size_alpha are shares, 0 to 1; got {shares!r}."
-            )
-        if similarity_threshold > similarity_full_credit:
-            raise ValueError(
-                f"similarity_threshold is at most similarity_full_credit; got {similarity_threshold!r} and "
-                f"{similarity_full_credit!r}."
-            )
+    class Config(NemoCompatible.Config):
+        """Arguments of the class."""
+
+        reward_mode: Literal["binary", "continuous"] = "binary"
+        enable_target_match: bool = True
+        enable_argument_similarity: bool = True
+        similarity_threshold: Share = 0.4
+        similarity_full_credit: Share = 0.8
+        enable_diff_size_shaping: bool = True
+        diff_size_alpha: Share = 0.1
+
+        @model_validator(mode="after")
+        def _ordered(self) -> SWEPivot.Config:
+            if self.similarity_threshold > self.similarity_full_credit:
+                raise ValueError("similarity_threshold is at most similarity_full_credit")
+            return self
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
+        config = self.config
         self._settings = Settings(
-            reward_mode,
-            bool(enable_target_match),
-            bool(enable_argument_similarity),
-            similarity_threshold,
-            similarity_full_credit,
-            bool(enable_diff_size_shaping),
-            diff_size_alpha,
+            config.reward_mode,
+            config.enable_target_match,
+            config.enable_argument_similarity,
+            config.similarity_threshold,
+            config.similarity_full_credit,
+            config.enable_diff_size_shaping,
+            config.diff_size_alpha,
             self.conform is not None,
         )
+
+    def oracle(self, task: Task) -> list[Item]:
+        """Return the expert's call."""
+        return call_items([task.call])
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the first call with the expert's."""

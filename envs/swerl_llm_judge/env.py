@@ -67,6 +67,10 @@ class SWERLJudge(NemoCompatible):
             answer = self.expected_answer
             return self.letters & {*([answer] if isinstance(answer, str) else answer)}
 
+    def oracle(self, task: Task) -> str:
+        """Return a right letter in its tags."""
+        return f"<solution>{min(task.golds)}</solution>"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the letter in the solution with the right ones."""
         text = episode.messages_text

@@ -21,6 +21,7 @@ from gym_llm.grading.call_matching import (
     ExpectedCall,
     ExpectedMessage,
     calls_of,
+    expected_turn,
     read_calls,
 )
 from gym_llm.grading.json_schema import json_schema
@@ -109,6 +110,10 @@ class TerminalMultiHarness(NemoCompatible):
         name = "tool_call_comparator_config"
         self._config = read_settings(name, ComparatorConfig, tool_call_comparator_config)
         super().__init__(tasks, **kwargs)
+
+    def oracle(self, task: Task) -> str | list[Item]:
+        """Return the expert's message or calls."""
+        return expected_turn(task.expected_action)
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the turn with the expert's."""

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.config import Reward
 from gym_llm.envs.terminus_judge.actions import fits, is_complete, keystrokes, known_harness, read_action
 from gym_llm.grading.text_metrics import sequence_ratio
 from gym_llm.judge import FAILS, JudgedEnv, tail_label
@@ -64,28 +65,31 @@ class TerminusJudge(JudgedEnv):
                 raise ValueError(f"expected_answer is no action of {self.metadata.harness} as one JSON object")
             return self
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        enable_string_similarity: bool = True,
-        string_similarity_threshold: float = 0.95,
-        enable_llm_judge: bool | None = None,
-        check_twice_swap: bool = False,
-        reward_if_swap_fails: float = 0.0,
-        judge_equal_label: str = "[[A=B]]",
-        judge_not_equal_label: str = "[[A!=B]]",
-        **kwargs: Any,
-    ) -> None:
+    class Config(JudgedEnv.Config):
+        """Arguments of the class."""
+
+        enable_string_similarity: bool = True
+        string_similarity_threshold: float = 0.95
+        enable_llm_judge: bool | None = None
+        check_twice_swap: bool = False
+        reward_if_swap_fails: Reward = 0.0
+        judge_equal_label: str = "[[A=B]]"
+        judge_not_equal_label: str = "[[A!=B]]"
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        if enable_llm_judge and self.judge is None:
+        config = self.config
+        if config.enable_llm_judge and self.judge is None:
             raise ValueError('enable_llm_judge needs a judge: judge="http://HOST:PORT/v1".')
-        self.enable_string_similarity = enable_string_similarity
-        self.string_similarity_threshold = string_similarity_threshold
-        self.enable_llm_judge = self.judge is not None if enable_llm_judge is None else enable_llm_judge
-        self.check_twice_swap = check_twice_swap
-        self.reward_if_swap_fails = reward_if_swap_fails
-        self._parse = tail_label(judge_equal_label, judge_not_equal_label, conform=self.conform is not None)
+        self.enable_llm_judge = self.judge is not None if config.enable_llm_judge is None else config.enable_llm_judge
+        conform = self.conform is not None
+        self._parse = tail_label(config.judge_equal_label, config.judge_not_equal_label, conform=conform)
+
+    def oracle(self, task: Task) -> str:
+        """Return the expert's action."""
+        return task.expected_answer or task.metadata.expected_answer or ""
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Check the form, then the keystrokes, then ask the judge."""
@@ -105,9 +109,9 @@ class TerminusJudge(JudgedEnv):
         details["task_complete_check_passed"] = (claims or not may) if self.conform else claims == may
         if not details["task_complete_check_passed"]:
             return ended("task_complete_check_failed")
-        if self.enable_string_similarity:
+        if self.config.enable_string_similarity:
             similarity = await sequence_ratio(keystrokes(expected), keystrokes(action)) or 0.0
-            threshold = self.string_similarity_threshold if task.threshold is None else task.threshold
+            threshold = self.config.string_similarity_threshold if task.threshold is None else task.threshold
             details["similarity_score"] = similarity
             details["string_similarity_passed"] = similarity >= threshold
             if similarity >= threshold:
@@ -120,7 +124,7 @@ class TerminusJudge(JudgedEnv):
             "expected_answer": task.expected_answer or task.metadata.expected_answer,
             "generated_answer": said,
         }
-        swap = ("expected_answer", "generated_answer") if self.check_twice_swap else None
+        swap = ("expected_answer", "generated_answer") if self.config.check_twice_swap else None
         judgement = await self.ask(values, self._parse, swap=swap, unparsable="" if self.conform else FAILS)
         if judgement.value == "":
             return ended("judge_parsing_failed")
@@ -130,4 +134,4 @@ class TerminusJudge(JudgedEnv):
         details["judge_passed"] = bool(judgement.value)
         if judgement.value:
             return ended("none", 1.0)
-        return ended("judge_evaluation_failed", self.reward_if_swap_fails if judgement.swap_failed else 0.0)
+        return ended("judge_evaluation_failed", self.config.reward_if_swap_fails if judgement.swap_failed else 0.0)

@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.config import Reward, Seconds
 from gym_llm.errors import DataError
-from gym_llm.grading.sql import Database, Question, RowsRule, check_seconds, compare, extract_sql
+from gym_llm.grading.sql import Database, Question, RowsRule, compare, extract_sql
 from gym_llm.judge import FAILS, JudgedEnv, labels
 from gym_llm.types import Row
 from gym_llm.utils.text import did_you_mean
@@ -60,23 +61,23 @@ class TextToSQL(JudgedEnv):
                 raise ValueError(f"sql_dialect is one of {', '.join(DIALECTS)}; got {dialect!r}.{hint}")
             return DIALECTS[name]
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        check_twice_swap: bool = True,
-        reward_if_swap_fails: float = 0.0,
-        execute_first: bool = False,
-        sql_execution_timeout_s: float = 5.0,
-        **kwargs: Any,
-    ) -> None:
-        check_seconds("sql_execution_timeout_s", sql_execution_timeout_s)
+    class Config(JudgedEnv.Config):
+        """Arguments of the class."""
+
+        check_twice_swap: bool = True
+        reward_if_swap_fails: Reward = 0.0
+        execute_first: bool = False
+        sql_execution_timeout_s: Seconds = 5.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.check_twice_swap = check_twice_swap
-        self.reward_if_swap_fails = reward_if_swap_fails
-        self.execute_first = execute_first
-        self.sql_execution_timeout_s = sql_execution_timeout_s
         self._parse = labels("[[A=B]]", "[[A!=B]]", conform=self.conform is not None)
+
+    def oracle(self, task: Task) -> str:
+        """Return the gold query in a fence."""
+        return f"```sql\n{task.sql}\n```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Take out the query, run it where that is asked for, and ask the judge, in both orders."""
@@ -85,7 +86,7 @@ class TextToSQL(JudgedEnv):
         details = {"model_output": text, "extracted_sql": query, "sql_dialect": task.sql_dialect, "judge_passed": False}
         if not query:
             return Verdict(0.0, {**details, "failure_reason": "no_sql_extracted"})
-        if self.execute_first and _fills_tables(task):
+        if self.config.execute_first and _fills_tables(task):
             execution = await self._execute(task, query)
             details["execution"] = execution
             if execution == "equal":
@@ -97,9 +98,9 @@ class TextToSQL(JudgedEnv):
             "first_answer": task.sql,
             "second_answer": query,
         }
-        swap = ("first_answer", "second_answer") if self.check_twice_swap else None
+        swap = ("first_answer", "second_answer") if self.config.check_twice_swap else None
         judgement = await self.ask(values, self._parse, swap=swap, unparsable=False if self.conform else FAILS)
-        reward = 1.0 if judgement.value else self.reward_if_swap_fails if judgement.swap_failed else 0.0
+        reward = 1.0 if judgement.value else self.config.reward_if_swap_fails if judgement.swap_failed else 0.0
         reason = "none" if judgement.value else "judge_evaluation_failed"
         return Verdict(reward, {**details, "judge_passed": bool(judgement.value), "failure_reason": reason})
 
@@ -108,7 +109,7 @@ class TextToSQL(JudgedEnv):
         rule = RowsRule(ordered="order by" in " ".join(task.sql.lower().split()), empty_is_equal=False)
         database = Database(script=task.sql_context)
         try:
-            outcome = await compare(Question(database, query, task.sql, [rule], self.sql_execution_timeout_s))
+            outcome = await compare(Question(database, query, task.sql, [rule], self.config.sql_execution_timeout_s))
         except DataError:  # SQLite cannot run what the row has
             return "gold_failed"
         return outcome.status

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv, tool
-from gym_llm.grading.call_matching import Call, read_calls
-from gym_llm.types import Row
+from gym_llm.grading.call_matching import Call, call_items, read_calls
+from gym_llm.types import Item, Row
 
 
 class Expected(BaseModel):
@@ -45,11 +45,16 @@ class ToolCallMultiReward(VerifierEnv):
 
         expected_call: Expected | dict[str, None] = {}
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, single_turn: bool = False, **kwargs: Any) -> None:
-        if not isinstance(single_turn, bool):
-            raise ValueError(f"single_turn is true or false, got {single_turn!r}.")
+    class Config(VerifierEnv.Config):
+        """Arguments of the class."""
+
+        single_turn: bool = False
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.executes_tools = not single_turn
+        self.executes_tools = not self.config.single_turn
 
     @tool
     def get_weather(self, city: str) -> dict[str, str]:
@@ -59,6 +64,11 @@ class ToolCallMultiReward(VerifierEnv):
             city: The city's name.
         """
         return {"city": city, "weather_description": f"The weather in {city} is sunny."}
+
+    def oracle(self, task: Task) -> list[Item] | None:
+        """Return the expected call, if the row has one."""
+        call = task.expected_call
+        return call_items([(call.name, call.arguments)]) if isinstance(call, Expected) else None
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the calls three times."""

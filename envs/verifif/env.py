@@ -14,8 +14,6 @@ from gym_llm.grading.constraints.verifif import constraint
 from gym_llm.grading.constraints.verifif_text import WITHOUT_CASE, Language
 from gym_llm.judge import FAILS, JudgedEnv
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Row
-from gym_llm.utils.text import did_you_mean
 
 Aggregation = Literal["all", "any", "mean", "min", "max"]
 _OF_CASE = {"keywords:letter_frequency", "keywords:alliteration", "keywords:vowel_count", "keywords:consonant_count"}
@@ -109,15 +107,12 @@ class VerifIF(JudgedEnv):
                     raise ValueError("a question of llm_judge has no content")
             return asked + [demand.content for demand in self.llm_judge]
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, aggregation_mode: Aggregation = "all", **kwargs: Any
-    ) -> None:
-        if aggregation_mode not in get_args(Aggregation):
-            modes = ", ".join(get_args(Aggregation))
-            hint = did_you_mean(str(aggregation_mode), get_args(Aggregation))
-            raise ValueError(f"aggregation_mode is one of {modes}; got {aggregation_mode!r}.{hint}")
-        super().__init__(tasks, **kwargs)
-        self.aggregation_mode = aggregation_mode
+    class Config(JudgedEnv.Config):
+        """Arguments of the class."""
+
+        aggregation_mode: Aggregation = "all"
+
+    config: Config
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Check the last message by rules, and ask the judge about the rest."""
@@ -150,9 +145,9 @@ class VerifIF(JudgedEnv):
         ]
 
     def _reward(self, passed: list[bool]) -> float:
-        if self.aggregation_mode == "mean":
+        if self.config.aggregation_mode == "mean":
             return sum(passed) / len(passed)
-        return float(any(passed) if self.aggregation_mode in ("any", "max") else all(passed))
+        return float(any(passed) if self.config.aggregation_mode in ("any", "max") else all(passed))
 
 
 def _names(task: VerifIF.Task) -> list[tuple[str, Demand]]:

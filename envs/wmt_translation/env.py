@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.concurrency.processes import check_settings, shared_pool
+from gym_llm.concurrency.processes import shared_pool
+from gym_llm.core.config import Seconds
 from gym_llm.envs.wmt_translation.grading import MOST_INLINE, check_sacrebleu, chrf, without_reasoning
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.types import Row
@@ -38,21 +39,17 @@ class WMTTranslation(VerifierEnv):
         source_language: str | None = None
         target_language: str | None = None
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        strip_reasoning: bool = True,
-        deadline: float = 10.0,
-        **kwargs: Any,
-    ) -> None:
-        if not isinstance(strip_reasoning, bool):
-            raise ValueError(f"strip_reasoning is true or false, got {strip_reasoning!r}.")
-        check_settings(deadline, None)
+    class Config(VerifierEnv.Config):
+        """Arguments of the class."""
+
+        strip_reasoning: bool = True
+        deadline: Seconds = 10.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         check_sacrebleu()
         super().__init__(tasks, **kwargs)
-        self.strip_reasoning = strip_reasoning
-        self.deadline = deadline
 
     def oracle(self, task: Task) -> str:
         """The reference itself."""
@@ -61,11 +58,11 @@ class WMTTranslation(VerifierEnv):
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer's pieces of one to six characters with the reference's."""
         text = episode.text
-        generation = (without_reasoning(text) if self.strip_reasoning else text).strip()
+        generation = (without_reasoning(text) if self.config.strip_reasoning else text).strip()
         if len(generation) + len(task.translation) <= MOST_INLINE:
             score = chrf(generation, task.translation)
         else:
-            pool = shared_pool("gym_llm.envs.wmt_translation.grading:chrf_of", deadline=self.deadline)
+            pool = shared_pool("gym_llm.envs.wmt_translation.grading:chrf_of", deadline=self.config.deadline)
             try:
                 score = await pool.call((generation, task.translation))
             except (DeadlinePassed, WorkerDied):

@@ -23,6 +23,7 @@ from gym_llm.envs.workplace_assistant.projects import ProjectTools
 from gym_llm.envs.workplace_assistant.tables import Office, OfficeData
 from gym_llm.envs.workplace_assistant.tasks import make_row
 from gym_llm.errors import DataError
+from gym_llm.grading.call_matching import call_items
 from gym_llm.types import Item, Row
 from gym_llm.utils.json_codec import loads
 
@@ -96,6 +97,10 @@ class WorkplaceAssistant(EmailTools, CalendarTools, AnalyticsTools, ProjectTools
     def setup(self, task: Task) -> Office:
         """The office as it is at first."""
         return Office(self._data(task))
+
+    def oracle(self, task: Task) -> list[list[Item]]:
+        """Return the row's own calls, one a turn."""
+        return [call_items([(call.name, call.arguments)]) for call in task.ground_truth]
 
     def verify(self, task: Task, episode: Episode) -> float:
         """Compare the office after the calls that were made with the one after the row's."""

@@ -13,6 +13,7 @@ from gym_llm.grading.call_matching import (
     MOST_EXPECTED,
     NOT_JSON,
     Call,
+    call_items,
     candidates,
     first_fit,
     json_equal,
@@ -20,7 +21,7 @@ from gym_llm.grading.call_matching import (
     parse_arguments,
     read_calls,
 )
-from gym_llm.types import Row
+from gym_llm.types import Item, Row
 
 
 class Expected(BaseModel):
@@ -59,6 +60,10 @@ class XlamFC(NemoCompatible):
         super().__init__(tasks, **kwargs)
         self._equal = operator.eq if self.conform else json_equal
         self._pair = first_fit if self.conform else largest_matching
+
+    def oracle(self, task: Task) -> str | list[Item]:
+        """Return the expected calls, or a message where there are none."""
+        return call_items((call.name, call.arguments) for call in task.expected_answers) or "There is nothing to call."
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Pair the model's calls with the expected ones."""

@@ -256,6 +256,6 @@ def add_rewards(
     for branch in trajectory:
         branch["rewards"] = [0.0] * len(branch["input_ids"])
     for sample, reward in steps:
-        if sample is not None and id(sample) in home:  # one whose answer was not handed over counts nowhere
+        if sample is not None and id(sample) in home:  # an answer that was not delivered counts nowhere
             place = sample.start + len(sample.log_probs) - 1
             trajectory[home[id(sample)]]["rewards"][place] = float(reward)

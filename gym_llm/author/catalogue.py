@@ -81,7 +81,6 @@ def describe_class(env_id: str) -> Description:
 
 @cache
 def _built_in() -> dict[str, Description]:
-    """The packaged table, by entry point: importing the modules of all built-in verifiers would take seconds."""
     return {name: Description(*entry) for name, entry in json.loads(TABLE.read_text("utf-8")).items()}
 
 
@@ -107,7 +106,7 @@ def ids_of(domain: str | None) -> dict[str, list[str]]:
     """Return the ids of a domain, or of all domains.
 
     Raises:
-        UsageError: If there is no such domain.
+        UsageError: If the domain is unknown.
     """
     groups = domains()
     if domain is None:
@@ -128,7 +127,7 @@ def markdown_table(folder: str | os.PathLike[str] = ".", *, inside: bool = False
         domain: The domain to list; None for all.
 
     Raises:
-        UsageError: If there is no such domain.
+        UsageError: If the domain is unknown.
     """
     here, home = _places(folder)
     tables = []

@@ -46,7 +46,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "judge": (list, "a list"),
     "recorded_input": (list, "a list"),
 }
-"""What the fields of a vector are, in Python and in words; an `output` that is no list of items is skipped."""
+"""The types of a vector's fields, in Python and in words; an `output` that is not a list of items is skipped."""
 
 _PROMPTS = frozenset({"judge_prompt", "judge_responses_create_params", "judge_response", "judge_evaluations"})
 _CLOCKED = ("_time", " time", "_time_s", "_time_taken", "_seconds")
@@ -54,11 +54,11 @@ _CLOSE = 1e-9
 _OF_THE_WEB = frozenset({"search", "browse", "web_search", "find_in_page", "scroll_page"})
 """Tools that ask the internet: nobody answers the same again."""
 _NOT_DETAILS = frozenset({"terminated", "truncated", "info"})
-"""Of a game's step: what Gymnasium returns beside the info, not what a verifier reports."""
+"""Fields of a game's step that Gymnasium returns beside the info; a verifier does not report them."""
 
 
 class Disagreement(NamedTuple):
-    """One thing that came out differently."""
+    """A difference between a recorded and a replayed episode."""
 
     source: str
     field: str
@@ -68,7 +68,7 @@ class Disagreement(NamedTuple):
 
 @dataclass
 class Replayed:
-    """What became of one vector.
+    """The result of replaying one vector.
 
     Attributes:
         source: Its name.
@@ -89,7 +89,7 @@ def replay_file(path: str | os.PathLike[str], **options: Any) -> Iterator[Replay
     """Replay the vectors of a file; `options` are those of `replay_vector`.
 
     Raises:
-        DataError: If the file cannot be read, has no vectors, or a line is none.
+        DataError: If the file cannot be read, has no vectors, or has an invalid line.
         UsageError: If an environment cannot be made with its arguments.
     """
     empty = True
@@ -184,7 +184,7 @@ def check_rows(path: str | os.PathLike[str]) -> Iterator[Replayed]:
 
 
 def _what_is_wrong(vector: dict[str, Any]) -> str:
-    """Why an object is no vector; "" if it is one."""
+    """Return why an object is not a vector; "" if it is one."""
     if not _NEEDED.issubset(vector):
         return "a vector has `source`, `task`, `output` and `reward`"
     for name, (kinds, words) in _KINDS.items():
@@ -199,7 +199,7 @@ def _what_is_wrong(vector: dict[str, Any]) -> str:
 
 
 def judge_texts(vector: dict[str, Any]) -> list[str]:
-    """What the judge said, call by call: recorded as `judge`, or among the reported fields."""
+    """Return the judge's answers, call by call: recorded as `judge`, or among the reported fields."""
     if recorded := vector.get("judge"):
         return [call["text"] for call in recorded]
     info = vector.get("info") or {}
@@ -220,7 +220,6 @@ def _last_text(response: Any) -> str:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; none in anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -298,7 +297,6 @@ def _score_whole(env: VerifierEnv, vector: dict[str, Any], ends: dict[str, Any])
 
 
 def _with_example(env: VerifierEnv, task: Row) -> Row:
-    """A request without its row, in an example's: enough for tools that look at none of it."""
     folder = verifier_folder(env.env_id)
     rows = read_objects(str(folder / "data" / "example.jsonl")) if folder else iter(())
     return {**next((row for _, row in rows), {}), "responses_create_params": task["responses_create_params"]}
@@ -352,7 +350,6 @@ def _outputs(items: list[Item]) -> list[Item]:
 
 
 def _said(item: Item) -> tuple[str, str]:
-    """Who says what."""
     content = item.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     return str(item.get("role")), "".join(str(part.get("text")) for part in parts)

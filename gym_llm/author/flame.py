@@ -19,7 +19,7 @@ WAITING = "(waiting)"
 
 
 class Frame(NamedTuple):
-    """One level of a stack."""
+    """A level of a stack."""
 
     name: str
     file: str = ""
@@ -31,7 +31,7 @@ Flames = list[tuple[tuple[Frame, ...], float]]
 
 
 class Spent(NamedTuple):
-    """What a function took: its frame, seconds in all, and the share of its own seconds in which it only waited."""
+    """The time of a function: its frame, total seconds, and the share of its own seconds spent waiting."""
 
     frame: Frame
     total: float

@@ -1,10 +1,10 @@
-"""Where a verifier spends its time: stored rollouts played again through the real environment, under yappi.
+"""Profile of a verifier's time: stored rollouts played again through the real environment, under yappi.
 
 Each pass has one clock, so the rollouts are played twice: by the clock on the wall, and by the processor's. What a
 function took beyond its processor time it spent waiting: for a coroutine, a thread, a process, a lock. Episodes are
 played one at a time and in this thread, hooks that block too, so that nothing overlaps and nothing is out of sight;
 what other threads do meanwhile is listed under their names. The first episode is played once more before, unmeasured:
-what is imported, compiled or started once is no episode's.
+imports, compilation and start-up do not belong to an episode.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class FunctionTime:
-    """What a function took under one hook; seconds.
+    """The time of a function under one hook, in seconds.
 
     Attributes:
         hook: `setup`, `tool`, `respond`, `verify` or `teardown`.
@@ -84,7 +84,7 @@ class FunctionTime:
 
 @dataclass(slots=True)
 class HookTime:
-    """What a hook, or a tool, took: `calls`, `wall`, `cpu` and `waiting` seconds in all, `mean_wall` of a call."""
+    """The time of a hook or tool: `calls`, total `wall`, `cpu` and `waiting` seconds, `mean_wall` of a call."""
 
     hook: str
     calls: int
@@ -151,7 +151,7 @@ def profile(
         env_kwargs: Its further arguments.
         dataset: Which one, of a file that has several.
         limit: Play only the first records, this many.
-        on_read: Is told of the bytes of every line that is read; each line is read twice.
+        on_read: Called with the size in bytes of each line that is read; each line is read twice.
 
     Raises:
         UsageError: If yappi is not installed, the environment cannot be used, or nothing can be played.

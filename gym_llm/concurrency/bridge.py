@@ -282,7 +282,7 @@ def _coroutine(awaitable: Awaitable[T]) -> Coroutine[Any, Any, T]:
 
 
 class _Runners(threading.local):
-    """One event loop per thread, kept so that what hooks open on it (sessions, pools) lives on between calls."""
+    """An event loop per thread, which stays open so that sessions and pools of hooks live on between calls."""
 
     runner: asyncio.Runner | None = None
 

@@ -102,7 +102,7 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
                 thread.start()
 
     def _feed(self) -> None:
-        """One thread per worker: hand it jobs, and when it dies start another."""
+        """Run one worker's thread: send it jobs, and start another worker when it dies."""
         worker: WorkerProcess | None = None
         problem = ""
         while True:

@@ -1,8 +1,13 @@
-"""What many episodes share: made once per event loop, closed when the last environment that used it is closed.
+"""Resources that many episodes share: made once per event loop, closed with the last environment that uses them.
 
-An asynchronous client belongs to the event loop it was made on. Every resource has a task there, its keeper, which
-makes it, waits until nobody uses it any more, and closes it. So making and closing are one task's (which anyio's cancel
-scopes ask for), and an episode that is cancelled takes nothing half-made along.
+An asynchronous client belongs to the event loop it was made on. The protocol of a resource's life:
+
+1. The first `get` of a name on an event loop makes a `_Resource`, whose keeper is a task of its own on that loop.
+2. The keeper makes the value, and every `get` waits for the future `ready`. Cancelling an episode cancels only its
+   `get`, never the making. If making fails, all that wait get the error, and the next `get` makes it anew.
+3. The keeper then waits for `_unused`, which is set when the last environment has called `release`.
+4. The keeper closes the value: making and closing are in one task, as anyio's cancel scopes require.
+5. `close` is called from anywhere: in the loop's own driver it waits, from another thread it returns a future.
 """
 
 from __future__ import annotations
@@ -27,13 +32,13 @@ logger = redacted_logger(__name__)
 
 
 class SharedResources:
-    """The resources that one environment uses."""
+    """The shared resources of one environment."""
 
     def __init__(self) -> None:
         self._resources: dict[_Key, _Resource] = {}
 
     def __reduce__(self) -> tuple[type[SharedResources], tuple[()]]:
-        """A copy of an environment uses none: they belong to event loops of this process."""
+        """Copy as an empty object: resources belong to event loops of this process."""
         return SharedResources, ()
 
     async def get(self, name: Any, make: Callable[[], Any]) -> Any:
@@ -45,7 +50,7 @@ class SharedResources:
         return resource.ready.result() if resource.ready.done() else await asyncio.shield(resource.ready)
 
     def release(self) -> None:
-        """Use none of them any more."""
+        """Release all of them; those without other users are closed."""
         resources, self._resources = self._resources, {}
         with ExitStack() as stack:  # one that cannot be closed, or a cancellation meanwhile, keeps no other open
             for resource in resources.values():
@@ -69,10 +74,10 @@ class _Resource:
             async with AsyncExitStack() as stack:
                 self.ready.set_result(await _enter(stack, make))
                 await self._unused.wait()
-        except BaseException as error:  # if it could not be made: whoever asked for it raises that
+        except BaseException as error:  # if making failed, `get` raises the error
             if not self.ready.done():
                 self.ready.set_exception(error)
-                self.ready.exception()  # asyncio reports what nobody looks at, and those who asked may be gone
+                self.ready.exception()  # mark as read: the episodes that asked may be cancelled
             elif isinstance(error, asyncio.CancelledError):  # it is late, or its event loop ends
                 raise
             else:
@@ -81,11 +86,11 @@ class _Resource:
             self._forget()
 
     def close(self) -> Future[None] | None:
-        """Have the keeper close it, and wait for that; only where another's event loop has to turn for it, do not."""
-        if self not in _open:  # it could not be made, its event loop has ended, or it is a parent process's
+        """Have the keeper close the value, and wait for it; return a future if another thread runs the event loop."""
+        if self not in _open:  # making it failed, its event loop has ended, or it belongs to a parent process
             return None
         if _current.get(self._key) is self:
-            del _current[self._key]  # whoever asks from now on gets another one
+            del _current[self._key]  # the next `get` makes another one
         running_loop = asyncio._get_running_loop()
         if self.loop.is_closed():
             self._forget()
@@ -126,7 +131,7 @@ _open: set[_Resource] = set()
 
 
 def open_resources() -> list[str]:
-    """The names (as JSON, those that are not text) of what this process is making, using or closing, sorted."""
+    """Return the sorted names of the resources that this process is making, using or closing; as JSON if not text."""
     return sorted(resource.name for resource in list(_open))
 
 
@@ -150,7 +155,6 @@ async def _call(close: Callable[[], Any]) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """Close what belongs to environments that nobody closed."""
     futures = [future for resource in list(_open) if (future := resource.close()) is not None]
     concurrent.futures.wait(futures, _CLOSING_SECONDS)
 

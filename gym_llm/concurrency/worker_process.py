@@ -1,4 +1,4 @@
-"""One worker process of a `ProcessPool`: the parent's side of it, and its own."""
+"""A worker process of a `ProcessPool`: the parent's side, and the child's."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ serve(*settings)
 
 @dataclass(slots=True, eq=False)
 class PoolJob:
-    """One call of the pool's function, pickled by the caller, where an error belongs."""
+    """A call of the pool's function, pickled in the caller, which gets a pickling error."""
 
     argument: bytes
     loop: asyncio.AbstractEventLoop
@@ -50,7 +50,7 @@ class PoolJob:
 
 @dataclass(slots=True)
 class Death:
-    """What is known of a worker that ended."""
+    """The way in which a worker ended."""
 
     exit_code: int
     answered: int  # jobs of the batch that were answered before

@@ -1,1 +1,1 @@
-"""What an author writes an environment with, and what drives it."""
+"""The core: base class, tasks, tools and spaces of environments, and their driver."""

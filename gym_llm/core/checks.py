@@ -26,7 +26,7 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
 
 
 def check_pattern(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> str:
-    """The pattern, or a ValueError if it is no regular expression.
+    """Return the pattern; raise ValueError if it is not a regular expression.
 
     >>> check_pattern("(")
     Traceback (most recent call last):

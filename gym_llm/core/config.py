@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -73,3 +74,26 @@ def read_config(owner: str, schema: type[C], arguments: dict[str, Any]) -> C:
             problem["input"], [choice.strip(" '") for choice in choices.replace(" or ", ",").split(",")]
         )
     raise ValueError(f"{where}{message}; got {problem['input']!r:.80}.{hint}")
+
+
+def constructor_signature(cls: Any, base: Any) -> inspect.Signature:
+    """Return the constructor's signature with the fields of `Config` in place of `**kwargs`.
+
+    Args:
+        cls: A class with a `Config`.
+        base: The class whose arguments it has, too.
+    """
+    parameters = dict(inspect.signature(base.__init__).parameters) | dict(inspect.signature(cls.__init__).parameters)
+    named = [p for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD and name != "self"]
+    positional = [p for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
+    fields = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True),
+            annotation=field.annotation,
+        )
+        for name, field in cls.Config.model_fields.items()
+        if name not in parameters
+    ]
+    return inspect.Signature([*positional, *(p for p in named if p.kind is p.KEYWORD_ONLY), *fields])

@@ -129,7 +129,7 @@ def alias_respond(cls: Any) -> None:
 
 
 class _Raised(NamedTuple):
-    """What a hook raised in its process: the error itself may not pickle, and says less."""
+    """An error of a hook in its process, as text: the error itself may not pickle."""
 
     kind: FailureKind
     reason: str

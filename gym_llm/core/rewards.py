@@ -16,7 +16,7 @@ Aggregate: TypeAlias = Literal["mean", "sum", "max", "min", "median", "rate"]
 
 @dataclass(slots=True, frozen=True)
 class Metric:
-    """One metric that a verifier reports beside the reward: `VerifierEnv.metrics` has them by name.
+    """A metric that a verifier reports beside the reward, as declared in `VerifierEnv.metrics`.
 
     Args:
         aggregate: How the episodes' numbers become one. Only episodes that have a reward and this number count.

@@ -1,4 +1,4 @@
-"""Random generators that are made when somebody draws from them."""
+"""Random generators that are made on first use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class LazilySeeded(gym.Env[ObsType, ActType]):
 
     @property  # type: ignore[override]
     def _np_random(self) -> np.random.Generator | None:
-        """What Gymnasium keeps the generator in."""
         if self._np_random_made is None and self._np_random_seed is not None:
             self._np_random_made, _ = seeding.np_random(self._np_random_seed)
         return self._np_random_made

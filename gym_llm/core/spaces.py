@@ -41,7 +41,7 @@ _TOOL: dict[str, Any] = {
 
 
 class _TextSpace(Space[T]):
-    """What has no fixed size and no finite choices; all spaces of one class are equal."""
+    """A space without a fixed size or finite choices; all spaces of one class are equal."""
 
     def __init__(self, seed: int | np.random.Generator | None = None, *, dtype: type | None = None) -> None:
         super().__init__(dtype=dtype, seed=seed)
@@ -194,6 +194,5 @@ def _is_tool(tool: Any) -> bool:
 
 
 def _random_text(rng: np.random.Generator) -> str:
-    """One to twelve words."""
     words = _WORDS.split()
     return " ".join(words[index] for index in rng.integers(len(words), size=rng.integers(1, 13)))

@@ -1,4 +1,4 @@
-"""Where an environment's tasks come from: a JSON Lines file, a list of rows, or a seeded generator."""
+"""Sources of tasks: a JSON Lines file, a list of rows, or a seeded generator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PreparedTask:
 
 
 class TaskKind(NamedTuple):
-    """What an environment class demands of its rows, and adds to them."""
+    """The schema of an environment's rows, and the fields that it adds to them."""
 
     schema: type[BaseTask]
     """Its `Task`."""
@@ -110,12 +110,11 @@ def _validate(schema: type[M], value: Any, prefix: str) -> M:
 
 
 def _whole(value: Any) -> bool:
-    """Whether this is a whole number written as pandas writes it: 5.0."""
     return isinstance(value, float) and value.is_integer()
 
 
 def _check_names(params: dict[str, Any]) -> None:
-    """Refuse parameters that are none: nothing would come of them, or an error of the server in every episode."""
+    """Raise an error for invalid parameters, which a server would ignore or refuse in every episode."""
     if unknown := sorted(params.keys() - REQUEST_PARAMETERS):
         same = CHAT_NAMES.get(unknown[0])
         hint = f" Did you mean {same}?" if same else did_you_mean(unknown[0], REQUEST_PARAMETERS)
@@ -210,7 +209,7 @@ def task_source(
     generate: Callable[[np.random.Generator], Row] | None,
     module: str,
 ) -> TaskSource | None:
-    """Where an environment's tasks come from.
+    """A source of tasks.
 
     Args:
         tasks: Its argument of this name: a file's name, rows, or another environment's source, which is shared.
@@ -243,7 +242,7 @@ def task_source(
 
 @functools.cache
 def example_file(module_name: str) -> Path | None:
-    """The rows that lie beside an environment's module, `data/example.jsonl`; None if there are none."""
+    """Return the path of `data/example.jsonl` beside an environment's module; None if it is missing."""
     module = sys.modules.get(module_name)
     file = getattr(module, "__file__", None)  # a notebook's __main__ has none
     example = Path(file).parent / "data" / "example.jsonl" if file else None

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from gym_llm.concurrency import SHUTDOWN_ERRORS, Waiting, finish, in_driver, run_until_wait, wait
-from gym_llm.concurrency.resources import SharedResources
-from gym_llm.core.config import EnvConfig, read_config
-from gym_llm.core.hooks import User, alias_respond
-from gym_llm.core.oracle import RightAnswers
+from gym_llm.concurrency import SHUTDOWN_ERRORS, wait
+from gym_llm.core.author_hooks import AuthorHooks
+from gym_llm.core.config import EnvConfig, constructor_signature, read_config
+from gym_llm.core.hooks import alias_respond
 from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
 from gym_llm.core.seeding import LazilySeeded
 from gym_llm.core.spaces import RequestSpace, ResponseSpace
 from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_source
+from gym_llm.core.teardown import run_teardown
 from gym_llm.core.tools import Tool, tools_of
 from gym_llm.core.tools.calls import run_calls
 from gym_llm.errors import DataError
 from gym_llm.protocols.responses.actions import read_action
 from gym_llm.protocols.responses.items import user_items
 from gym_llm.protocols.responses.transcript import transcript
-from gym_llm.records.failures import note_failure
 from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, Verdict
 
 _RESET_OPTIONS = {"task", "task_index"}
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
-_TEARDOWN_SECONDS = 30.0
 
 
-class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
+class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
     """An environment that asks, answers tool calls, and scores.
 
     The observation is the request to send next, the action is the response that came back
@@ -92,8 +88,6 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
     _opens: ClassVar[bool] = False
     open_episode: Episode | None = None
     row_prompt: RowPrompt | None = None
-    user: User | None = None
-    _resources: SharedResources | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Collect the class's tools."""
@@ -106,7 +100,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         if cls.user is not None and "user" not in cls.Config.model_fields:
             cls.Config = cls.user.add_argument(cls.Config)  # type: ignore[assignment, misc]
         if cls.Config.model_fields:
-            cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
+            cls.__signature__ = constructor_signature(cls, VerifierEnv)  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -118,6 +112,9 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         **arguments: Any,
     ) -> None:
         self.config = read_config(type(self).__name__, self.Config, arguments)
+        for name, value in self.config:
+            if not hasattr(type(self), name):
+                setattr(self, name, value)  # `vars(self)` would make every later access slower (Python 3.11)
         if type(self).user is not None and self.config.user is not None:  # type: ignore[attr-defined]
             self.user = type(self).user.played_by(self.config.user)  # type: ignore[attr-defined, union-attr]
         if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
@@ -134,83 +131,6 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         self._task: Any = None
         self._over = True
         self.phase = "env"
-
-    if not TYPE_CHECKING:  # type checkers are to find misspelt names
-
-        def __getattr__(self, name: str) -> Any:
-            config = self.__dict__.get("config")
-            if config is None or name not in type(config).model_fields:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(config, name)
-
-    @staticmethod
-    def row(text: str | list[Item], **fields: Any) -> Row:
-        """Return a task row that asks `text` and has these fields.
-
-        Args:
-            text: The user's message, or the items of the request's input.
-            **fields: What the class's `Task` reads beside the request.
-
-        >>> VerifierEnv.row("Spell otter.", word="otter")
-        {'responses_create_params': {'input': [{'role': 'user', 'content': 'Spell otter.'}]}, 'word': 'otter'}
-        """
-        items = [{"role": "user", "content": text}] if isinstance(text, str) else text
-        return {"responses_create_params": {"input": items}, **fields}
-
-    # -- hooks -----------------------------------------------------------------------------------------------------
-
-    def generate(self, rng: np.random.Generator) -> Row:
-        """Make one task. Override it and the environment has endless tasks; the same `rng` seed gives the same row."""
-        raise NotImplementedError
-
-    def setup(self, task: Any) -> Any:
-        """Make a new episode's state; tools get it as `state`, the other hooks as `episode.state`. May be async."""
-
-    def opening(self, task: Any, state: Any) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
-        """Return the user's first message, after the row's own input: a game's board, a wish. May be async.
-
-        It becomes the first of `episode.items`. By default the simulated user speaks, if the class has one.
-        """
-        return None if type(self).user is None else self.user.turn(self, task, self.episode)  # type: ignore
-
-    def user_turn(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
-        """Answer, as the user, a model turn that called no tool: a message, items, or None to end. May be async.
-
-        By default the simulated user answers, if the class has one. `respond` is an old name of this hook.
-        """
-        return None if type(self).user is None else self.user.turn(self, task, episode)  # type: ignore
-
-    respond = user_turn
-
-    def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
-        """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
-
-        What it raises masks the episode: it has no reward then. `JudgeError` says that it was not the verifier's fault.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has to define verify(self, task, episode).")
-
-    def teardown(self, task: Any, episode: Episode) -> Any:
-        """Put away what `setup` made: runs exactly once for each `setup` that returned, however the episode ends.
-
-        May be async. It goes on while its episode is cancelled, and is given up after 30 seconds. What it raises is the
-        episode's error, or, if that has one, a note on it and a line in the log.
-        """
-
-    async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
-        """What many episodes share, e.g. a judge's client. In hooks that are not async: `wait(self.shared(...))`.
-
-        The first to ask has it made; all environments on the same event loop get it, and the last to close closes it.
-
-        Args:
-            name: Any JSON value; it has to say all that it is made from: `("judge", self.judge_spec)`.
-            make: Returns an async context manager, or an object (or an awaitable of one) with an `aclose` or `close`,
-                or with neither.
-
-        Raises:
-            Exception: What making it raises. The next to ask has it made again.
-        """
-        self._resources = self._resources or SharedResources()
-        return await self._resources.get(name, make)
 
     # -- gymnasium -------------------------------------------------------------------------------------------------
 
@@ -306,9 +226,9 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         return transcript(self.episode.request["input"] + self.episode.items) if self.episode else ""
 
     def close(self) -> None:
-        """End the episode under way and let go of what is shared; a `reset` opens the environment again.
+        """End the episode under way and release shared resources; a `reset` opens the environment again.
 
-        Who overrides it calls `super().close()`.
+        Overrides must call `super().close()`.
         """
         try:
             self.end_episode()
@@ -320,7 +240,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
 
     @property
     def is_over(self) -> bool:
-        """Whether no episode is under way."""
+        """Return whether no episode is under way."""
         return self._over
 
     def limit_turns(self, turns: int) -> None:
@@ -346,44 +266,21 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
             raise
 
     def end_episode(self, error: BaseException | None = None) -> None:
-        """Give up the episode under way: its `teardown` runs, unless it has.
+        """Give up the episode under way; its `teardown` runs unless it already has.
 
         Args:
-            error: Why. What `teardown` raises becomes a note on it instead of being raised.
+            error: The error that ended it. An error of `teardown` becomes a note on this one.
 
         Raises:
-            Exception: What `teardown` raises, or TimeoutError, where there is no error already.
-            asyncio.CancelledError: If the caller's task was cancelled meanwhile; `teardown` went on to its end.
+            Exception: If `teardown` raises or takes too long, and there is no `error`.
+            asyncio.CancelledError: If the caller's task was cancelled meanwhile. `teardown` has run to its end.
         """
         self._over = True
         episode, self.open_episode = self.open_episode, None
         if episode is None:
             return
         phase, self.phase = self.phase, "teardown"
-        try:
-            # In a driver its waiting is another task's, or what cancels the episode would cancel the teardown, too.
-            try:
-                result = (
-                    run_until_wait(self.teardown, self._task, episode)
-                    if in_driver()
-                    else self.teardown(self._task, episode)
-                )
-            except (asyncio.CancelledError, GeneratorExit) as ending:
-                raise RuntimeError("teardown was cancelled from within") from ending
-            if isinstance(result, Waiting):
-                result = result.resume()
-            if inspect.isawaitable(result):
-                wait(finish(result, _TEARDOWN_SECONDS))
-        except asyncio.CancelledError as cancellation:
-            if cancellation.__cause__ is not None:
-                note_failure(error or cancellation, cancellation.__cause__)
-            raise
-        except (KeyboardInterrupt, *SHUTDOWN_ERRORS):
-            raise
-        except BaseException as failure:
-            if error is None:
-                raise
-            note_failure(error, failure)
+        run_teardown(self.teardown, self._task, episode, error)
         self.phase = phase
 
     @classmethod
@@ -402,12 +299,12 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         return self
 
     def plays(self, env_id: str | None) -> bool:
-        """Whether an episode recorded under this id can have been played here."""
+        """Return whether an episode recorded under this id can have been played here."""
         return env_id == self.env_id
 
     @property
     def num_tasks(self) -> int | None:
-        """How many tasks there are, None where they are generated without end or come in `options` only."""
+        """The number of tasks; None if they are generated without end or come in `options` only."""
         return self.tasks.size if self.tasks is not None else None
 
     @classmethod
@@ -418,7 +315,7 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
         return cls._tool_schemas
 
     def task_kind(self) -> TaskKind:
-        """What a row has to be. `options["task"]` may be one that it has prepared."""
+        """Return what checks and prepares rows. `options["task"]` may be a row that it has prepared."""
         return TaskKind(self.Task, self.tool_schemas, self.row_prompt)
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -492,23 +389,3 @@ class VerifierEnv(LazilySeeded[Request, Any], RightAnswers):
 
 def _awaited(value: Any) -> Any:
     return wait(value) if inspect.isawaitable(value) else value
-
-
-def _signature(cls: type[VerifierEnv]) -> inspect.Signature:
-    """The constructor's signature with the fields of `Config` in the place of `**kwargs`."""
-    parameters = dict(inspect.signature(VerifierEnv.__init__).parameters) | dict(
-        inspect.signature(cls.__init__).parameters
-    )
-    named = [p for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD and name != "self"]
-    positional = [p for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
-    fields = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True),
-            annotation=field.annotation,
-        )
-        for name, field in cls.Config.model_fields.items()
-        if name not in parameters
-    ]
-    return inspect.Signature([*positional, *(p for p in named if p.kind is p.KEYWORD_ONLY), *fields])

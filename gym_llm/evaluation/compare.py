@@ -23,7 +23,7 @@ from gym_llm.utils.json_codec import dumps
 from gym_llm.version import __version__
 
 SCHEMA_VERSION = 1
-"""Of `Comparison.as_dict`."""
+"""The keys of `Comparison.as_dict`."""
 DETECT = 0.02
 """The difference for which it is said how many tasks it takes: two points."""
 
@@ -47,7 +47,7 @@ class RunScores:
 
 @dataclass(slots=True)
 class Comparison:
-    """One baseline and the runs that are compared with it.
+    """A baseline and the runs that are compared with it.
 
     Attributes:
         runs: The runs' names, the baseline first.
@@ -80,7 +80,7 @@ class Comparison:
         }
 
     def failures(self, *, below: float | None = None, worse_by: float | None = None) -> list[str]:
-        """What a gate has against the runs, a sentence each; none if it lets them pass.
+        """Return the reasons why a gate refuses the runs, a sentence each; empty if it lets them pass.
 
         Args:
             below: The mean reward that each run but the baseline has to reach; the baseline, if it is the only one.
@@ -116,8 +116,8 @@ def read_run(
         on_bytes: Called with the size of each line that was read.
 
     Raises:
-        DataError: If a file cannot be read, or a line is no rollout.
-        UsageError: If there is no episode, or one is there twice, e.g. in a folder with several engines.
+        DataError: If a file cannot be read, or a line is not a rollout.
+        UsageError: If a file has no episode, or one twice, e.g. in a folder with several engines.
     """
     run = RunScores(name or Path(path).absolute().name.removesuffix(".jsonl"), os.fspath(path))
     seen: dict[tuple[TaskKey, int], Path] = {}
@@ -161,7 +161,7 @@ def compare_runs(
 
     Raises:
         ValueError: If the level makes no sense.
-        UsageError: If there is no run, or two have no task in common, or rewards that are too large to subtract, or if
+        UsageError: If no run is given, or two have no task in common, or rewards that are too large to subtract, or if
             tasks of one number are not the same.
     """
     if not runs:
@@ -224,7 +224,7 @@ def _key(key: TaskKey, is_single: bool) -> TaskKey:
 
 
 def _digest(record: Rollout) -> bytes:
-    """Of what a task is: its own fields and its first messages, not the sampling."""
+    """Return a digest of a task: its own fields and its first messages, not the sampling."""
     fields = {name: value for name, value in record.items() if name not in OWN_NAMES}
     request: Any = fields.pop("responses_create_params")
     fields.update(record.get("task_fields", {}))

@@ -13,7 +13,7 @@ from gym_llm.stats.paired import Flip, Paired, part_name
 
 
 def tables(comparison: Comparison, *, detect: float = DETECT, flips: int = 10) -> list[Table]:
-    """What a comparison says, as tables.
+    """Return a comparison as tables.
 
     Args:
         comparison: Made by `compare_runs`.
@@ -48,7 +48,7 @@ def tables(comparison: Comparison, *, detect: float = DETECT, flips: int = 10) -
 
 
 def as_markdown(comparison: Comparison, *, detect: float = DETECT, flips: int = 10) -> str:
-    """The same as Markdown: a comment for a merge request. The arguments are those of `tables`."""
+    """Return a comparison as Markdown, for a merge request. The arguments are those of `tables`."""
     found = tables(comparison, detect=detect, flips=flips)
     return "\n\n".join(["# Comparison of runs", *map(markdown_table, found)]) + "\n"
 
@@ -58,7 +58,6 @@ def _value(estimate: Mapping[str, Any] | None) -> float | None:
 
 
 def _passed(figures: Mapping[str, Any]) -> float | None:
-    """The share of the episodes that pass."""
     return _value(figures.get("pass_at", {}).get("1"))
 
 

@@ -46,8 +46,8 @@ class Evaluation(AbstractContextManager["Evaluation"]):
 
     Raises:
         UsageError: If something cannot be played, or the folder was made in another way.
-        DataError: If the folder has records and is not to be resumed, or cannot be written; or prices are none.
-        TypeError: If there is no option of a name.
+        DataError: If the folder has records and is not to be resumed, or cannot be written; or prices are invalid.
+        TypeError: If an option is unknown.
 
     Attributes:
         folder: Where everything is.
@@ -174,7 +174,6 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         self.close()
 
     def _like(self, field: str) -> str:
-        """A field that there is and that was perhaps meant, or all of them."""
         run = next(run for run in self.runs.values() if run.summary.episodes)
         record = next(record for _, record in read_records(run.path))
         fields = sorted({*record, *record.get("task_fields", {}), *(record.get("info") or {})})

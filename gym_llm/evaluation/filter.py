@@ -156,11 +156,11 @@ def filter_tasks(
         rules: Which tasks stay; None for all that have a reward.
         output: A new task file.
         dataset: Which one, of a file that has several.
-        on_read: Is told of the bytes of every line that is read.
+        on_read: Called with the size in bytes of each line that is read.
 
     Raises:
         DataError: If the file cannot be read, the output is there already, or a task has fields by the names of ours.
-        UsageError: If the file has several datasets and none is named, or lengths are asked for that nobody recorded.
+        UsageError: If the file has several datasets and none is named, or lengths are asked for that were not recorded.
     """
     rules = rules or TaskRules()
     if output is not None:

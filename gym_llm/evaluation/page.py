@@ -44,7 +44,7 @@ _FIRST = ("mean_reward", "pass_at_k", "rewards")
 
 
 def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
-    """What `results.json` says, as HTML.
+    """Return `results.json` as HTML.
 
     The page loads nothing and runs nothing, and its policy forbids both; images are in it, and all that is from
     elsewhere (names, values, errors) is escaped.

@@ -117,13 +117,11 @@ def image(figure: Figure, suffix: str) -> bytes:
 
 
 def _darkened(svg: bytes) -> bytes:
-    """The image in colours for dark pages."""
     colours = re.compile(b"|".join(colour.encode() for colour in _ON_DARK))
     return colours.sub(lambda match: _ON_DARK[match[0].decode()].encode(), svg)
 
 
 def _mark(engines: Sequence[str], engine: str) -> tuple[str, str]:
-    """The colour and the marker of an engine, the same in every plot."""
     index = engines.index(engine)
     return _COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)]
 
@@ -274,14 +272,12 @@ def _legend(figure: Figure, engines: Sequence[str]) -> None:
 
 
 def _unit(axis: Axes, which: str) -> None:
-    """Show all of [0, 1] where everything lies in it."""
     low, high = axis.get_xlim() if which == "x" else axis.get_ylim()
     if low >= -0.06 and high <= 1.06:
         axis.set_xlim(-0.02, 1.02)
 
 
 def _or(end: float | None, value: float) -> float:
-    """The end of an interval, or the value where there is none."""
     return value if end is None else end
 
 

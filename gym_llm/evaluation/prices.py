@@ -1,4 +1,4 @@
-"""What tokens cost: a small YAML file, or a dict of the same shape."""
+"""Prices of tokens: a small YAML file, or a dict of the same shape."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _EXPECTED = "expected dollars per million tokens, {input: 0.5, output: 1.5}"
 
 
 def read_prices(prices: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
-    """What a million tokens cost in dollars, by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
+    """Read the prices of a million tokens in dollars, by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
 
     Args:
         prices: A YAML file, or what it would say; None for no prices.
 
     Raises:
-        DataError: If the file cannot be read, or a price is none.
+        DataError: If the file cannot be read, or a price is invalid.
 
     >>> read_prices({"m": {"input": 1, "output": 2}})
     {'m': {'input': 1.0, 'output': 2.0}}

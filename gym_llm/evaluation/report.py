@@ -13,7 +13,7 @@ _SPECIAL = re.compile(r"[\\|`*_~<>&]|!(?=\[)|(?<=\])\(|^[#+=-](?=\s)")
 
 
 def report(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
-    """What `results.json` says, in Markdown; plots are referred to, as files beside it."""
+    """Return `results.json` as Markdown; plots are linked as files beside it."""
     title, state = headline(data)
     parts = [f"# {escaped(title)}", escaped(state), *(markdown_table(table) for table in tables(data))]
     parts += [f"## {escaped(plot.title)}\n\n![{escaped(plot.title)}](plots/{plot.name}.png)" for plot in plots]

@@ -1,4 +1,4 @@
-"""What an evaluation says: `results.json`, written, read and checked."""
+"""Results of an evaluation: `results.json`, written, read and checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_A_RESULT: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What `results.json` says.
+    """The content of `results.json`.
 
     Attributes:
         folder: Where it is, with the records and the reports.
@@ -54,14 +54,14 @@ class EvaluationResult:
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """One entry for each dataset and engine."""
+        """The entries, one for each dataset and engine."""
         return list(self.data["results"])
 
     def metrics(self, dataset: str | None = None, engine: str | None = None) -> dict[str, Any]:
         """The figures of one dataset and engine; either may be left out where there is only one.
 
         Raises:
-            UsageError: If there is none of that name, or there are several.
+            UsageError: If the name is unknown, or several fit.
         """
         wanted = {"dataset": dataset, "engine": engine}
         for name, value in wanted.items():
@@ -205,7 +205,6 @@ def _problem(data: Any, version: Any) -> str:
 
 
 def _told_by(scores: Sequence[EpisodeScore], by: Sequence[str]) -> list[str]:
-    """The fields that some of the episodes have."""
     return [name for name in by if any(score.groups[name] != NO_GROUP for score in scores)]
 
 

@@ -1,4 +1,4 @@
-"""Stored runs: what their files and summaries say, for commands that go through records again."""
+"""Stored runs: their records and settings, for commands that go through records again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDINGS = (".gz", ".zst")
 
 
 def run_settings(path: str | os.PathLike[str], dataset: str = "") -> dict[str, Any]:
-    """How a run was made, from the summary beside its file; of one dataset where it had several. Empty without one.
+    """Return a run's settings, from the summary beside its file, of one dataset where it had several; {} without one.
 
     Args:
         path: The rollout file, also a compressed one.
@@ -34,7 +34,7 @@ def run_settings(path: str | os.PathLike[str], dataset: str = "") -> dict[str, A
 
 
 def records_of(path: str | os.PathLike[str], on_read: Callable[[int], None] | None = None) -> Iterator[Rollout]:
-    """The records of a file; `on_read` is told of the bytes of each line."""
+    """Yield the records of a file; `on_read` is called with the bytes of each line."""
     for line, record in read_records(path):
         if on_read is not None:
             on_read(len(line))
@@ -53,7 +53,7 @@ def episodes_of_task(
         dataset: Of which dataset; None for any.
 
     Raises:
-        DataError: If the file cannot be read, or a line of the task's is no record.
+        DataError: If the file cannot be read, or a line of the task is not a record.
     """
     place = re.compile(rb'task_index"\s*:\s*%d\b' % task_index)
     for _, _, record in numbered_records(path, where=place.search):
@@ -90,10 +90,10 @@ def of_one_dataset(records: Iterable[Rollout], path: object, dataset: str | None
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Make sure that a new file can have this name: what is there is not replaced.
+    """Raise unless a new file can have this name; existing files are not replaced.
 
     Raises:
-        DataError: If there is a file of this name already, it is no place for one, or a compressed file's name.
+        DataError: If the file exists, cannot be a file, or has a compressed file's name.
     """
     refuse_special(path)
     if (name := os.fspath(path)).endswith(_ENDINGS):

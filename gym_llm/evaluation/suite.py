@@ -1,4 +1,4 @@
-"""What an evaluation plays: environments, each by every engine, or the sections of a suite."""
+"""The plan of an evaluation: environments, each by every engine, or the sections of a suite."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _named(
 
 
 def _dataset_names(parts: Sequence[Part]) -> list[str]:
-    """How the environments are called in the results: short where that tells them apart."""
+    """Return the environments' names in the results: short where that is unambiguous."""
     short = [parse_id(re.split(r"[/:]", part.env_id)[-1])[1].removesuffix(".py") for part in parts]
     names = [
         part.dataset or (name if short.count(name) == 1 else part.env_id)
@@ -184,5 +184,4 @@ def _dataset_names(parts: Sequence[Part]) -> list[str]:
 
 
 def _replay_options(engine: str | Engine, dataset: str, count: int) -> dict[str, Any]:
-    """A file that is replayed may hold the records of several environments."""
     return {"dataset": dataset} if count > 1 and isinstance(engine, str) and engine.startswith("replay:") else {}

@@ -130,7 +130,7 @@ def figure(estimate: Mapping[str, Any] | None) -> str:
 
 
 def shares(metrics: Mapping[str, Any]) -> list[str]:
-    """What share of the episodes was truncated, masked, and had an error in a tool call."""
+    """Return the shares of episodes that were truncated, masked, and had an error in a tool call."""
     names = ("truncated_share", "masked_share", "tool_error_share")
     return ["–" if metrics.get(name) is None else f"{metrics[name]:.1%}" for name in names]
 
@@ -144,7 +144,6 @@ def chosen_ks(figures: Any) -> list[int]:
 def _table(
     title: str, results: Sequence[Mapping[str, Any]], columns: Sequence[str], cells: _Cells, note: str = ""
 ) -> Table:
-    """A row for each dataset and engine, with the shares beside the figures."""
     rows = [[*_names(result), *cells(result), *shares(result["metrics"])] for result in results]
     return Table(title, ["dataset", "engine", *columns, *_SHARES], rows, 2, note)
 
@@ -170,7 +169,6 @@ def _of_declared(names: Sequence[str]) -> _Cells:
 
 
 def _arrow(results: Sequence[Mapping[str, Any]], name: str) -> str:
-    """A metric's name, with the way in which it is better."""
     declared = (result["metrics"].get("declared", {}) for result in results)
     is_higher_better = next(metrics[name].get("higher_is_better") for metrics in declared if name in metrics)
     return name if is_higher_better is None else f"{name} {'↑' if is_higher_better else '↓'}"
@@ -221,7 +219,7 @@ def _number(value: float) -> str:
 
 
 def headline(data: Mapping[str, Any]) -> tuple[str, str]:
-    """What the evaluation is of, and how far it is."""
+    """Return the subject of the evaluation, and its progress."""
     results = data["results"]
     datasets, engines = (list(dict.fromkeys(result[name] for result in results)) for name in ("dataset", "engine"))
     finished = sum(result["metrics"]["episodes"] for result in results)
@@ -246,7 +244,7 @@ def natural_order(values: Iterable[str]) -> list[str]:
 
 
 def plain(text: str) -> str:
-    r"""A text of somebody else's on one line, without what could steer a terminal or turn the line round.
+    r"""Return a foreign text on one line, without what could steer a terminal or turn the line round.
 
     >>> plain("a\n\u202eb")
     'a �b'

@@ -1,1 +1,1 @@
-"""What verifiers share in grading an answer."""
+"""Functions that verifiers share for grading answers."""

@@ -17,10 +17,10 @@ _QUOTES = "\"'`“”‘’ "
 
 
 def final_answer_list(text: str, *, quotes: bool = False, lenient: bool = False) -> list[str] | None:
-    r"""The items of the list in the last line that is not blank, in order; None if there is no such list.
+    r"""Return the items of the list in the last line that is not blank, in order; None without such a list.
 
-    It reaches to the line's last bracket. An item is what stands between commas, stripped, unless nothing is left. A
-    list of tens of thousands of items is none.
+    It reaches to the line's last bracket. An item is the stripped text between commas; blank ones are dropped. A
+    list of tens of thousands of items does not count.
 
     Args:
         text: What the model wrote.

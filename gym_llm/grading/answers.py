@@ -7,15 +7,15 @@ from itertools import islice
 
 _SIMPLE_BOX = re.compile(r"\\boxed\s*\{([^{}\\]*)\}")
 # `\{` and `\}` print a brace and `\\` breaks a line: none of them opens or closes a group. `\\boxed{` (a backslash
-# doubled by some JSON layer) still counts as a box, so a doubled backslash in front of `boxed` is no such pair.
+# doubled by some JSON layer) still counts as a box, so a doubled backslash in front of `boxed` is not such a pair.
 # The pattern begins with a set of characters, so that what lies between is passed over quickly.
 _BRACES = re.compile(r"[{}\\](?:(?<=\\)(?:(boxed\s*\{)|[{}]|\\(?!boxed)))?")
 _MOST_BRACES = 50_000
-"""Braces and backslashes that are looked at, some 20 ms; no answer has so many."""
+"""Braces and backslashes that are looked at, some 20 ms; no answer has more."""
 
 
 def last_boxed(text: str) -> str | None:
-    r"""The content of the last `\boxed{…}` whose braces balance, or None.
+    r"""Return the content of the last `\boxed{…}` whose braces balance, or None.
 
     "Last" is by where the box opens, so of nested boxes it is the inner one. A box that is never closed (a generation
     cut short) does not count: the last closed one before it does; nor does one that has thousands of braces in it, or
@@ -26,7 +26,7 @@ def last_boxed(text: str) -> str | None:
         text: What the model wrote.
 
     Returns:
-        What is between the braces, untouched (spaces too), or None if there is no closed box.
+        The text between the braces, unchanged (spaces too), or None without a closed box.
 
     >>> last_boxed(r"First \boxed{1}, no: \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'

@@ -1,4 +1,4 @@
-"""What a model did in a turn, compared with what an expert did: calls, their arguments, and which call is which.
+"""Comparison of the turns of a model and an expert: calls, their arguments, and which call matches which.
 
 Whatever the model wrote, the work is bounded: of a turn the first calls count, as they do where tools are run
 (`utils/limits.py`), with as many JSON values in their arguments; and calls are paired with at most `MOST_EXPECTED`.
@@ -105,7 +105,6 @@ def parse_arguments(text: str) -> Any:
 
 
 def _finite(text: str) -> int | float:
-    """Of a number as it is written: no more digits are read than orjson reads, and `1e999` is no number."""
     if len(text) < 20 and text.lstrip("-").isdigit():
         return int(text)
     if isfinite(value := float(text)):
@@ -148,11 +147,11 @@ def json_equal(expected: Any, actual: Any) -> bool:
 def difference(
     expected: Any, actual: Any, same: Callable[[Any, Any], bool], *, same_type: bool = True
 ) -> Difference | None:
-    """Where two JSON values differ first, in the order of the expected one; None if they do not.
+    """Return the first difference of two JSON values, in the order of the expected one; None without.
 
     Args:
-        expected: The row's.
-        actual: The model's.
+        expected: The value of the row.
+        actual: The value of the model.
         same: Decides for two values that are neither objects nor lists.
         same_type: Whether the model's value has to be an instance of the expected one's Python type (`True` is an int).
     """
@@ -238,3 +237,23 @@ def first_fit(edges: Sequence[Sequence[int]]) -> dict[int, int]:
         if (free := next((other for other in others if other not in pairs), None)) is not None:
             pairs[free] = one
     return pairs
+
+
+def call_items(calls: Iterable[tuple[str, Any]]) -> list[Item]:
+    """Return function calls as a model's output items; arguments are JSON in a text, or an object."""
+    return [
+        {
+            "type": "function_call",
+            "call_id": f"call_{number}",
+            "name": name,
+            "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
+        }
+        for number, (name, arguments) in enumerate(calls, 1)
+    ]
+
+
+def expected_turn(action: ExpectedMessage | ExpectedCall | ExpectedBatch) -> str | list[Item]:
+    """Return what the expert did as a model would answer: a text, or the items of calls."""
+    if isinstance(action, ExpectedMessage):
+        return action.content
+    return call_items((call.name, call.arguments) for call in action.calls)

@@ -136,7 +136,7 @@ def lines_between_last_marks(text: str) -> str:
 
 
 def last_block_after(text: str, marks: tuple[str, ...] = ("```python", "```")) -> str | None:
-    r"""What follows the last of the first mark that there is, up to the next three back-ticks; None if not closed.
+    r"""Return the text after the last mark of the first kind found, up to the next three back-ticks, or None.
 
     evalplus's rule, for conformance; `python_code` is what is right.
 
@@ -152,7 +152,7 @@ def last_block_after(text: str, marks: tuple[str, ...] = ("```python", "```")) -
 
 
 def last_tagged(text: str, tag: str) -> str | None:
-    """What is in the last `<tag>…</tag>` that is closed, untouched, or None.
+    """Return the content of the last `<tag>…</tag>` that is closed, unchanged, or None.
 
     >>> last_tagged("<answer>1</answer> no: <answer>2</answer> or <answer>", "answer")
     '2'
@@ -167,7 +167,7 @@ def last_tagged(text: str, tag: str) -> str | None:
 
 
 def first_tagged(text: str, tag: str) -> str | None:
-    """What is in the first `<tag>…</tag>` that is closed, untouched, or None.
+    """Return the content of the first `<tag>…</tag>` that is closed, unchanged, or None.
 
     >>> first_tagged("<answer>1</answer> <answer>2</answer>", "answer")
     '1'
@@ -214,7 +214,6 @@ def json_values(text: str, kind: type[dict[str, Any]] | type[list[Any]] | None =
 
 
 def _wasted(text: str, start: int, error: ValueError | RecursionError) -> int:
-    """How many characters were read for nothing."""
     if not isinstance(error, json.JSONDecodeError):  # nested too deeply, a number of thousands of digits
         return _DEEP_JSON
     end = len(text) if error.msg.startswith("Unterminated") else error.pos
@@ -232,7 +231,7 @@ def last_json(text: str, kind: type[dict[str, Any]] | type[list[Any]] | None = N
 
 
 def last_line(text: str) -> str:
-    r"""The last line that is not blank, stripped; "" if there is none.
+    r"""Return the last line that is not blank, stripped; "" without one.
 
     >>> last_line("one\n two \n\n")
     'two'
@@ -242,7 +241,7 @@ def last_line(text: str) -> str:
 
 
 def last_line_after(text: str, marker: str | re.Pattern[str]) -> str | None:
-    r"""What follows the last marker on its line, stripped; markers with nothing behind them are passed over.
+    r"""Return the text after the last marker on its line, stripped; markers with nothing behind are skipped.
 
     Args:
         text: What the model wrote.
@@ -262,7 +261,7 @@ def last_line_after(text: str, marker: str | re.Pattern[str]) -> str | None:
 
 
 def flat_boxes(text: str) -> Iterator[str]:
-    r"""What follows each `\boxed{` up to the next closing brace, as a regular expression without balance reads it.
+    r"""Yield the text after each `\boxed{` up to the next closing brace, as a plain regular expression reads it.
 
     For conformance; `answers.last_boxed` is what is right.
 

@@ -27,7 +27,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _TooMuch(ValueError):
-    """It nests too deeply, or is too large once all is written out."""
+    """Raised if a value nests too deeply, or is too large once all is written out."""
 
 
 def is_quick(text: str, kind: str, *, by_pyyaml: bool = False) -> bool:
@@ -38,7 +38,7 @@ def is_quick(text: str, kind: str, *, by_pyyaml: bool = False) -> bool:
 
 
 def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = False) -> Any:
-    """The value that a text is in a format.
+    """Read a value from a text in a format.
 
     JSON and CSV as Python's modules read them (CSV as a list of dicts), TOML 1.0, YAML 1.1 of plain values, XML as
     nested dicts: `@name` for an attribute, `#text` for text beside other things, a list for repeated elements, None for
@@ -52,7 +52,7 @@ def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = 
             little more (tabs), and says why in other words.
 
     Raises:
-        ValueError: If it is no such text, nests deeper than 100 levels (JSON: some hundreds), or has too many values.
+        ValueError: If the text is invalid, nests deeper than 100 levels (JSON: some hundreds), or has too many values.
 
     >>> parse("a: [1, 2020-02-02]", "yaml"), parse("<a b='1'>x<c/></a>", "xml")
     ({'a': [1, '2020-02-02']}, {'a': {'@b': '1', 'c': None, '#text': 'x'}})

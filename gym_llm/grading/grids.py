@@ -29,9 +29,9 @@ _MOST = 64
 
 
 def last_json_grid(text: str) -> Grid | None:
-    r"""The last grid written as JSON, `[[1,2],[3,4]]`: of those in `\boxed{}`, or where none is in a box, of all.
+    r"""Return the last grid written as JSON, `[[1,2],[3,4]]`: of those in `\boxed{}`, if any, else of all.
 
-    Of 30,000 characters at most, the last ones; what looks like a grid but is none is passed over.
+    The last 30,000 characters are read; invalid grids are skipped.
 
     >>> last_json_grid(r"As in [[1]], I say \boxed{[[1,2],[3,4]]}.")
     [[1, 2], [3, 4]]
@@ -40,7 +40,7 @@ def last_json_grid(text: str) -> Grid | None:
 
 
 def first_json_grid_as_nemo_gym(text: str) -> Grid | None:
-    r"""The first grid, as NeMo Gym's `arc_agi` reads: two grids with only white space or a comma between are none."""
+    r"""Return the first grid as NeMo Gym's `arc_agi` reads it, which skips two that are side by side."""
     boxed = (match[1] for match in islice(_BOXED_RUN.finditer(text), _MOST) if len(match[1]) <= _LONGEST)
     candidates = [run for run in boxed if _up_to_closing(run) == run]
     if not candidates:
@@ -51,10 +51,6 @@ def first_json_grid_as_nemo_gym(text: str) -> Grid | None:
 
 
 def _up_to_closing(run: str) -> str:
-    """A run of a grid's characters up to its last two closing brackets, between which may be space; "" without.
-
-    Nor does it have any if nothing stands between these and the two that open it.
-    """
     last = None
     for last in _CLOSING.finditer(run, run.index("[", 1) + 2):  # noqa: B007
         pass
@@ -62,9 +58,9 @@ def _up_to_closing(run: str) -> str:
 
 
 def last_grid_of_lines(text: str) -> Grid | None:
-    r"""The grid that a text ends with: in its last box, if it has one: JSON, or lines of single digits.
+    r"""Return the grid at the end of a text, in its last box if it has one: JSON, or lines of single digits.
 
-    A line of words ends a grid, an empty one does not; rows of different lengths are no grid.
+    A line of words ends a grid, an empty one does not; rows of different lengths are invalid.
 
     >>> last_grid_of_lines("The answer to example 1:\n\n1 2\n3 4\n\nas you see.")
     [[1, 2], [3, 4]]
@@ -103,7 +99,7 @@ def grid_of_lines_as_nemo_gym(text: str) -> Grid | None:
 
 
 def grid_of_numbers(value: Any) -> Grid | None:
-    """A grid that a program made, as JSON has it: rows of one length of whole numbers; None if it is none.
+    """Return a grid that a program made, as JSON: rows of one length of whole numbers; None if it is invalid.
 
     >>> grid_of_numbers([[1.0, True], [0, 2]]), grid_of_numbers([[1], [2, 3]]), grid_of_numbers([[0.5]])
     ([[1, 1], [0, 2]], None, None)

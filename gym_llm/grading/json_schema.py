@@ -64,7 +64,7 @@ class JsonSchema:
         self._plain = _plain_check(schema)
 
     def first_error(self, value: Any) -> str | None:
-        """What is first found wrong with a JSON value; None if it is valid.
+        """Return the first error of a JSON value; None if it is valid.
 
         Raises:
             RecursionError: If it nests too deeply.
@@ -76,7 +76,7 @@ class JsonSchema:
         return None if error is None else error.message
 
     def best_error(self, value: Any) -> str | None:
-        """What is wrong with a JSON value by jsonschema's `best_match`, with the schema and the value; None if valid.
+        """Return jsonschema's `best_match` error of a JSON value, with the schema and the value; None if valid.
 
         Raises:
             RecursionError: If it nests too deeply.
@@ -136,7 +136,7 @@ def _keywords(schema: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain_check(schema: Any) -> _Check:
-    """Whether a value is seen to be valid without the library, which takes twenty times as long.
+    """Return a check that accepts valid values without the library, which takes twenty times as long.
 
     Where a schema says more than types, names and choices of texts, no value is; what the check does not accept may
     yet be valid (1.0 is an integer, say).

@@ -26,7 +26,7 @@ class ProblemMetadata(BaseModel, Generic[M]):
     problem: M | None = None
 
     def problem_in(self, problems: dict[str, M]) -> M | None:
-        """Return the row's own problem, else the file's, else None."""
+        """Return the problem of the row, else of the file, else None."""
         return self.problem or problems.get(self.task_id or "")
 
 

@@ -1,6 +1,6 @@
-"""Comparing what a program printed, or what a function returned, with what was expected.
+"""Comparison of a program's output, or a function's value, with the expected one.
 
-The left side is a model's: nothing here raises for it, and all of it takes linear time.
+A model made the left side: nothing here raises for it, and all of it takes linear time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEEPEST = 200
 
 
 def line_difference(output: str, expected: str) -> str | None:
-    r"""How the lines of an output differ from the expected ones; None if they do not.
+    r"""Describe how the lines of an output differ from the expected ones; None if they do not.
 
     Both are stripped, and so is every line; two lines are the same, too, if their words are the same numbers, exactly.
     LiveCodeBench's rule.
@@ -45,7 +45,7 @@ def _same_numbers(line: str, wanted: str) -> bool:
 
 
 def shortened(value: object) -> str:
-    """A text, or how a value prints, with its middle left out if it has more than 300 characters."""
+    """Return a text, or how a value prints, without its middle if it has more than 300 characters."""
     text = value if isinstance(value, str) else str(value)
     if len(text) <= _SHOWN:
         return text
@@ -53,7 +53,7 @@ def shortened(value: object) -> str:
 
 
 def read_json(text: str | None) -> Any:
-    """A JSON value; a `ValueError` says that it is none, or nests too deeply.
+    """Read a JSON value; raise ValueError if the text is not JSON, or nests too deeply.
 
     Whole numbers are `Decimal`, all of them, where one has thousands of digits.
     """

@@ -42,7 +42,7 @@ class Reference:
         return _bits(self.words)
 
     def shared(self, words: Sequence[str]) -> int:
-        """How many words it shares with others, each as often as both have it.
+        """Count the words that it shares with others, each as often as both have it.
 
         >>> Reference(["a", "red", "fox"]).shared(["a", "fox", "a"])
         2
@@ -87,7 +87,6 @@ def common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) ->
 
 
 def _bits(sequence: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Where each element stands, as bits."""
     places: dict[Hashable, int] = {}
     for place, element in enumerate(sequence):
         places[element] = places.get(element, 0) | 1 << place

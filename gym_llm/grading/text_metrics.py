@@ -1,4 +1,4 @@
-"""How alike two texts are: the measures that verifiers of short answers and of recitations share.
+"""Measures of the similarity of two texts, for verifiers of short answers and of recitations.
 
 All of them are linear, or near it, in what a model wrote, but for `sequence_ratio`, which is bounded by a deadline.
 """
@@ -27,7 +27,7 @@ _ARTICLE_WORDS = re.compile(" (?:a|an|the)(?= )")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _PUNCTUATION = string.punctuation.encode()
 _FEW_WORDS = 6
-_AUTOJUNK = 200  # from so many characters on, difflib leaves out those of the second text that are frequent
+_AUTOJUNK = 200  # from this many characters on, difflib leaves out those of the second text that are frequent
 _SHORT = 40_000  # product of two lengths; the worst such pair takes some 20 ms
 _UNGRADED_WORDS = frozenset({"yes", "no", "noanswer"})
 
@@ -227,7 +227,7 @@ def ratio(texts: tuple[str, str]) -> float:
 
 
 def _matched(first: str, second: str) -> int:
-    """How many characters are in the matching blocks of difflib's `SequenceMatcher`, without its autojunk.
+    """Count the characters in the matching blocks of difflib's `SequenceMatcher`, without its autojunk.
 
     The same blocks, found several times faster: the longest that two stretches share, of several the earliest in the
     first and then in the second, and so on before and after it.
@@ -252,7 +252,7 @@ def _matched(first: str, second: str) -> int:
 
 
 async def in_worker(function: str, argument: Any, deadline: float) -> Any:
-    """What a function returns in a worker process; None if that takes longer than the deadline, or all its memory."""
+    """Call a function in a worker process; return None if it takes longer than the deadline, or all its memory."""
     try:
         return await shared_pool(function, deadline=deadline).call(argument)
     except (DeadlinePassed, WorkerDied):

@@ -1,4 +1,4 @@
-"""Judges, which are models that grade answers, and simulated users: engines beside the policy's."""
+"""Judges, which are models that grade answers, and simulated users: engines beside the policy."""
 
 from typing import Any
 

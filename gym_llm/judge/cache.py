@@ -1,4 +1,4 @@
-"""What a judge has answered: in memory, within bounds, and in a file that processes share."""
+"""Caches of a judge's answers: bounded in memory, and in a file that processes share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = redacted_logger(__name__)
 
 
 class MemoryCache:
-    """Answers by key; those asked for longest ago go first when they are more than so many characters."""
+    """A cache of answers by key. Above its limit of characters, the least recently used go first."""
 
     def __init__(self, most_characters: int = MOST_CHARACTERS) -> None:
         self.most_characters = most_characters
@@ -40,7 +40,7 @@ class MemoryCache:
         return found[0]
 
     def put(self, key: bytes, answer: Any, characters: int) -> None:
-        """Keep an answer of so many characters."""
+        """Store an answer with its number of characters."""
         if key in self._answers:
             return
         characters += 1_000  # what Python's objects take
@@ -51,11 +51,10 @@ class MemoryCache:
 
 
 class FileCache:
-    """Answers by key in an SQLite file, which any number of processes and event loops use at once.
+    """A cache of answers by key in an SQLite file, for any number of processes and event loops at once.
 
-    A thread of its own reads and writes, what has come together meanwhile at a time, so the event loop never waits for
-    a disk or a lock. A file that cannot be used costs one warning, and is left alone from then on: answers are asked
-    for again, and no episode ends.
+    A thread of its own reads and writes in batches, so the event loop never waits for a disk or a lock. A file that
+    cannot be used is logged once and ignored from then on: answers are asked for again, and the episodes go on.
 
     Args:
         path: The file; it is made if it is not there.

@@ -1,6 +1,6 @@
-"""Engines beside the policy's: an environment's argument names a judge, a simulated user, and this makes it.
+"""Arguments that name an engine beside the policy: a judge or a simulated user.
 
-The argument is JSON: an engine's spec, or `{"engine": SPEC, "kwargs": {...}}`. Keys in it are learned as secrets.
+An argument is JSON: an engine's spec, or `{"engine": SPEC, "kwargs": {...}}`. Its keys are registered as secrets.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TRANSPORT = {"timeout", "max_retries", "max_response_bytes"}
 def check_engine(name: str, argument: Any) -> None:
     """Check the argument that names an engine; nothing is loaded or connected.
 
-    `replay:FILE` is not the policy's engine of that name, but `ReplayedAnswers`.
+    `replay:FILE` means `ReplayedAnswers`, not the engine of that name for policies.
 
     Raises:
-        ValueError: If it is none; one sentence that begins with the argument's name.
+        ValueError: If the argument does not name an engine.
     """
     register_secrets(argument)
     spec, kwargs = _parts(name, argument)
@@ -42,10 +42,10 @@ def check_engine(name: str, argument: Any) -> None:
 
 
 async def auxiliary_engine(env: VerifierEnv, argument: EngineArgument) -> Engine:
-    """The engine that an argument names, started, shared by all environments of the event loop.
+    """Return the engine that an argument names, started, shared by all environments of the event loop.
 
     Args:
-        env: Who asks; it closes the engine with the last of those who use it.
+        env: The environment that asks. The engine is closed with the last of its environments.
         argument: See `check_engine`.
 
     Raises:
@@ -59,19 +59,19 @@ async def auxiliary_engine(env: VerifierEnv, argument: EngineArgument) -> Engine
 
 
 def identity(argument: EngineArgument, model: str) -> str:
-    """What a cached answer depends on: the model a server has, or how a local one is made; no keys, no addresses."""
+    """Return what a cached answer depends on: a server's model, or a local engine's arguments."""
     spec, kwargs = _parts("engine", argument)
     kind = spec.partition(":")[0]
-    told = {key: value for key, value in kwargs.items() if key not in _TRANSPORT and not is_secret_key(key)}
-    told.pop("model", None)
+    fields = {key: value for key, value in kwargs.items() if key not in _TRANSPORT and not is_secret_key(key)}
+    fields.pop("model", None)
     made_from = model if model and kind in ("http", "https", "actor") else spec
-    return json.dumps([made_from, told], sort_keys=True)
+    return json.dumps([made_from, fields], sort_keys=True)
 
 
 def shared_name(env: VerifierEnv, *values: Any) -> str:
-    """The name under which what is made from these values is shared: an engine's argument first, which may hold keys.
+    """Return the name of a resource that is made from these values, the first of which is an engine's argument.
 
-    A replay, whose answers are for one call each, is shared with nobody.
+    A replay is not shared: each of its answers is for one call.
     """
     name = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:24]
     if _parts("engine", values[0])[0].startswith("replay:"):

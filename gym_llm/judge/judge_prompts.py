@@ -38,17 +38,17 @@ class Prompt(NamedTuple):
 
 
 def read_prompt(path: str | Path) -> Prompt:
-    """The prompt in a file: YAML, or a text file of the user's message; read once per process and version.
+    """Read a prompt file: YAML, or a text file of the user's message; once per process and version.
 
     Raises:
-        DataError: If it is none; one sentence that names the file.
+        DataError: If the file is not a prompt.
     """
     name = str(path)
     return make_prompt(read_content(name, plain=not name.endswith((".yaml", ".yml"))), name)
 
 
 def check_fields(prompt: Prompt, path: str, values: Collection[str]) -> None:
-    """Check that a prompt has no place for a value that nobody gives; a DataError says which."""
+    """Raise a DataError if a prompt has a place for an unknown value."""
     if unknown := sorted(prompt.fields - set(values)):
         raise DataError(
             f"The prompt {path} has a place for {{{unknown[0]}}}, but the values are "
@@ -65,7 +65,6 @@ def make_prompt(content: Any, name: str = "") -> Prompt:
 
 @lru_cache(maxsize=256)
 def _marks(texts: PromptTexts) -> re.Pattern[str] | None:
-    """What begins any of the marks that a prompt's texts have in angle brackets; upper and lower case are alike."""
     marks = {mark for text in texts.by_role.values() for mark in _MARK.findall(text)}
     if not marks:
         return None
@@ -80,10 +79,10 @@ def _prompt(texts: PromptTexts, name: str) -> Prompt:
             for _, field, form, conversion in Formatter().parse(text):
                 if field is not None:
                     if not field.isidentifier() or form or conversion:
-                        raise ValueError(f"{{{field}}} is no name of a value")
+                        raise ValueError(f"{{{field}}} is not a name")
                     fields.add(field)
         except ValueError as error:
             raise DataError(
-                f"The prompt {name} is no template: {error}; a brace of the text itself is written twice."
+                f"The prompt {name} is not a template: {error}; a brace of the text itself is written twice."
             ) from None
     return Prompt(texts, frozenset(fields))

@@ -33,7 +33,7 @@ class LetterGraded(JudgedEnv):
         question: str | None = None
 
         def question_in(self, episode: Episode) -> str:
-            """What was asked."""
+            """Return the question."""
             return episode.question if self.question is None else self.question
 
     async def grade(self, values: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What the judges of proofs share: how long a text may be, and how their requests are made."""
+"""Shared parts of judges of proofs: limits of texts, and the fields of their requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ProofEnv(JudgedEnv):
     r"""A verifier of proofs whose judge ends with a score of 0, 0.5 or 1 in a `\boxed{}`.
 
     Args:
-        temperature: Of the judge's requests.
-        top_p: The same.
+        temperature: The temperature of the judge's requests.
+        top_p: Their `top_p`.
         max_tokens: The most tokens that the judge may write.
         assert_think_end: Whether an answer without `</think>` is worth nothing.
-        **kwargs: As for every `JudgedEnv`; `judge_responses_create_params` goes over these.
+        **kwargs: See `JudgedEnv`; `judge_responses_create_params` goes over these.
     """
 
     reverify_mode = "stateless"
@@ -49,7 +49,7 @@ class ProofEnv(JudgedEnv):
         return score
 
     def after_thinking(self, text: str) -> str | None:
-        """What comes after all reasoning; None if there has to be some, and it does not end."""
+        """Return the text after all reasoning; None if reasoning is required and does not end."""
         if self.assert_think_end and "</think>" not in text:
             return None
         return text.rpartition("</think>")[2].strip() if self.conform else strip_thinking(text)

@@ -16,10 +16,10 @@ PASSED = 0.99
 
 
 def aggregate(scores: Sequence[float], weights: Sequence[float], mode: Aggregation) -> float:
-    """One reward of the scores of a rubric's items; 0.0 without any.
+    """Combine the scores of a rubric's items into one reward; 0.0 without any.
 
-    `weighted` is the mean by weight. `points` is HealthBench's: the points that were earned, those of negative items
-    taken off, over all that can be, between 0 and 1.
+    `weighted` is the mean by weight. `points` follows HealthBench: earned points, minus those of negative items,
+    over all that can be earned, between 0 and 1.
 
     >>> aggregate([1.0, 0.0, 1.0], [2.0, 1.0, 1.0], "weighted"), aggregate([1.0, 1.0], [4.0, -1.0], "points")
     (0.75, 0.75)
@@ -44,9 +44,9 @@ class RubricEnv(JudgedEnv):
     """A verifier whose judge is asked about each item of a rubric.
 
     Args:
-        aggregation_mode: How the items' scores become the reward; see `aggregate`.
+        aggregation_mode: The way in which the items' scores become the reward; see `aggregate`.
         parallel_evaluation: Whether the items are judged at once; else one after another.
-        **kwargs: As for every `JudgedEnv`.
+        **kwargs: See `JudgedEnv`.
     """
 
     reverify_mode = "stateless"

@@ -151,7 +151,7 @@ class SimulatedUser:
 
 
 def turned_around(items: Sequence[Item]) -> list[Item]:
-    """Return the messages of a conversation as the other side has them; the first is always the other side's.
+    """Return the messages of a conversation as the other side has them. The other side always begins.
 
     >>> turned_around([{"role": "user", "content": "A table for two?"}])[-1]
     {'role': 'assistant', 'content': 'A table for two?', 'type': 'message'}

@@ -60,13 +60,13 @@ def first_label(text: str, labels: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Two labels, for yes and for no: True, False, or None if there is neither.
+    """A parser of two labels, for yes and for no: True, False, or None without either.
 
     Args:
         yes: The label for True, e.g. `[[A=B]]`.
         no: The label for False.
         conform: Whether the first counts, inside of words too.
-        tail: With `conform`: of these many characters at the end the last counts, and the first only if there is none.
+        tail: With `conform`: the last label in this many characters at the end counts; without any the first of all.
 
     >>> Labels("[[A=B]]", "[[A!=B]]")("Not [[A!=B]], as one may think, but [[A=B]].")
     True
@@ -78,7 +78,7 @@ class Labels:
     tail: int = 0
 
     def __call__(self, text: str) -> bool | None:
-        """What the text decides."""
+        """Return the decision of the text."""
         both = (self.yes, self.no)
         if not self.conform:
             label = last_label(text, both)
@@ -99,7 +99,7 @@ def labels(yes: str, no: str, *, conform: bool = False) -> Labels:
 
 
 def tail_label(yes: str, no: str, characters: int = 200, *, conform: bool = False) -> Labels:
-    """As `labels`; with `conform` the last one in the last characters, and where there is none the first of all."""
+    """Return a parser like `labels`; with `conform` the last label in the last characters counts, else the first."""
     return Labels(yes, no, conform, characters)
 
 
@@ -302,7 +302,7 @@ def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def _last_place(text: str, label: str) -> int:
-    """Where the last occurrence begins that is not a part of a longer word; -1 if there is none."""
+    """Return the start of the last occurrence that is not part of a longer word; -1 without."""
     end = len(text)
     for _ in range(_MOST_TRIED):
         if (place := text.rfind(label, 0, end)) < 0:

@@ -1,4 +1,4 @@
-"""What an episode's failure is called, and where it came from: for records, and once for the log."""
+"""The kind and origin of an episode's failure: for records, and once for the log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _logged: set[tuple[str, str, int]] = set()
 
 
 class Failure(NamedTuple):
-    """What masks an episode; the fields are those of a record."""
+    """The failure that masks an episode; its fields are those of a record."""
 
     kind: FailureKind
     phase: Phase | None
@@ -63,7 +63,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: BaseException, phase: Phase | Literal["env"] | None, env_id: str) -> Failure:
-    """What masks an episode that ended with this error; the log is told, too, once.
+    """Return what masks an episode that ended with this error, and log it once.
 
     Args:
         error: What the engine, a hook or a tool raised.
@@ -79,7 +79,7 @@ def failure_of(error: BaseException, phase: Phase | Literal["env"] | None, env_i
 
 
 def failure_kind(error: BaseException, phase: Phase | None) -> FailureKind:
-    """What a masked episode's failure is called.
+    """Return the failure kind of a masked episode.
 
     Args:
         error: What ended the episode. An `InfrastructureError` says itself what it is. Connections, time limits and
@@ -148,7 +148,7 @@ def _message(error: BaseException) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Where an error arose, as Python prints it; its last part if it is long."""
+    """Return an error's traceback as Python prints it; the last part of a long one."""
     try:
         lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-_MAX_FRAMES)
     except (KeyboardInterrupt, GeneratorExit):
@@ -159,14 +159,14 @@ def traceback_text(error: BaseException) -> str:
 
 
 def note_failure(error: BaseException, failure: BaseException) -> None:
-    """Add what a `teardown` raised to the error that ended its episode, and tell the log."""
+    """Add a `teardown`'s error as a note to the error that ended its episode, and log it."""
     note = f"teardown failed, too: {reason(failure)}"
     error.add_note(note)
     logger.warning("After %s: %s", reason(error), note, exc_info=failure)
 
 
 def _log_once(error: BaseException, env_id: str, phase: Phase | None, text: str) -> None:
-    """Tell the log of a failure, the first time that this line of code raises this kind of error.
+    """Log a failure the first time that this line of code raises this kind of error.
 
     With its traceback, but for a judge's: that one is nobody's bug, and its sentence says all.
     """

@@ -114,7 +114,6 @@ def make_record(
 
 
 def _trajectory_so_far(env: Any) -> Any:
-    """What `TokenIdTracking` has of an episode that failed; None without that wrapper."""
     try:
         return env.get_wrapper_attr("trajectory_so_far")
     except AttributeError:
@@ -276,7 +275,6 @@ def _is_info(value: Any) -> bool:
 
 
 def _can_be_read(info: Any) -> bool:
-    """Whether an info in memory, where numbers may be numpy's, is one that `read_record` takes."""
     if not (isinstance(info, dict) and _is_trajectory(info.get("trajectory"))):
         return False
     return all(isinstance(info.get(name, 0), (int, Integral)) for name in ("turn", "tool_errors"))
@@ -329,7 +327,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _check_outcome(value: dict[str, Any]) -> None:
-    """What the outcome says the other fields say, too."""
+    """Check that the outcome agrees with the other fields."""
     outcome, masked = value.get("outcome"), value["reward"] is None
     if outcome is None or masked != (outcome == "masked"):
         raise DataError(f"its outcome is {outcome!r}, and its reward {value['reward']!r}")

@@ -36,7 +36,7 @@ def is_torn(line: bytes) -> bool:
 
 
 def read_records(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, Rollout]]:
-    """Read a rollout file, whoever wrote it and whenever.
+    """Read a rollout file of this or an earlier version.
 
     Args:
         path: The file, plain or compressed (`.gz`, `.zst`). A torn last line is left out, as are empty ones.
@@ -63,7 +63,7 @@ def numbered_records(
     parse: Callable[[bytes], Rollout] = parse_record,
     where: Callable[[bytes], object] | None = None,
 ) -> Iterator[tuple[int, bytes, Rollout]]:
-    """As `read_records`, with the lines' numbers from 1; read by another function, if one is given.
+    """Yield line numbers from 1 and records, as `read_records` does.
 
     Of the lines only those are parsed of which `where` says so.
     """

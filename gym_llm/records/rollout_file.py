@@ -77,7 +77,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
         return self.path.with_name(self.path.name.removesuffix(".jsonl") + ".summary.json")
 
     def read_summary(self) -> dict[str, Any]:
-        """What the last run wrote beside the file; empty if that is missing or broken."""
+        """Return the summary beside the file; empty if it is missing or broken."""
         return read_summary(self._summary_target)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
         Path(self._summary_target).unlink(missing_ok=True)
 
     def records(self) -> Iterator[Rollout]:
-        """The whole records in the file, one at a time; a DataError names the line that is none, or is there twice."""
+        """Yield the complete records of the file; a DataError names an invalid or repeated line."""
         lines: dict[tuple[Any, ...], int] = {}
         for number, line, record in numbered_records(self.path):
             if not line.endswith(b"\n"):

@@ -70,7 +70,7 @@ def with_copies(record: Rollout) -> Rollout:
 
 
 def _span(item: Item, segment: Any) -> tuple[int, int] | None:
-    """Where an item's sampled ids begin and end in a segment; None if not all that the item has is there."""
+    """Return the start and end of an item's sampled ids in a segment; None if the segment lacks some of them."""
     prompt, sampled, log_probs = (item.get(name) for name in TOKEN_FIELDS)
     try:
         start = len(prompt)  # type: ignore[arg-type]

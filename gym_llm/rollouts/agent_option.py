@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def agents_of(
     engine: Engine, settings: RolloutSettings, make_env: Callable[[], gym.Env[Any, Any]]
 ) -> AgentEngine | None:
-    """What plays where the settings name an agent; None where they name none.
+    """Return the engine that runs the settings' agent; None without an agent.
 
     What parses the model's text in front of an environment does so in front of the agent, who has to see calls as such.
 

@@ -1,4 +1,4 @@
-"""A shard: many environments of one kind in one process, each a slot that plays one episode at a time."""
+"""EnvSlots: many environments of one kind in one process; each slot plays one episode at a time."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ logger = redacted_logger(__name__)
 
 
 class Reset(NamedTuple):
-    """What a slot is told instead of an action: begin an episode."""
+    """An order to begin an episode, in place of an action."""
 
     seed: int | None = None
     options: dict[str, Any] | None = None
 
 
 class StepResult(NamedTuple):
-    """What came of one slot's step or reset.
+    """The result of one slot's step or reset.
 
     Attributes:
-        slot: Which one.
+        slot: The slot's number.
         observation: The observation to answer next.
         reward: 0.0 for a reset.
         terminated: Whether the episode ended by itself.
-        truncated: Whether it was cut short.
+        truncated: Whether a limit ended it.
         info: The info that belongs to `observation`.
-        final: Observation and info of the episode that ended, where the slot was reset in the same step.
-        error: What the environment raised instead; the other fields then mean nothing.
+        final: Observation and info of the episode that ended, if the slot was reset in the same step.
+        error: The environment's error; the other fields are not valid then.
     """
 
     slot: int
@@ -57,10 +57,10 @@ class EnvSlots:
 
     Args:
         factory: Makes the environments.
-        num_envs: How many slots there are.
-        wrappers: What each environment is wrapped with, the first one innermost.
+        num_envs: Number of slots.
+        wrappers: Wrappers of each environment, the first one innermost.
         same_step_reset: Whether a slot whose episode ends is reset at once (Gymnasium's `AutoresetMode.SAME_STEP`).
-        step_timeout: Seconds after which a step that waits for something is cut off; None for no limit.
+        step_timeout: Seconds that a step may wait; None for no limit.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class EnvSlots:
         self._arrived: asyncio.Event | None = None
 
     def env(self, slot: int) -> gym.Env[Any, Any]:
-        """The slot's environment; slots come into being in order."""
+        """Return a slot's environment, which is made if necessary, after those of the slots before it."""
         return self.driver(slot).env
 
     def driver(self, slot: int) -> Driver:
@@ -99,7 +99,7 @@ class EnvSlots:
     # -- single steps ----------------------------------------------------------------------------------------------
 
     def submit(self, slots: Sequence[int], orders: Sequence[Any]) -> None:
-        """Give idle slots an action or a `Reset` each. Those that need not wait for anything are finished on return."""
+        """Give each idle slot an action or a `Reset`. Slots that need not wait are finished on return."""
         for slot, order in zip(slots, orders, strict=True):
             outcome = run_until_wait(self.perform, slot, order)
             if isinstance(outcome, Waiting):
@@ -108,7 +108,7 @@ class EnvSlots:
                 self._ready.append(outcome)
 
     def take(self, most: int | None = None) -> list[StepResult]:
-        """The outcomes that are ready, in the order of their becoming so, at most so many."""
+        """Return the results that are ready, oldest first, at most `most` of them."""
         if most is None or most >= len(self._ready):
             outcomes = list(self._ready)
             self._ready.clear()
@@ -117,11 +117,11 @@ class EnvSlots:
 
     @property
     def ready(self) -> int:
-        """How many outcomes wait to be taken."""
+        """Number of results that wait to be taken."""
         return len(self._ready)
 
     async def wait_ready(self, count: int) -> None:
-        """Let the event loop work until so many outcomes are ready, no slot is busy, or the next call comes."""
+        """Wait until `count` results are ready, no slot is busy, or the next call of this method comes."""
         self._resume_all()
         if self._arrived is not None:
             self._arrived.set()
@@ -131,7 +131,7 @@ class EnvSlots:
             await arrived.wait()
 
     def perform(self, slot: int, order: Any) -> StepResult:
-        """Have one slot carry an order out; what the environment raises is an outcome, too."""
+        """Carry out one slot's order; an error of the environment becomes part of the result."""
         try:
             driver = self.driver(slot)
             if isinstance(order, Reset):
@@ -172,7 +172,7 @@ class EnvSlots:
             self._arrived.set()
 
     def call(self, slots: Iterable[int], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Call a method of some environments (or of their wrappers), or get the attribute if it is none."""
+        """Call a method of some environments (or of their wrappers), or return an attribute that is not callable."""
         values = [self.env(slot).get_wrapper_attr(name) for slot in slots]
         return tuple(value(*args, **kwargs) if callable(value) else value for value in values)
 
@@ -182,10 +182,10 @@ class EnvSlots:
             self.env(slot).set_wrapper_attr(name, value)
 
     async def aclose(self) -> None:
-        """Cut off the steps that wait, and close every environment: their teardowns wait on this event loop.
+        """Cancel the steps that wait, and close every environment; teardowns run on this event loop.
 
         Raises:
-            Exception: What closing one raises, the first of them; the others are closed all the same.
+            Exception: If closing an environment raises: the first error. The others are closed all the same.
         """
         self._resume_all()
         for _ in range(2):  # a task, and a tool's within it, has to begin before it can learn of its cancellation
@@ -204,7 +204,7 @@ class EnvSlots:
 
 
 async def _failures(calls: Iterable[Callable[[], Any]]) -> list[BaseException]:
-    """What synchronous calls raise. Only those that wait for something get a task: a shard may have 65,536 slots."""
+    """Return the errors of synchronous calls. Only calls that wait get a task: there may be 65,536 slots."""
     failures: list[BaseException] = []
     waiting: list[Coroutine[Any, Any, Any]] = []
     for call in calls:

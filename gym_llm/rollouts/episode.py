@@ -12,6 +12,7 @@ from gymnasium.error import InvalidAction
 from gym_llm.concurrency import drive, is_closing
 from gym_llm.core.driver import Driver
 from gym_llm.core.step_clock import StepClock
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.records.failures import Failure, failure_of
 from gym_llm.records.record import lost_record, make_record
@@ -30,7 +31,7 @@ class EpisodePhase:
     __slots__ = ("_verifier", "on_engine")
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
-        self._verifier: Any = env.unwrapped
+        self._verifier = cast(VerifierEnv, env.unwrapped)
         self.on_engine = False
 
     @property

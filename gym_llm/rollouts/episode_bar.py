@@ -1,4 +1,4 @@
-"""The bar of `gym_llm.collect`, for whoever waits at a terminal."""
+"""The progress bar of `gym_llm.collect` on a terminal."""
 
 from __future__ import annotations
 

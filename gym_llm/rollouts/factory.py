@@ -85,7 +85,7 @@ class EnvFactory:
         return env
 
     def _another(self) -> gym.Env[Any, Any]:
-        """One more like the first. `gym.make` costs several times what the environment does."""
+        """Make another environment. `gym.make` would cost several times as much as the environment."""
         if self._takes_tasks:
             env = self._creator(**self._kwargs, tasks=self.tasks)
         else:
@@ -119,7 +119,6 @@ def _check_arguments(env_id: str | EnvSpec, kwargs: dict[str, Any]) -> None:
 
 
 def _creator(spec: EnvSpec) -> Callable[..., gym.Env[Any, Any]]:
-    """The environment's class, or a function that makes it and may wrap it."""
     return cast(Any, spec.entry_point if callable(spec.entry_point) else load_env_creator(cast(str, spec.entry_point)))
 
 
@@ -132,7 +131,6 @@ def _takes(creator: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
 
 
 def _count_wrappers(env: gym.Env[Any, Any]) -> int:
-    """How many of a spec's `additional_wrappers` an environment has; three of Gymnasium's are not among them."""
     count = 0
     while isinstance(env, gym.Wrapper):
         count += not isinstance(env, OrderEnforcing | PassiveEnvChecker | gym.wrappers.TimeLimit)

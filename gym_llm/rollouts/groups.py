@@ -1,4 +1,4 @@
-"""Groups: episodes of one task that a trainer compares with each other, handed over as soon as all of a group are in.
+"""Groups: episodes of one task that a trainer compares with each other, returned as soon as all of a group are in.
 
 Groups are filled episode by episode: a slot that is free takes the next one, whichever group it belongs to, so that no
 group waits for another's slowest member.
@@ -67,7 +67,7 @@ class GroupJobs(Iterator[Job]):
                 self._ready.extend(Job(job.task_index, repeat) for repeat in range(self._first, self.size))
 
     def take(self) -> Group | None:
-        """A group that is complete, once; None if there is none now."""
+        """Return a complete group, each one once; None if no group is complete now."""
         return self._complete.popleft() if self._complete else None
 
     def _end(self, task: int) -> None:
@@ -84,7 +84,6 @@ class GroupJobs(Iterator[Job]):
 
 
 def _difference(group: Group) -> str | None:
-    """None if rewards of a group differ, else why they do not."""
     scored = [record["reward"] for record in group if record["reward"] is not None]
     if len(scored) < 2:
         return "masked"

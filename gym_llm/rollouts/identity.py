@@ -1,4 +1,4 @@
-"""What all records of a file have in common, and how a run differs from the one that made them."""
+"""The settings that all records of a file share, and their changes since."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_A_RUN = (
 
 
 def changed_settings(earlier: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs between the settings that a file was made with and a run's, in words; nothing if it may go on.
+    """Describe the differences between a file's settings and a run's; empty if the run may continue the file.
 
     >>> changed_settings({"seed": 1, "sampling": {}}, {"seed": 2, "sampling": {}})
     ['seed was 1 and is 2']

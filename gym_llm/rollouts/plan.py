@@ -16,7 +16,7 @@ _MASK = (1 << 63) - 1
 
 
 class Job(NamedTuple):
-    """One episode to play."""
+    """An episode to play."""
 
     task_index: int
     repeat_index: int
@@ -80,7 +80,7 @@ def open_plan(
         env_kwargs: Further arguments of the environment.
         episodes: Not together with `limit` or `repeats`.
         limit: Play only the first tasks, this many.
-        repeats: Play each task so many times.
+        repeats: Number of times that each task is played.
         seed: Generated tasks begin at index `seed * 2**32`, so that runs with other seeds have other tasks.
 
     Returns:

@@ -89,7 +89,7 @@ async def rollout(
         env_kwargs: Further arguments of the environment.
         episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
         limit: Play only the first tasks, this many.
-        repeats: Play each task so many times.
+        repeats: Number of times that each task is played.
         group_size: Play each task so many times, and yield the records of a task together, a list sorted by repeat
             index, as soon as all are finished; no group waits for another. Not together with `episodes`, `repeats` or
             `skip`.
@@ -107,7 +107,7 @@ async def rollout(
         Records in the order of finishing, or groups in that order; an episode that fails is a masked one.
 
     Raises:
-        TypeError: If there is no setting of a name.
+        TypeError: If a setting is unknown.
         ValueError: If the numbers make no sense, or the engine's spec is unknown.
         gymnasium.error.Error: If the environment is unknown.
         DataError: If tasks are wrong.

@@ -20,7 +20,7 @@ def row_of(record: Rollout) -> Row:
 
 
 def changed_fields(row: Row, record: Rollout, sampling: dict[str, Any]) -> list[str]:
-    """What is different in a task since it was played.
+    """Return the fields of a task that have changed since it was played.
 
     Args:
         row: The task as it is now.

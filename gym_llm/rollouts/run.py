@@ -56,7 +56,7 @@ class Run(AbstractContextManager["Run"]):
     Raises:
         UsageError: If something cannot be played, or the file was made in another way.
         DataError: If the file holds records and is not to be resumed, or cannot be written.
-        TypeError: If there is no setting of a name.
+        TypeError: If a setting is unknown.
         ValueError: If a setting makes no sense.
 
     Attributes:
@@ -145,12 +145,12 @@ class Run(AbstractContextManager["Run"]):
 
     @property
     def seconds(self) -> float:
-        """What the episodes of this run have taken so far."""
+        """Seconds that the episodes of this run have taken so far."""
         return self._seconds + (time.monotonic() - self._started if self._started else 0.0)
 
     @property
     def model(self) -> str | None:
-        """Who plays, as far as known: the engine's own name for it; several where the parts have several engines."""
+        """The model's name as its engine reports it, if known; several names if the parts have several engines."""
         return ", ".join(dict.fromkeys(part.model for part in self.parts.values() if part.model)) or None
 
     @property
@@ -165,11 +165,11 @@ class Run(AbstractContextManager["Run"]):
 
     @property
     def datasets(self) -> dict[str, Summary]:
-        """What `summary` is, of each part that has a name."""
+        """The summary of each named part."""
         return {name: part.summary for name, part in self.parts.items() if name}
 
     def as_dict(self) -> dict[str, Any]:
-        """What the summary file says."""
+        """Return the content of the summary file."""
         seconds = self.seconds
         numbers = {name: {"model": part.model, **part.summary.as_dict()} for name, part in self.parts.items() if name}
         environments = {name: summary.as_dict() for name, summary in self.environments.items()}
@@ -332,7 +332,6 @@ class Run(AbstractContextManager["Run"]):
         self._count(part, record)
 
     def _engines(self) -> list[tuple[Engine, list[OpenWorkload]]]:
-        """One engine for all parts that name the same one, in the order in which they are first named."""
         groups: dict[tuple[str | Engine, str], list[OpenWorkload]] = {}
         for part in self.parts.values():
             if part.remaining():
@@ -340,7 +339,6 @@ class Run(AbstractContextManager["Run"]):
         return [(group[0].spec.make_engine(self.settings.seed), group) for group in groups.values()]
 
     def _started_here(self, engine: Engine, part: OpenWorkload) -> AbstractAsyncContextManager[Any]:
-        """Starts and closes the engine, unless its owner does, or workers load it: there may be no room for two."""
         elsewhere = self.settings.workers and part.spec.capabilities.loads_model
         return nullcontext() if elsewhere or engine is part.spec.engine else engine
 
@@ -370,5 +368,4 @@ class Run(AbstractContextManager["Run"]):
 
 
 def _name(wrap: Any) -> str:
-    """A wrapper's name, with `functools.partial`'s taken off."""
     return getattr(wrap, "func", wrap).__qualname__

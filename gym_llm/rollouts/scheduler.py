@@ -1,4 +1,17 @@
-"""Spreading the episodes of a run over workers, and doing again what a worker that died had not handed over."""
+"""The scheduler: spreads a run's episodes over workers, and replays the episodes of a worker that died.
+
+The protocol when a shard's process dies:
+
+1. `submit_and_poll` raises `ShardDied`. All jobs assigned to the worker are lost, and each counts one death.
+2. Each job is queued again, the worker is restarted, and the run continues.
+3. A job that has seen three deaths is a suspect. Suspects are played after all other jobs, on one worker at a time, in
+   groups. When a group dies, its jobs come back in groups of a quarter of its size.
+4. A suspect that dies alone twice gets a record with an error. Any other job is played to its end in a group without
+   the guilty job.
+
+A job is in exactly one place at a time: not yet taken from the iterator, in `_retries`, assigned to a worker, in
+`_suspects`, or recorded. A death only moves jobs, so none is lost and none is recorded twice.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +34,25 @@ _REPORT_SECONDS = 1.0
 
 
 class AnyWorker(Protocol):
-    """A `EpisodeWorker`, wherever it runs."""
+    """An `EpisodeWorker` in this process or in another one."""
 
     @property
     def env_id(self) -> str:
-        """Which environment it plays."""
+        """The id of the environment that it plays."""
 
     @property
     def num_envs(self) -> int:
-        """How many episodes it plays at once."""
+        """Number of episodes at once."""
 
     async def submit_and_poll(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
         """See `EpisodeWorker.submit_and_poll`.
 
         Raises:
-            ShardDied: If the worker's process did not live to answer.
+            ShardDied: If the worker's process ended before it answered.
         """
 
     async def restart(self) -> None:
-        """Put a new process in the dead one's place."""
+        """Replace the dead process."""
 
     async def waiting(self) -> dict[str, int]:
         """See `EpisodeWorker.waiting`."""
@@ -50,18 +63,17 @@ async def schedule(
 ) -> AsyncGenerator[Rollout, None]:
     """Play jobs on several workers.
 
-    Every worker is given as many jobs as it has slots, so that a short run is spread over all of them, and from then on
-    holds twice as many, so that a finished slot always has the next one at hand. What a dead worker was playing is
-    played again.
+    Each worker first gets as many jobs as it has slots, so that a short run is spread over all workers. From then on it
+    holds twice as many, so that a slot that finishes always finds the next job.
 
     Args:
         workers: One or more.
-        jobs: Taken as they are needed. If it has a method `finished`, that is told of each record, and there may
-            be further jobs after that, although there was none before.
+        jobs: Taken as they are needed. If it has a method `finished(job, record)`, the scheduler calls it for each
+            record, and the iterator may yield further jobs afterwards, even if it was exhausted.
         on_waiting: See `RolloutSettings`.
 
     Yields:
-        Exactly one record for each job, in the order of finishing. While nobody takes them, no further job is started.
+        Exactly one record for each job, in the order of finishing. No job is started while the consumer lags behind.
     """
     run = _Schedule(workers, jobs)
     tasks = [asyncio.create_task(run.serve(worker)) for worker in workers]
@@ -75,7 +87,7 @@ async def schedule(
                 run.taken()
                 yield record
     finally:
-        for task in tasks:  # one may be waiting for a new process that nobody needs any more
+        for task in tasks:  # one may be waiting for a new process, which is not needed any more
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -90,25 +102,16 @@ async def _report_waiting(workers: Sequence[AnyWorker], on_waiting: Callable[[di
 
 
 class _Schedule:
-    """One task per worker hands jobs out and takes records in; what they share is below.
-
-    A job is in exactly one place at a time: not yet taken from the iterator, in `_retries`, among a worker's jobs, in
-    `_suspects`, or recorded. So a death can only move jobs, never lose or double one.
-
-    Who is to blame for a death cannot be seen, only narrowed down. A job that was under way in three deaths becomes a
-    suspect. Suspects are played last, apart from all others, in groups; the suspects of a group that dies again come
-    back with a group size of a quarter, until one is alone. Dying alone twice is proof: it gets a record with an error.
-    An innocent one is played to its end in some group that does not have the guilty one in it.
-    """
+    """The state that the tasks of all workers share; see the module."""
 
     def __init__(self, workers: Sequence[AnyWorker], jobs: Iterable[Job]) -> None:
         self.records: asyncio.Queue[Rollout | BaseException | None] = asyncio.Queue()
         self._limit = sum(worker.num_envs for worker in workers)
         self._jobs = iter(jobs)
-        self._tell: Callable[[Job, Rollout], None] = getattr(jobs, "finished", lambda job, record: None)
+        self._on_finished: Callable[[Job, Rollout], None] = getattr(jobs, "finished", lambda job, record: None)
         self._retries: deque[Job] = deque()
         self._suspects: deque[Job] = deque()
-        self._group_size: dict[Job, int] = {}  # of each suspect: with how many it may be played
+        self._group_size: dict[Job, int] = {}  # for each suspect: the size of its next group
         self._deaths: Counter[Job] = Counter()
         self._deaths_alone: Counter[Job] = Counter()
         self._under_way = 0
@@ -122,7 +125,7 @@ class _Schedule:
             self._room.set()
 
     async def serve(self, worker: AnyWorker) -> None:
-        """Keep a worker busy to the end. None among the records says that all jobs are done; an error is raised."""
+        """Keep a worker busy until all jobs are done. Puts None, or the error that ended it, into `records`."""
         try:
             await self._serve(worker)
             self.records.put_nowait(None)
@@ -148,17 +151,17 @@ class _Schedule:
             capacity = 2 * worker.num_envs
             for job, record in finished:
                 assigned.discard(job)
-                self._hand_over(job, record)
+                self._record(job, record)
             await self._note_done(len(finished))
             if self.records.qsize() >= self._limit:
                 self._room.clear()
 
-    def _hand_over(self, job: Job, record: Rollout) -> None:
-        self._tell(job, record)
+    def _record(self, job: Job, record: Rollout) -> None:
+        self._on_finished(job, record)
         self.records.put_nowait(record)
 
     async def _next(self, capacity: int, assigned: set[Job]) -> list[Job]:
-        """Jobs to take on; waits for some only while the worker is idle and others could still die."""
+        """Return the next jobs of a worker; an idle worker waits as long as others may die and leave theirs."""
         async with self._changed:
             while True:
                 new = self._take(capacity, assigned)
@@ -169,7 +172,7 @@ class _Schedule:
 
     def _take(self, capacity: int, assigned: set[Job]) -> list[Job]:
         if not self._group_size.keys().isdisjoint(assigned):
-            return []  # a group of suspects stays among itself
+            return []  # no other job joins a group of suspects
         new = list(islice(self._unplayed(), max(capacity - len(assigned), 0)))
         if not new and not assigned and self._suspects:
             size = min(self._group_size[self._suspects[0]], len(self._suspects))
@@ -195,7 +198,7 @@ class _Schedule:
             self._deaths[job] += 1
             if self._deaths_alone[job] >= _DEATHS_ALONE:
                 sentence = f"The shard that played this episode died, again and again: {cause}"
-                self._hand_over(job, lost_record(env_id, job, sentence))
+                self._record(job, lost_record(env_id, job, sentence))
             elif self._deaths[job] >= _DEATHS_BEFORE_SUSPICION:
                 self._group_size[job] = group_size
                 self._suspects.append(job)

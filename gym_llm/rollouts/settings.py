@@ -1,4 +1,4 @@
-"""How the episodes of a run are played, in one object."""
+"""RolloutSettings: how the episodes of a run are played."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RuntimeEnv = dict[str, Any] | Sequence[dict[str, Any] | None]
 
 
 class EpisodeTrace(Protocol):
-    """One episode, seen by who stands in for its engine."""
+    """A trace of one episode, which is asked in place of the engine."""
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Ask the engine."""
@@ -38,14 +38,14 @@ class EpisodeTrace(Protocol):
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
     ) -> EpisodeReport | None:
-        """Tell the engine that the episode is over."""
+        """End the episode at the engine."""
 
     def end(self, record: Rollout) -> None:
         """The episode's record is made."""
 
 
 class Tracing(Protocol):
-    """Whoever wants to see episodes being played."""
+    """An observer of episodes."""
 
     def episode(self, env: gym.Env[Any, Any], engine: Engine, job: Job) -> EpisodeTrace:
         """An episode is about to be played; is asked by it in place of the engine."""
@@ -56,7 +56,7 @@ class Tracing(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings:
-    """What `gym_llm.rollout`, a `Run`, the vector environments and the command line are told about playing.
+    """The settings of `gym_llm.rollout`, `Run`, the vector environments and the command line.
 
     Attributes:
         wrappers: What each environment is wrapped with, innermost first; None for `DEFAULT_WRAPPERS`.
@@ -121,7 +121,7 @@ class RolloutSettings:
 
     @classmethod
     def of(cls, settings: Self | None = None, /, **values: Any) -> Self:
-        """The settings, or those of these names.
+        """Return the settings, or make them of these values.
 
         Raises:
             TypeError: If there are both, or there is no setting of a name; with the nearest there is.
@@ -139,16 +139,16 @@ class RolloutSettings:
 
     @property
     def env_wrappers(self) -> tuple[Wrap, ...]:
-        """What each environment is wrapped with."""
+        """Wrappers of each environment."""
         return DEFAULT_WRAPPERS if self.wrappers is None else tuple(self.wrappers)
 
     @property
     def agent_name(self) -> str | None:
-        """What the agent is called in a run's files; None without one."""
+        """The agent's name in a run's files; None without an agent."""
         return None if self.agent is None else agent_name(cast(Agent, self.agent))
 
     def for_workers(self) -> RolloutSettings:
-        """What another process has to know of them."""
+        """Return the settings that another process needs."""
         return replace(self, wrappers=None, on_waiting=None, workers=0, runtime_env=None)
 
 

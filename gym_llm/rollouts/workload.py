@@ -1,4 +1,4 @@
-"""What a run plays: environments, each with its tasks and who plays it."""
+"""Workloads: environments, each with its tasks and its engine."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Workload:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine can do.
+        """The engine's capabilities.
 
         Raises:
             UsageError: If there is no such engine.
@@ -82,7 +82,7 @@ class Workload:
         return self.engine_options.get("tokenizer") or self.engine_options.get("model")
 
     def make_engine(self, seed: int) -> Engine:
-        """The engine, not started if it is made here.
+        """Return the engine; one that is made here is not started.
 
         Raises:
             UsageError: If there is no such engine, or it has no such option.
@@ -95,7 +95,7 @@ class Workload:
             raise UsageError(str(error)) from None
 
     def wrappers(self, reasoning_parser: str | None, tool_call_parser: str | None) -> Sequence[Wrap] | None:
-        """What the environments are wrapped with for parsers of these names; None for the usual.
+        """Return the wrappers for parsers of these names; None for the default ones.
 
         Raises:
             UsageError: If a parser is unknown, cannot be used, or no model says which tokenizer it is for.
@@ -174,7 +174,7 @@ class OpenWorkload:
         return self.verifier.spec.id  # type: ignore[union-attr]
 
     def check_task(self, record: Rollout, settings: RolloutSettings) -> str:
-        """What is wrong with a record if its task is not the one that would be played now; "" if it is."""
+        """Describe how a record's task differs from the one that would be played now; "" if it does not."""
         index = record["rollout_id"]["task_index"]
         if self.verifier.tasks is None:
             return ""
@@ -189,11 +189,11 @@ class OpenWorkload:
         return {**self.spec.sampling, **(settings.sampling or {})}
 
     def remaining(self) -> int:
-        """How many episodes are not finished."""
+        """Return the number of unfinished episodes."""
         return sum(job not in self.finished for job in self.plan.jobs())
 
     def describe(self) -> dict[str, Any]:
-        """What is played, as JSON values without secrets."""
+        """Describe the workload as JSON values without secrets."""
         part = self.spec
         arguments = {
             "env_kwargs": part.env_kwargs,

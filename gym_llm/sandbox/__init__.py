@@ -1,4 +1,4 @@
-"""Where code that a model wrote runs: without a network, with limits, and with nothing that it could read or break."""
+"""Sandboxes for code that a model wrote: without a network, with limits, and with nothing to read or break."""
 
 from typing import Any
 

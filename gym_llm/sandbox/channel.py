@@ -13,7 +13,7 @@ from gym_llm.sandbox.inside import framing
 
 
 class Channel:
-    """One end of a pair of sockets; the other is the supervisor's."""
+    """An end of a pair of sockets, of which the supervisor has the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -48,10 +48,10 @@ class Channel:
         """Read a message.
 
         Args:
-            seconds: How long to wait for it: a last resort, far longer than the run may take.
+            seconds: Seconds to wait for it: a last resort, far longer than the run may take.
 
         Raises:
-            SandboxError: If there is none, or it says that the run could not be started.
+            SandboxError: If it is missing, or says that the run could not be started.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -81,14 +81,14 @@ class Channel:
         try:
             with contextlib.suppress(ConnectionError):
                 await self._writer.wait_closed()
-        finally:  # whoever waits may be cancelled
+        finally:  # the caller may be cancelled
             if self.on_close is not None:
                 on_close, self.on_close = self.on_close, None
                 await on_close()
 
 
 class _LooseStream:
-    """What a channel needs of a stream's reader and writer, for a socket that belongs to no event loop."""
+    """A reader and writer for a channel, over a socket without an event loop."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)

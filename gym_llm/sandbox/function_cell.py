@@ -1,7 +1,7 @@
-"""What calls a program's function inside a sandbox: the text of a cell, never imported outside.
+"""Calls of a program's function inside a sandbox: the text of a cell, never imported outside.
 
-It runs in the process of the code that a model wrote, which can change all of it: it says what was returned, and
-knows nothing of what should be. `load` and `call` answer in JSON: `{"value": …}`, or `{"error": …}`.
+It runs in the process of the code that a model wrote, which can change all of it. It says what was returned, and does
+not know the expected value. `load` and `call` answer in JSON: `{"value": …}`, or `{"error": …}`.
 """
 
 import json as _json

@@ -18,14 +18,14 @@ FUNCTION_CELL = Path(__file__).with_name("function_cell.py")
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What a call came to.
+    """The result of a call.
 
     Attributes:
-        value: What was returned, as JSON has it.
-        error: What it raised, as `repr` has it; None without.
+        value: The value returned, as JSON.
+        error: The `repr` of the exception that it raised, or None.
         limit: The limit that it passed, for which the process was killed; else None.
         ended: Whether the process is gone, by a limit or by itself, or could not answer.
-        cpu_seconds: Processor time that it took.
+        cpu_seconds: Its processor time.
     """
 
     value: Any = None
@@ -36,7 +36,7 @@ class Called:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing was returned."""
+        """Whether it returned nothing."""
         return self.ended or self.error is not None
 
     @property
@@ -48,8 +48,9 @@ class Called:
 class Functions:
     """A program that is loaded once, and called any number of times, in one process.
 
-    Use it as an async context manager. What it says is the program's own word: compare it outside with what it should
-    be, and let nothing in that says so. After a call that `ended` it, it cannot be called again.
+    Use it as an async context manager. Its answers are the program's own word: compare them
+    outside with the expected ones, which the program must not see. After a call that `ended` it, it cannot be called
+    again.
 
     Args:
         sandbox: Where it runs.

@@ -32,13 +32,13 @@ _WITH_ARGUMENTS = "program.py"
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One line of the table.
+    """A line of the table of languages.
 
     Attributes:
-        name: As it is asked for.
+        name: Its name.
         source: The file that the program is in.
         compile: The command that compiles it; None where there is nothing to compile.
-        result: The file that compiling leaves, which is all that a run is given.
+        result: The file that compiling leaves, the only one that a run gets.
         run: The command that runs it; None for Python, which the sandbox runs by itself.
         reserves: Whether it reserves much more memory than it uses.
         aliases: Other names, as after the marks of a code block.
@@ -91,10 +91,10 @@ LANGUAGES = {
 
 
 def language(name: str) -> Language:
-    """A language by its name, or by what stands after a code block's marks, in any case.
+    """Return a language by its name, or by the tag of a code block, in any case.
 
     Raises:
-        ValueError: If there is none of this name.
+        ValueError: If the name is unknown.
     """
     wanted = name.lower()
     for one in LANGUAGES.values():
@@ -105,12 +105,12 @@ def language(name: str) -> Language:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a run is given.
+    """A compiled program.
 
     Attributes:
-        language: In which it was written.
+        language: The language in which it was written.
         program: The file that is run.
-        said: What the compiler said all the same, warnings say.
+        said: The compiler's messages, e.g. warnings.
     """
 
     language: Language
@@ -146,10 +146,10 @@ def _below(path: str, folder: str) -> bool:
 
 @functools.cache
 def mounts_for(name: str) -> Mounts:
-    """What a sandbox shows that compiles and runs a language.
+    """Return the mounts of a sandbox that compiles and runs a language.
 
     Raises:
-        ValueError: If there is no such language.
+        ValueError: If the language is unknown.
         SandboxUnavailable: If its compiler, or interpreter, is not on this machine.
     """
     one, mounts = language(name), own_python()
@@ -195,19 +195,19 @@ class Compiler:
         arguments: Sequence[str] = (),
         limits: Limits = COMPILE_LIMITS,
     ) -> Compiled | CompileError:
-        """Compile a program, or find it among those that were.
+        """Compile a program, or find it among those that are compiled already.
 
-        What is beside it, the program can read and contain: nothing that a model's program must not know.
+        The program can read and contain the files beside it: give it nothing that it must not know.
 
         Args:
             name: The language's name.
             source: The program.
             files: Beside it, headers say.
-            arguments: Of the compiler, after its others: those of the files that are sources, too, say.
-            limits: What compiling may take.
+            arguments: Further arguments of the compiler, e.g. those of the files that are sources, too.
+            limits: Limits of the compilation.
 
         Raises:
-            ValueError: If there is no such language.
+            ValueError: If the language is unknown.
             SandboxError: If the sandbox failed.
         """
         one = language(name)
@@ -293,7 +293,6 @@ class Compiler:
 
 
 def _with_arguments(arguments: Sequence[str]) -> str:
-    """A program that runs the one beside it, as if it had been started with these arguments."""
     run = f"runpy.run_path({_WITH_ARGUMENTS!r}, run_name='__main__')"
     return f"import runpy, sys\nsys.argv[1:] = {list(arguments)!r}\n{run}"
 

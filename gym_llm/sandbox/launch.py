@@ -1,8 +1,8 @@
 """Starts bubblewrap from root without root's rights: `python -I -S launch.py JSON`.
 
 In namespaces inside, root outside would still own the kernel's settings, and no limit on processes would hold for it.
-So root becomes a user that nobody else is. What that user could not reach, an interpreter below /root say, is mounted
-in its place first, in a namespace of mounts that nobody else sees.
+So root becomes an unused user. Folders that this user could not reach, e.g. an interpreter below /root, are mounted in
+their place first, in a private namespace of mounts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(user: int, hidden: dict[str, list[str]], command: list[str]) -> None:
                 os.makedirs(path)
                 kernel.mount("", path, kernel.BIND | kernel.RECURSIVE, source=f"/proc/self/fd/{descriptor}")
                 os.close(descriptor)
-    kernel.write("/proc/self/oom_score_adj", "1000")  # by root: nobody else may lower it then
+    kernel.write("/proc/self/oom_score_adj", "1000")  # by root: no other user may lower it then
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)

@@ -1,4 +1,4 @@
-"""How much memory the sessions of a sandbox may hold together while nothing runs in them."""
+"""A bound on the memory that the idle sessions of a sandbox hold together."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from gym_llm.sandbox.python_session import PythonSession
 
-_SHARE = 2  # one part of so many is for sessions that wait; the others are for what runs, and for everybody else
+_SHARE = 2  # the part of the memory for idle sessions: one of this many
 _CGROUPS = (("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"))
 
 
 class SessionMemory:
-    """Ends the session that holds most when all that wait hold more than they may.
+    """A bound on idle sessions: when they hold more memory together, the largest is ended.
 
-    A session's limit is its own, and one that waits takes no slot of the sandbox's: without this, enough of them would
-    take all of a machine's memory.
+    Each session has a limit of its own, and an idle one takes no slot of the sandbox: without this bound, enough of
+    them would take all memory of a machine.
 
     Args:
-        most: Bytes of all together; None for half of what is available now.
+        most: Bytes of all together; None for half of the memory available now.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -28,11 +28,11 @@ class SessionMemory:
         self._held: WeakKeyDictionary[PythonSession, int] = WeakKeyDictionary()
 
     def forget(self, session: PythonSession) -> None:
-        """It runs, or has ended."""
+        """Note that a session runs, or has ended."""
         self._held.pop(session, None)
 
     async def wait(self, session: PythonSession, held: int) -> None:
-        """It has run, holds so many bytes and waits; it may be the one that is ended."""
+        """Note that a session is idle and holds these bytes; end the largest ones if that is too much."""
         self._held[session] = held
         while sum(self._held.values()) > self.most:
             largest = max(self._held, key=self._held.__getitem__)
@@ -41,7 +41,7 @@ class SessionMemory:
 
 
 def available() -> int:
-    """Bytes of memory that this process may still count on: of the machine, or of its control group."""
+    """Return the bytes of memory that this process can still use: of the machine, or of its control group."""
     with open("/proc/meminfo", "rb") as file:
         lines = dict(line.split(b":", 1) for line in file)
     least = int(lines[b"MemAvailable"].split()[0]) * 1024
@@ -58,7 +58,7 @@ def available() -> int:
 
 
 def _groups() -> list[str]:
-    """Where this process is in the trees of control groups."""
+    """Return the paths of this process in the trees of control groups."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             fields = [line.rstrip("\n").split(":", 2) for line in file]

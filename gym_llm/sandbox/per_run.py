@@ -66,7 +66,7 @@ class PerRun:
             raise SandboxUnavailable(f"No sandbox: {_last_line(said) or f'{name} does not work'}.")
 
     async def channel(self) -> Channel:
-        """A channel to a new run's supervisor.
+        """Return a channel to the supervisor of a new run.
 
         Raises:
             SandboxUnavailable: If the command cannot be started.

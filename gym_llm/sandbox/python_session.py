@@ -14,10 +14,10 @@ _EVICTED = "The interpreter was ended, and its state is lost: all sessions toget
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What a cell came to.
+    """The result of a cell.
 
     Attributes:
-        stdout: What was printed, up to `Limits.output_bytes`.
+        stdout: Its output, up to `Limits.output_bytes`.
         stderr: Likewise.
         error: The traceback of an exception; None without one.
         value: `repr` of the last line's value, if that line is an expression and not None; else None.
@@ -40,14 +40,14 @@ class CellResult:
 
 
 class PythonSession:
-    """One interpreter, started with the first cell; after one that ended it, another is.
+    """An interpreter that starts with the first cell, and again after a cell that ended it.
 
-    Between cells everything in it is stopped. Its files, in /tmp, last as long as the interpreter. Where all that wait
-    hold more memory than the sandbox has for them, the largest is ended: its next cell is not run, and says so.
+    Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the waiting
+    sessions of a sandbox hold more memory than it allows, the largest is ended: its next cell is not run, and says so.
 
     Args:
         sandbox: Where it runs.
-        limits: Of each cell (time, output), and of all of it (memory, files).
+        limits: Limits of each cell (time, output), and of the whole session (memory, files).
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits | None = None) -> None:
@@ -60,7 +60,7 @@ class PythonSession:
         """Run a cell.
 
         Args:
-            code: Python. The last line's value is handed over if it is an expression.
+            code: Python. The result has the last line's value if that line is an expression.
             cpu_seconds: What this cell may take, if it is not what the session's limits say.
 
         Raises:

@@ -38,12 +38,12 @@ class EpisodePython:
         self._lost = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the interpreter."""
+        """Return all but the interpreter."""
         fresh = {"_session": None, "_loop": None, "_order": None, "_is_new": True}
         return {**self.__dict__, **fresh, "_lost": self._lost or self._session is not None}
 
     async def run(self, env: PythonSessionEnv, code: str) -> CellResult:
-        """Run a cell within the environment's limits.
+        """Run a cell within the limits of the environment.
 
         Raises:
             SandboxError: If the sandbox failed, which masks the episode; never for what the code does.
@@ -79,22 +79,22 @@ class PythonSessionEnv(VerifierEnv):
     """A verifier with an interpreter for each episode, for tools that run code in it: `await state.run(self, code)`.
 
     The interpreter begins with the episode's first call and ends with the episode. A cell that takes too long ends it:
-    the model is told that what it had defined is lost, and the next cell begins anew. Whoever has a state of their own
-    derives it from `EpisodePython`, and returns one from `setup`. Where an event loop runs around `step`, as in a
+    the model reads that its definitions are lost, and the next cell begins anew. For a state of your own derive it from
+    `EpisodePython`, and return one from `setup`. Where an event loop runs around `step`, as in a
     notebook, every step is a loop of its own, and so an interpreter: play with `await drive(env.step, action)` there.
 
     Args:
         tasks: See `VerifierEnv`.
-        sandbox: Where it runs, e.g. `"bubblewrap"`; see `gym_llm.sandbox.Sandbox`. Nothing is started before the first
-            call; where there is no such sandbox then, the episode is masked.
+        sandbox: Where it runs, e.g. `"bubblewrap"`; see `gym_llm.sandbox.Sandbox`. It starts with the first call;
+            if this machine does not have it then, the episode is masked.
         code_exec_timeout_s: Seconds of processor time that a call may take, and as many in which it only waits.
         code_exec_max_output_chars: Characters of standard output, and of standard error, that the model is shown.
         preload: Modules that are imported before any call, so that importing them takes no call's time; those that are
             not installed are left out. None for the class's `default_preload`.
-        **kwargs: As for every `VerifierEnv`.
+        **kwargs: See `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
 
     Attributes:
         python_tool: The name of the tool whose calls are counted.
@@ -168,10 +168,10 @@ class PythonTool(PythonSessionEnv):
 
     Args:
         tasks: See `VerifierEnv`.
-        **kwargs: As for every `PythonSessionEnv`.
+        **kwargs: See `PythonSessionEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     @tool
@@ -199,14 +199,14 @@ def timed_out(cell: CellResult) -> bool:
 
 
 def error_text(cell: CellResult, seconds: float) -> str:
-    """What a cell's failure is called: a traceback, a sentence that says that the state is lost, or ""."""
+    """Return the text of a cell's failure: a traceback, a sentence that the state is lost, or ""."""
     if cell.error is None:
         return ""
     return f"{_TIMED_OUT} after {seconds:g} seconds. {cell.error}" if timed_out(cell) else cell.error
 
 
 def shortened(text: str, most: int) -> str:
-    r"""The first so many characters of a text, and a line that says so if there are more.
+    r"""Return the first `most` characters of a text, and a line that says so if there are more.
 
     >>> shortened("abc", 3), shortened("abcd", 3)
     ('abc', 'abc\n[The rest is left out: it is longer than 3 characters.]')
@@ -215,7 +215,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def _timed_out(output: Any) -> bool:
-    """Whether a tool's output says that the code took too long."""
     said = parse_arguments(output) if isinstance(output, str) else NOT_JSON
     if said is NOT_JSON or not isinstance(said, dict):
         return False

@@ -1,4 +1,4 @@
-"""What a run in a sandbox may take."""
+"""Limits of a run in a sandbox."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MEGA = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all processes of a run, or of a session's cell, may take together.
+    """Limits of all processes of a run, or of a session's cell, together.
 
-    Time is processor time: a verdict must not depend on how busy the machine is. What sleeps, or waits for something,
-    uses none, and has `wall_seconds` for that; a run that gets less than a tenth of a processor ends, too.
+    Time is processor time: a verdict must not depend on how busy the machine is. A process that sleeps or waits uses
+    none, and has `wall_seconds` for that. A run that gets less than a tenth of a processor ends, too.
 
     Attributes:
         cpu_seconds: Seconds of processor time.
@@ -48,5 +48,5 @@ class Limits:
                 raise ValueError(f"{field.name} is a number above 0, got {value!r}.")
 
     def as_json(self) -> dict[str, Any]:
-        """As it is sent into the sandbox."""
+        """Return the limits as they are sent into the sandbox."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -13,14 +13,14 @@ T = TypeVar("T")
 async def until_failure(
     test: Callable[[int], Awaitable[T]], count: int, failed: Callable[[T], bool], *, at_a_time: int
 ) -> list[T]:
-    """What tests 0, 1, … came to, up to the first that failed, whatever of the later ones was begun.
+    """Run tests 0, 1, … and return their results up to the first failure; later ones that have begun are cancelled.
 
-    One at first, and one more at a time with each that passes: most programs that fail do so at once.
+    The first runs alone, and each pass lets one more run at a time: most programs that fail do so at once.
 
     Args:
         test: Runs a test by its number.
         count: How many there are.
-        failed: Whether that is a failure.
+        failed: Returns whether a result is a failure.
         at_a_time: The most that run at a time.
     """
     results: list[T] = []

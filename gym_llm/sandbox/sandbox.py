@@ -24,18 +24,18 @@ _LONGEST_PART, _LONGEST_NAME = 255, 1000  # bytes of a file's or folder's name, 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, and what it left.
+    """The end of a run, and what it left.
 
     Attributes:
         limit: The limit that it passed, for which it was killed; else None.
-        exit_code: What its first process ended with; None if a signal ended it.
+        exit_code: The exit code of its first process; None if a signal ended it.
         signal: The signal that ended its first process, else None.
         stdout: The first bytes of it, up to `Limits.output_bytes`.
         stderr: Likewise.
         cpu_seconds: Processor time of all its processes.
         wall_seconds: Seconds by the clock.
-        peak_bytes: About the most memory that it had at a time.
-        files: What it left of the files that were asked for, by name.
+        peak_bytes: The most memory that it had at a time, roughly.
+        files: The files to collect that it left, by name.
     """
 
     limit: Limit | None
@@ -72,25 +72,25 @@ class RunResult:
 
 
 class Sandbox:
-    """Programs in a sandbox: no network, this machine's files read-only or not there at all, limits on all they take.
+    """A sandbox for programs: no network, the files of this machine read-only or hidden, limits on every resource.
 
-    Each run has processes, memory and a /tmp of its own, and nothing of it is left afterwards. What a program should
-    print, or what it is for, must not be given to it: compare outside.
+    Each run has processes, memory and a /tmp of its own, and leaves nothing behind. Never give a program its expected
+    output: compare outside.
 
     A sandbox belongs to an event loop. Environments share one: `await sandbox_for(env)`.
 
     Args:
         backend: `bubblewrap`, `docker`, `podman`, `apptainer`, or `unsafe`, which protects nothing.
-        mounts: What is shown of this machine, and which interpreter runs Python; this one's by default.
-        image: Of containers: its name, or the path of one of apptainer's.
+        mounts: The files of this machine that are shown, and the interpreter that runs Python; by default this one.
+        image: The image of containers: its name, or the path of an apptainer image.
         preload: Modules that Python programs find imported already.
         concurrency: Runs at a time; None for one per core. More wait. Cells of sessions count, idle sessions do not.
-        memory_bytes: What idle sessions may hold of memory together; the largest is ended where they hold more. None
-            for half of what this machine, or this process's control group, has to give.
+        memory_bytes: The most memory of idle sessions together; beyond it the largest is ended. None for half of what
+            this machine, or the control group of this process, has available.
 
     Raises:
-        ValueError: If an argument makes no sense.
-        SandboxUnavailable: If the backend cannot be had here.
+        ValueError: If an argument is invalid.
+        SandboxUnavailable: If this machine does not have the backend.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Sandbox:
             collect: Names of files to bring back, of those it leaves.
             environment: Variables beside PATH, HOME and LANG.
             limits: What it may take.
-            loopback: Whether it may use sockets, with nobody but itself on 127.0.0.1.
+            loopback: Whether it may use sockets, with only itself on 127.0.0.1.
             reserves: Whether it reserves much more memory than it uses, as Java, Go and Node.js do: only what is used
                 is limited then.
 
@@ -214,11 +214,11 @@ class Sandbox:
             await channel.close()
 
     async def channel(self) -> Channel:
-        """A channel to a new supervisor, which waits for what it is to run."""
+        """Return a channel to a new supervisor, which waits for its run."""
         return await self._backend.channel()
 
     def common(self, limits: Limits, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What the header of every request says."""
+        """Return the fields that the header of every request has."""
         variables = {**self._variables, **(environment or {})}
         return {"limits": limits.as_json(), "environment": variables}
 
@@ -248,7 +248,7 @@ def _is_text(name: str) -> bool:
 
 
 def result_of(answer: dict[str, Any], output: list[bytes], files: dict[str, bytes]) -> RunResult:
-    """A supervisor's answer as a result."""
+    """Return a supervisor's answer as a result."""
     return RunResult(
         limit=answer["limit"],
         exit_code=answer["exit_code"],
@@ -263,5 +263,5 @@ def result_of(answer: dict[str, Any], output: list[bytes], files: dict[str, byte
 
 
 def reply_timeout(limits: Limits) -> float:
-    """Seconds after which a sandbox that has not answered never will."""
+    """Return the seconds after which a sandbox that has not answered never will."""
     return _LONG * (limits.cpu_seconds + limits.wall_seconds) + 60

@@ -45,7 +45,7 @@ class SandboxedEnv(NemoCompatible):
     """
 
     class Config(NemoCompatible.Config):
-        """Where programs run, and with how much memory."""
+        """The back end and the limits of programs."""
 
         sandbox: Annotated[str, AfterValidator(_checked), Field(validate_default=True)] = "bubblewrap"
         memory_mib: Count = 4096
@@ -89,7 +89,7 @@ class SandboxedEnv(NemoCompatible):
         return await sandbox_for(self, self.config.sandbox)
 
     def limits(self, seconds: float, output_bytes: int = _MEBI) -> Limits:
-        """Return the limits of a program with these seconds, whose correct output has about that many bytes."""
+        """Return the limits of a program with these seconds and about this much correct output."""
         return Limits(
             cpu_seconds=seconds,
             wall_seconds=seconds,

@@ -12,20 +12,20 @@ from gym_llm.sandbox.sandbox import Sandbox
 
 
 def check_backend(name: str) -> None:
-    """Check the argument that names a backend; whether it can be had shows when it is needed.
+    """Check the argument that names a backend; whether this machine has it shows when it is needed.
 
     Raises:
-        ValueError: If there is none of this name; one sentence.
+        ValueError: If the name is unknown.
     """
     if name not in BACKENDS:
         raise ValueError(f"sandbox is one of {', '.join(BACKENDS)}; got {name!r}.")
 
 
 def check_sandbox(name: str) -> None:
-    """Check the argument that names a backend, and that it can be had; nothing is started.
+    """Check the argument that names a backend, and that this machine has it; nothing is started.
 
     Raises:
-        ValueError: If there is none of this name; one sentence.
+        ValueError: If the name is unknown.
         SandboxUnavailable: If it is bubblewrap, and that is not installed.
     """
     check_backend(name)
@@ -36,10 +36,10 @@ def check_sandbox(name: str) -> None:
 async def sandbox_for(
     env: VerifierEnv, backend: str = "bubblewrap", *, mounts: Mounts | None = None, preload: Sequence[str] = ()
 ) -> Sandbox:
-    """The sandbox of this kind, started; it is closed with the last environment of the event loop that uses it.
+    """Return the sandbox of this kind, started; it is closed with the last environment of the event loop that uses it.
 
     Args:
-        env: Who asks.
+        env: The environment that asks.
         backend: Its name; see `Sandbox`.
         mounts: What is shown of this machine; this interpreter and its packages by default.
         preload: Modules that Python programs find imported already.
@@ -53,15 +53,15 @@ async def sandbox_for(
 
 
 async def compiler_for(env: VerifierEnv, language: str, backend: str = "bubblewrap") -> Compiler:
-    """The compiler of a language, in a sandbox that shows it; what it compiled is kept for all who share it.
+    """Return the compiler of a language, in a sandbox that shows it; its users share what it has compiled.
 
     Args:
-        env: Who asks.
+        env: The environment that asks.
         language: Its name; see `gym_llm.sandbox.languages`.
         backend: As of `sandbox_for`.
 
     Raises:
-        ValueError: If there is no such language.
+        ValueError: If the language is unknown.
         SandboxUnavailable: If the compiler is not on this machine, or the sandbox cannot be started here.
     """
     mounts = mounts_for(language)

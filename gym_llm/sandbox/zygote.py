@@ -76,7 +76,7 @@ class Zygote:
                     raise SandboxUnavailable(f"No sandbox: {said[-1] if said else 'its first process ended'}.")
 
     async def channel(self) -> Channel:
-        """A channel to a supervisor of a new run.
+        """Return a channel to the supervisor of a new run.
 
         Raises:
             SandboxError: If the process ended meanwhile, again and again.

@@ -1,4 +1,4 @@
-"""Episodes as statistics see them: one small row for each record of a rollout file."""
+"""Episodes for statistics: one small row for each record of a rollout file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EpisodeScore:
         outcome: `scored`, `truncated` or `masked`.
         reward: None where it is masked.
         failure_kind: Why it is masked.
-        answer: What the verifier took for the answer (`info["extracted_answer"]`), as JSON where it is no text; None
+        answer: What the verifier took for the answer (`info["extracted_answer"]`), as JSON where it is not a text; None
             without one.
         log_prob: Natural log of the probability of all sampled tokens; None where the engine reports none.
         turns: Model turns.
@@ -68,12 +68,12 @@ class EpisodeScore:
 
     @property
     def task(self) -> tuple[str, int]:
-        """What says which task this is, within one run."""
+        """The key of the task within a run."""
         return self.dataset, self.task_index
 
 
 def score_of(record: Rollout, by: Sequence[str] = ()) -> EpisodeScore:
-    """What statistics need of a record.
+    """Return the row of statistics of a record.
 
     Args:
         record: As it is read, or made.
@@ -121,7 +121,7 @@ def read_scores(
         on_bytes: Called with the size of each line that was read.
 
     Raises:
-        DataError: If a file cannot be read, a line is no rollout, or there is no file.
+        DataError: If a file cannot be read or is missing, or a line is not a rollout.
         UsageError: If no record has a field to group by.
     """
     scores: list[EpisodeScore] = []
@@ -141,7 +141,7 @@ def read_scores(
 
 
 def rollout_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The rollout files that a path means: itself, or those in a folder; a DataError if there is none."""
+    """The rollout files that a path means: itself, or those in a folder; a DataError without any."""
     path = Path(path)
     if not path.is_dir():
         return [path]

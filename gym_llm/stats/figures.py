@@ -1,4 +1,4 @@
-"""What a set of episodes says, as JSON values: rewards, pass@k and its kin with intervals, shares, tokens, cost."""
+"""Figures of a set of episodes as JSON values: rewards, pass@k and its kin with intervals, shares, tokens, cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def evaluate_scores(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
-    """What a set of episodes says.
+    """Return the figures of a set of episodes.
 
     A masked episode is in the counts, the tokens and the cost; it is in no other figure, and so in no denominator.
     Each figure with an interval is a dict of `value`, `standard_error`, `interval` (analytic), `bootstrap` (percentiles
@@ -110,7 +110,7 @@ def evaluate_scores(
 def evaluate_groups(
     scores: Sequence[EpisodeScore], by: Sequence[str], **options: Any
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The same for each value of each field that the scores were read with.
+    """Return the figures for each value of each field that the scores were read with.
 
     Args:
         scores: As for `evaluate_scores`.
@@ -245,7 +245,7 @@ def _tasks(scores: Sequence[EpisodeScore]) -> _Tasks:
 
 
 def _counts(scores: Sequence[EpisodeScore]) -> dict[str, Any]:
-    """How many episodes there are, and in which shares what befell them."""
+    """Return the number of episodes, and the shares of their outcomes."""
     rewarded = [score for score in scores if score.reward is not None]
     masked = len(scores) - len(rewarded)
     truncated = sum(score.outcome == "truncated" for score in rewarded)

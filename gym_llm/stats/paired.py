@@ -54,7 +54,7 @@ class Flip:
 
 @dataclass(slots=True)
 class Paired:
-    """What the tasks of two runs say of their difference, the run's less the baseline's.
+    """The difference of two runs over their common tasks, the run's figures minus the baseline's.
 
     Attributes:
         baseline: Its name.
@@ -93,22 +93,22 @@ class Paired:
 
     @property
     def better(self) -> int:
-        """How many tasks have a higher mean reward than in the baseline."""
+        """The number of tasks with a higher mean reward than in the baseline."""
         return int((self.differences > 0).sum())
 
     @property
     def worse(self) -> int:
-        """How many tasks have a lower one."""
+        """The number of tasks with a lower mean reward than in the baseline."""
         return int((self.differences < 0).sum())
 
     def tasks_needed(self, difference: float, *, power: float = POWER) -> int | None:
-        """How many such tasks it takes to see a difference; None where these tell nothing of how tasks differ."""
+        """Return the number of such tasks needed to see a difference; None if the tasks' variance is unknown."""
         if not self.deviation > 0:
             return None
         return math.ceil((_quantiles(self.level, power) * self.deviation / difference) ** 2)
 
     def detectable(self, *, power: float = POWER) -> float | None:
-        """The smallest difference that so many tasks show; None where these tell nothing of how tasks differ."""
+        """Return the smallest difference that n tasks show; None where they tell nothing of how tasks differ."""
         if not self.deviation > 0:
             return None
         return _quantiles(self.level, power) * self.deviation / math.sqrt(len(self.tasks))
@@ -142,7 +142,7 @@ class Paired:
 
 
 def part_name(part: Part) -> str:
-    """What to call a part in a report: its dataset, or its environment."""
+    """Return the name of a part in a report: its dataset, or its environment."""
     return part[1] or part[0]
 
 

@@ -119,7 +119,7 @@ def majority_at(answers: Iterable[tuple[str | None, bool]]) -> tuple[float, ...]
 
 @lru_cache(maxsize=65536)
 def _majority(candidates: tuple[tuple[int, int], ...], blank: int) -> tuple[float, ...]:
-    """`majority_at` for candidates with so many votes, of which so many are right.
+    """Return `majority_at` for candidates, each given as its votes and the right ones among them.
 
     The number of subsets of each size in which the leaders have exactly j votes is a coefficient of a product over the
     candidates, `sum(C(m, i) x**i for i < j) + y C(m, j) x**j`: x counts the drawn, y the leaders. It is multiplied out

@@ -67,7 +67,7 @@ def sign_flip(differences: Floats, *, seed: int = 0) -> SignFlip:
 
 
 def _on_lattice(sizes: Floats) -> np.ndarray | None:
-    """The sizes as whole multiples of one step, None if they are none."""
+    """Return the sizes as whole multiples of one step, None if they are not."""
     step = 1
     for size in np.unique(sizes).tolist():
         fraction = Fraction(size).limit_denominator(_FINEST)
@@ -93,7 +93,7 @@ def _count_on_lattice(steps: np.ndarray, total: int) -> float:
 
 
 def _count_in_halves(sizes: Floats, total: float) -> float:
-    """How many of all sums are as far out: one half's sums are looked up among the other's, sorted."""
+    """Count the sums that are as far out: one half's sums are looked up among the other's, sorted."""
     half = len(sizes) // 2
     left, right = np.sort(_all_sums(sizes[:half])), _all_sums(sizes[half:])
     least = total * (1 - 1e-12)  # sums that are equal may differ in their last bits

@@ -10,7 +10,7 @@ _LEARNED_FROM = 64  # lines
 
 
 class ByteMatcher:
-    """Byte strings, and bytes that tell at once that a line has none of them.
+    """Finds byte strings in lines that rarely contain one.
 
     To look for one byte takes a tenth of the time of looking for a string, and a byte is chosen that as many strings as
     possible have. Which ones are rare the lines say themselves: with each of the first that had such a byte for nothing

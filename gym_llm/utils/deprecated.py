@@ -93,7 +93,7 @@ MODULES = {
     "registration": "core.registry.ids",
     "responses": "protocols.responses",
     "responses.actions": "protocols.responses.actions",
-    "right_answers": "core.oracle",
+    "right_answers": "core.author_hooks",
     "rollout": "rollouts",
     "rollout.episode": "rollouts.episode",
     "rollout.part": "rollouts.workload",

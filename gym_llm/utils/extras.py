@@ -1,4 +1,4 @@
-"""How to install what not everybody needs: the sentences' ends of errors about missing packages.
+"""Commands that install optional packages, for errors about missing ones.
 
 gym_llm is on no package index: its extras are installed from its repository.
 """

@@ -34,7 +34,6 @@ def loads(line: bytes) -> Any:
 
 
 def _finite(text: str) -> float:
-    """Of a number as it is written; `1e999` is none."""
     if isfinite(value := float(text)):
         return value
     raise ValueError(f"{text} is too large for a number")
@@ -72,7 +71,6 @@ def dumps_record(record: Mapping[str, Any]) -> bytes:
 
 
 def _sayable(value: Any, depth: int, parents: set[int]) -> Any:
-    """The value in JSON's own types: NaN and infinities null as with orjson, what is nested too deeply a sentence."""
     try:
         return _said(value, depth, parents)
     except Exception:

@@ -1,4 +1,4 @@
-"""How much is taken from models, servers, hubs and files: each limit, its environment variable, and what it bounds.
+"""Limits of input from models, servers, hubs and files: name, environment variable and meaning.
 
 A variable is read where its limit is used, in each process: set it before a run, and for Ray on all machines.
 """
@@ -43,7 +43,7 @@ LIMITS: dict[str, Limit] = {
 
 
 def limit(variable: str) -> int:
-    """What a limit is now.
+    """Return the current value of a limit.
 
     Args:
         variable: One of `LIMITS`.

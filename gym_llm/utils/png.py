@@ -34,7 +34,7 @@ class Circle(NamedTuple):
 def draw_circles(
     rng: np.random.Generator, size: int, count: int, colors: list[str], *, distinct: bool = False
 ) -> list[Circle]:
-    """Draw circles that do not touch: `count` of them, or fewer where there is no room for more.
+    """Draw up to `count` circles that do not touch, fewer if the picture is full.
 
     Args:
         rng: Where they lie, how large they are, and which of the colors they have.

@@ -1,4 +1,4 @@
-"""What is secret in this process, and text without it.
+"""Secrets of this process: finding them, and removing them from text.
 
 A secret is learned where it comes in (`register_secrets`): from engines' options and URLs, environments' arguments,
 configurations, the command line, environment variables. Where text goes out (files, streams, logs) each learned secret
@@ -55,7 +55,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def secret_values(value: Any) -> set[str]:
-    """What a secret is, as strings: itself, or all that is in it."""
+    """Return a secret's strings: itself, or all strings in it."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -204,7 +204,7 @@ def is_in_json(line: bytes) -> bool:
 
 
 def redact_values(value: Any) -> Any:
-    """What JSON said, with `***` for every learned secret in its strings; numbers (token ids) stay."""
+    """Return a JSON value with `***` for every registered secret in its strings; numbers (token ids) stay."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
@@ -293,7 +293,6 @@ def _parts(secret: str) -> set[str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """How a secret is written in URLs, in JSON, in JSON within JSON, and in Python."""
     once = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     twice = {json.dumps(form)[1:-1] for form in once}
     percent = quote(secret, safe="")

@@ -103,5 +103,5 @@ def test_the_same_seed_draws_the_same_task() -> None:
     envs = [gym.make(ENV_ID, disable_env_checker=True) for _ in range(2)]
     assert envs[0].reset(options={"task_index": 5}) == envs[1].reset(options={"task_index": 5})
     for seconds in (0, "1"):
-        with pytest.raises(ValueError, match="deadline is a number of seconds above 0"):
+        with pytest.raises(ValueError, match="deadline"):
             gym.make(ENV_ID, deadline=seconds)

@@ -243,9 +243,9 @@ def test_a_row_without_a_call_is_refused(fields):
 @pytest.mark.parametrize(
     ("kwargs", "problem"),
     [
-        ({"reward_mode": "f1"}, "reward_mode is 'binary' or 'continuous'"),
-        ({"similarity_threshold": 2}, "are shares"),
-        ({"diff_size_alpha": "a"}, "are shares"),
+        ({"reward_mode": "f1"}, "reward_mode"),
+        ({"similarity_threshold": 2}, "similarity_threshold"),
+        ({"diff_size_alpha": "a"}, "diff_size_alpha"),
         ({"similarity_threshold": 0.9}, "at most similarity_full_credit"),
     ],
 )

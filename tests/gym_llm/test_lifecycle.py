@@ -19,7 +19,7 @@ from vector_envs import Leased, random_traps
 from gym_llm import VerifierEnv
 from gym_llm.concurrency import drive
 from gym_llm.concurrency.resources import open_resources
-from gym_llm.core import verifier_env as env_module
+from gym_llm.core import teardown as run_teardowns
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError, StepTimeout
 from gym_llm.rollouts.env_slots import EnvSlots, Reset
@@ -217,7 +217,7 @@ def test_a_teardown_that_fails_after_another_error_is_a_note_on_it_and_logged(tr
 @pytest.mark.parametrize("deaf", [False, True])
 @pytest.mark.parametrize("driven", [False, True])
 def test_a_teardown_that_hangs_is_given_up_and_reported(deaf: bool, driven: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr(env_module, "_TEARDOWN_SECONDS", 0.05)
+    monkeypatch.setattr(run_teardowns, "TEARDOWN_SECONDS", 0.05)
     monkeypatch.setattr("gym_llm.concurrency.bridge._GRACE", 0.05)
     give_in: list[Any] = []
 
@@ -639,7 +639,7 @@ def step_for_a_while(rng: random.Random, tasks: list[Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # tools whose tasks had not begun
 def test_of_ten_thousand_episodes_with_everything_going_wrong_each_is_torn_down_once(monkeypatch: Any) -> None:
-    monkeypatch.setattr(env_module, "_TEARDOWN_SECONDS", 0.05)
+    monkeypatch.setattr(run_teardowns, "TEARDOWN_SECONDS", 0.05)
     rng = random.Random(9)
     gc.disable()  # a coroutine found in the midst of a named tuple's constructor cannot warn: that has no `__import__`
     try:

@@ -180,7 +180,7 @@ class CaptureSession:
         self._recall.forget(call)
         self.graph.remove(call)
         if not call.samples:
-            call.status, call.error = "abandoned", "The answer was not handed over."
+            call.status, call.error = "abandoned", "The answer was not delivered."
 
     # ------------------------------------------------------------------------------------------------------------------
 

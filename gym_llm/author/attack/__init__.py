@@ -1,4 +1,4 @@
-"""Attacking verifiers: what is paid that is no right answer (`gym-llm env attack`)."""
+"""Attack verifiers: find wrong answers that are paid (`gym-llm env attack`)."""
 
 from gym_llm.author.attack.campaign import attack
 from gym_llm.author.attack.finding import CheckResult, Finding, Form, Report

@@ -1,4 +1,4 @@
-"""Checks with answers that are none: nothing, noise, the prompt, all options, many boxes, what is said elsewhere."""
+"""Checks with texts that are not answers: nothing, noise, the prompt, all options, answers outside the message."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def check_prompt_echo(context: Context) -> None:
 
 
 def check_options(context: Context) -> None:
-    """Play the right answer among others, the last of which is wrong: whoever lists all has not chosen."""
+    """Play the right answer among others, the last of which is wrong: listing all of them is not a choice."""
     texts = [(index, gold) for index, gold, _ in context.texts() if gold.kind not in ("whole", "list", "json")]
     if not texts:
         raise NotApplicable("no right answer is a text of one value")
@@ -268,7 +268,6 @@ def _elsewhere(right: str, text: str) -> dict[str, list[Turn]]:
 
 
 def _differ(context: Context, indices: list[int]) -> bool:
-    """Whether these tasks expect different things, so that no guess is right on all of them."""
     golds = [context.golds.get(index) for index in indices]
     expected = {gold.text if gold.text is not None else str(gold.turns) for gold in golds if gold is not None}
     return len(context.tasks) == 1 or len(expected) > 1 or not any(golds)

@@ -21,7 +21,7 @@ from gym_llm.records.failures import reason
 from gym_llm.types import Item
 
 Turn = list[Item] | dict[str, Any]
-"""What the model answers once: output items, or a whole response."""
+"""The model's answer of one turn: output items, or a whole response."""
 
 _MOST_REPEATS = 3
 _SHORT = 160
@@ -30,7 +30,7 @@ _LONG, _BUSY = 5.0, 0.2
 
 
 class TooLong(BaseException):
-    """An episode takes longer than it may; not an Exception, so that nobody's `except Exception` swallows it."""
+    """An episode takes longer than it may; not an Exception, so that no `except Exception` swallows it."""
 
 
 class OutOfTime(Exception):
@@ -39,13 +39,13 @@ class OutOfTime(Exception):
 
 @dataclass(slots=True)
 class Played:
-    """What came of one episode.
+    """The result of one episode.
 
     Attributes:
-        reward: Its reward; None where there is none.
+        reward: Its reward; None without one.
         error: What was raised, as a sentence.
         refused: Whether an action was none that a model can take; then nothing can be said.
-        judge_failed: Whether the judge did, which is no fault of the verifier's.
+        judge_failed: Whether the judge failed, which is not the verifier's fault.
         hung: Whether it took too long.
         opening: The first observation and info, as JSON.
         outputs: What tools answered.
@@ -71,7 +71,7 @@ class Played:
 
     @property
     def ending(self) -> str:
-        """What came of it, in words."""
+        """Return the result in words."""
         if self.hung:
             return "no end"
         return f"it raises {self.error}" if self.error else f"reward {self.reward:g}" if self.reward is not None else ""
@@ -108,7 +108,7 @@ class Player:
         self.env = self._make()
 
     def other(self) -> VerifierEnv:
-        """One more environment of the same making, which the caller closes."""
+        """Return another environment like this one, which the caller closes."""
         return self._make()
 
     def play(self, index: int, task: PreparedTask, turns: list[Turn]) -> Played:
@@ -177,7 +177,7 @@ class Player:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooLong` in this, the main thread, after so many seconds."""
+    """Raise `TooLong` in this, the main thread, after a number of seconds."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise TooLong
@@ -198,7 +198,7 @@ def message(text: str) -> Item:
 
 
 def reasoning(text: str) -> Item:
-    """What a model reasons."""
+    """Return a reasoning item."""
     return {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": text}]}
 
 
@@ -209,7 +209,7 @@ def call(name: str, arguments: Any, call_id: str = "call_1") -> Item:
 
 
 def says(text: str) -> list[Turn]:
-    """One turn that says a text."""
+    """Return one turn that says a text."""
     return [[message(text)]]
 
 
@@ -237,7 +237,7 @@ def shortened(value: Any) -> Any:
 
 
 def said(turns: list[Turn]) -> Any:
-    """What turns say, as short as can be: the text, where each is one message; else their items."""
+    """Return a short form of turns: the text, where each is one message, else their items."""
     items = [turn if isinstance(turn, list) else turn.get("output", []) for turn in turns]
     texts = [
         each[0]["content"][0]["text"]

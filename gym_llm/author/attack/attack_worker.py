@@ -175,7 +175,6 @@ def _scripted(arguments: dict[str, Any]) -> str | None:
 
 
 def _decide(label: str, row: Row, turns: list[Turn]) -> None:
-    """Have the judge say of an episode what a strict one would, unless a check speaks for it."""
     no = judge.opposite(label) or "I cannot decide this."
     judge.ScriptedJudge.verdict = label if judge.is_right(row, turns) else no
 

@@ -1,4 +1,4 @@
-"""Attacking a verifier in processes of its own, and what came of it."""
+"""Attack a verifier in separate processes, and report the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gym_llm.author.attack.finding import CheckResult, Finding, Report
 from gym_llm.errors import UsageError
 
 CHECKS = 23
-"""How many steps `on_check` is told of, about."""
+"""The approximate number of calls of `on_check`."""
 
 _SILENCE = 30.0
 _START = 60.0
@@ -38,7 +38,7 @@ def attack(
     folder: str | None = None,
     on_check: Callable[[str], None] | None = None,
 ) -> Report:
-    """Attack a verifier: play what is no right answer, and see what is paid.
+    """Attack a verifier: play wrong answers, and see what is paid.
 
     The verifier runs in processes of its own, which are killed if they hang: a first one for all checks, a second one
     with another hash seed and another clock, which has to come to the same verdicts.
@@ -54,7 +54,7 @@ def attack(
         on_check: Told of each check as it begins.
 
     Raises:
-        UsageError: If there is no such verifier, or it cannot be made.
+        UsageError: If the verifier is unknown, or cannot be made.
     """
     began = time.monotonic()
     job = {

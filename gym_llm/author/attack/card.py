@@ -1,4 +1,4 @@
-"""CARD.md: what a verifier grades, how it was attacked, and what came of it; the same text for the same results."""
+"""CARD.md: a verifier's task, the attacks on it and their results; the same text for the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all checks of an attack share: the player, the tasks, their right answers, and the findings so far."""
+"""The context that all checks of an attack share: player, tasks, right answers and findings so far."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Context:
         return [(index, gold, gold.text) for index, gold in self.known() if gold.text is not None]
 
     def pays(self, index: int, played: Played) -> Severity | None:
-        """How bad it is that something which is no answer has this reward; None: not at all."""
+        """Return how severe it is that a wrong answer has this reward; None if it is acceptable."""
         if played.reward is None:
             return None
         gold = self.golds.get(index)
@@ -98,7 +98,7 @@ class Context:
         self.findings[key] = Finding(check, attack, severity, index, action, expected, ending)
 
     def less(self, index: int) -> str:
-        """What should have been paid, in words."""
+        """Return the reward that was expected, in words."""
         gold = self.golds.get(index)
         return f"less than {gold.reward:g}" if gold else f"less than {_TOP:g}"
 

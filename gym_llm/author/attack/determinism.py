@@ -196,13 +196,12 @@ def _spoil(info: Any) -> None:
 
 
 def _empty(observation: Any) -> None:
-    """Empty what is fresh of an observation, itself and its `input`: the rest is shared, and nobody's to change."""
     observation["input"].clear()
     observation.clear()
 
 
 def compared(context: Context, episodes: str, alone: list[str]) -> None:
-    """Play the episodes of another process (another hash seed, another clock), and compare with what came of them."""
+    """Play the episodes of another process (another hash seed, another clock), and compare the results."""
     for (index, turns), first in zip(json.loads(episodes), alone, strict=True):
         second = context.play(index, turns).ending
         if second != first:

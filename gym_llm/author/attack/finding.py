@@ -1,4 +1,4 @@
-"""What an attack on a verifier found, and what it looked for."""
+"""The findings of an attack on a verifier, and the checks made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = Literal["clean", "found", "accepted", "not applicable", "not run"]
 
 @dataclass
 class Finding:
-    """One thing that a verifier should not have done.
+    """A fault of a verifier.
 
     Attributes:
         check: Which check found it.
@@ -22,8 +22,8 @@ class Finding:
         severity: How bad it is.
         task_index: The first task that shows it.
         action: The model's turns that were played, as JSON; long texts are cut.
-        expected: What should have come of it.
-        got: What came of it.
+        expected: The result that was expected.
+        got: The result.
         tasks: How many of the tasks show it.
         accepted: The reason why it is meant to be so, where the verifier's `config.yaml` gives one.
     """
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass
 class CheckResult:
-    """What became of one check.
+    """The result of one check.
 
     Attributes:
         name: Its name.
@@ -58,7 +58,7 @@ class CheckResult:
 
 @dataclass
 class Form:
-    """One line of the metamorphic table: what is done to the right answer, and whether it is still paid as one.
+    """A line of the metamorphic table: a change of the right answer, and whether it is still paid in full.
 
     Attributes:
         name: What is done.
@@ -75,7 +75,7 @@ class Form:
 
 @dataclass
 class Report:
-    """What came of the attack on one verifier.
+    """The results of an attack on one verifier.
 
     Attributes:
         env_id: The verifier.
@@ -103,11 +103,11 @@ class Report:
 
     @property
     def open_findings(self) -> list[Finding]:
-        """Those that nobody has accepted."""
+        """The findings that the verifier does not accept."""
         return [finding for finding in self.findings if finding.accepted is None]
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
     @classmethod

@@ -17,7 +17,7 @@ EXPECTED = re.compile(
     r"(_answer|_answers|_label|_gold|_target|_solution)$",
     re.IGNORECASE,
 )
-"""The names of a row's fields that may say what is right."""
+"""Matches the names of fields that may hold the right answer."""
 
 _FIRST = ("expected_answer", "expected", "answer", "gold", "ground_truth", "solution", "correct", "target", "label")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
@@ -82,7 +82,7 @@ class Gold:
 
 
 def kind_of(text: str) -> str:
-    """What an answer is: `number`, `letter`, `boolean`, `list`, `math` or `text`.
+    """Return the kind of an answer: `number`, `letter`, `boolean`, `list`, `json`, `math` or `text`.
 
     >>> [kind_of(text) for text in ("-4.5", "B", "yes", "Oslo", "24 m/s", "[1, 2]")]
     ['number', 'letter', 'boolean', 'text', 'math', 'list']
@@ -99,7 +99,7 @@ def kind_of(text: str) -> str:
 
 
 def wrong_for(text: str, kind: str) -> str:
-    """An answer of the same kind that is wrong for certain."""
+    """Return a wrong answer of the same kind."""
     if kind == "number":
         value = float(text)
         other = 2 * value + 17
@@ -115,7 +115,7 @@ def wrong_for(text: str, kind: str) -> str:
 
 
 def expected_fields(row: Row) -> list[tuple[tuple[str, ...], Any]]:
-    """Where a row says what is right, the likeliest first: the path of a field, and its value."""
+    """Return the fields of a row that may name the right answer, likeliest first: their paths and values."""
     fields: list[tuple[tuple[str, ...], Any]] = []
     for name, value in row.items():
         if name == "responses_create_params":
@@ -128,7 +128,7 @@ def expected_fields(row: Row) -> list[tuple[tuple[str, ...], Any]]:
 
 
 def contrast(golds: dict[int, Gold | None]) -> None:
-    """Take another task's right answer for a wrong one, where that is a text: it looks like an answer."""
+    """Use another task's right answer as the wrong one, where it is a text: it looks like an answer."""
     known = [gold for gold in golds.values() if gold is not None and gold.text is not None]
     for gold in known:
         others = [each for each in known if each.source == gold.source and each.kind == gold.kind in ("text", "math")]
@@ -140,7 +140,7 @@ def contrast(golds: dict[int, Gold | None]) -> None:
 
 
 def renderings(value: Any) -> Iterator[tuple[str, str]]:
-    """Texts that say a value: (how, text).
+    """Yield texts that say a value: (how, text).
 
     >>> [text for _, text in renderings([1, 2])][:2]
     ['[1, 2]', '1, 2']
@@ -175,7 +175,7 @@ def renderings(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def prompt_text(task: PreparedTask) -> str:
-    """All that a task's first request says."""
+    """Return the text of a task's first request."""
     texts = [str(task.request.get("instructions") or "")]
     for item in task.request["input"]:
         content = item.get("content")
@@ -191,7 +191,7 @@ _TOLERANCE = re.compile(
 
 
 def stated_tolerance(prompt: str) -> float:
-    """How far from the right number a prompt says that an answer may be, as a share of it; 0.0 if it does not.
+    """Return the tolerance that a prompt states, as a share of the right number; 0.0 without one.
 
     >>> stated_tolerance("Estimate to 5 %: ..."), stated_tolerance("What is 5 % of 80?")
     (0.05, 0.0)
@@ -200,7 +200,7 @@ def stated_tolerance(prompt: str) -> float:
 
 
 def with_value(task: PreparedTask, path: tuple[str, ...], value: Any) -> Row:
-    """The task's row with another value in one field."""
+    """Return the task's row with another value in one field."""
     if len(path) == 1:
         return {**task.row, path[0]: value}
     return {**task.row, path[0]: {**task.row[path[0]], path[1]: value}}

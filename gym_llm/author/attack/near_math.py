@@ -77,7 +77,7 @@ def near_programs(text: str, prompt: str) -> Iterator[tuple[str, str]]:
 
 
 def _constant(code: str, number: str) -> str | None:
-    """A Python program whose functions return a number at once; None if it is none."""
+    """Return a Python program with functions that only return a number; None if it cannot be parsed."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError):

@@ -48,7 +48,7 @@ def check_near_misses(context: Context) -> None:
 
 
 def _cut_short(context: Context, index: int, gold: Gold) -> list[tuple[str, list[Turn]]]:
-    """Where the right answer takes several turns: its first one, and then nothing, which is like being wrong."""
+    """Return the first turn of a right answer of several turns, followed by an empty one."""
     if gold.kind == "call" or context.play(index, gold.turns).taken < 2:
         return []
     if gold.pays(context.play(index, [gold.turns[0], says("I do not know.")[0]]).reward):
@@ -133,40 +133,22 @@ def _near_numbers(text: str) -> Iterator[tuple[str, str]]:
         yield "a digit before", f"{sign}1{digits}"
         yield "a digit after", f"{text}1"
         if abs(whole) < 1_000_000:
-            yield "four tenths more", f"{whole}.4"
             yield "a sum that makes it", f"{whole - 1}+1"
-        if len(digits) > 1 and whole > 0:
-            yield "its first digits", text[:-1]
-            yield "a point within", f"{digits[:-1]}.{digits[-1]}"
     else:
         yield "a digit before", f"-1{text[1:]}" if text.startswith("-") else f"1{text}"
-        yield "without its point", text.replace(".", "")
     if number:
         yield "the other sign", text[1:] if text.startswith("-") else f"-{text.lstrip('+')}"
         yield "three percent more", f"{number * 1.03:.10g}"
-        yield "ten percent less", f"{number * 0.9:.10g}"
         yield "ten times it", f"{number * 10:.10g}"
 
 
 def _near_texts(text: str, wrong: str) -> Iterator[tuple[str, str]]:
-    words = text.split()
     yield "letters before", f"zeb{text}"
     yield "letters after", f"{text}zeb"
     yield "two answers", f"{text} or {wrong}"
     if len(text) > 3:
         yield from (("a single letter", letter) for letter in ascii_uppercase)
-        yield "its first letter", text[0]
         yield "its beginning", text[: max(2, len(text) // 2)].rstrip()
-        yield "half of it changed", f"{text[: len(text) // 2]}{'zx' * (1 + len(text) // 4)}"
-    if len(words) > 1:
-        place = max(range(len(words)), key=lambda each: len(words[each]))
-        yield "its longest word changed", " ".join([*words[:place], "zebra", *words[place + 1 :]])
-    if len(words) > 2 and len(words[place]) > 3:
-        yield "without its longest word", " ".join([*words[:place], *words[place + 1 :]])
-    if number := re.search(r"\d+", text):
-        yield "another number in it", f"{text[: number.start()]}{int(number[0]) + 1}{text[number.end() :]}"
-    if re.search(r"[a-z0-9]\.[a-z0-9]", text, re.IGNORECASE):
-        yield "any character for its point", re.sub(r"(?<=\w)\.(?=\w)", "x", text)
 
 
 def _near_lists(gold: Gold, prompt: str) -> Iterator[tuple[str, str]]:
@@ -330,7 +312,7 @@ def check_look_alikes(context: Context) -> None:
 
 
 def check_more(context: Context) -> None:
-    """Add to the right answer, and to a wrong one, what is no merit: length, praise, turns, token counts."""
+    """Add things without merit to the right answer and to a wrong one: length, praise, turns, token counts."""
     known = context.known()
     if not known:
         raise NotApplicable("no right answer is known")

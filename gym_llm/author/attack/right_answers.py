@@ -1,4 +1,4 @@
-"""Taking a right answer apart: what of it is the answer, and what stands around it."""
+"""A task's right answer, found and taken apart: the answer itself, and the text around it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Parts(NamedTuple):
 
 
 def oracle_turns(env: VerifierEnv, task: PreparedTask) -> list[Turn] | None:
-    """What the verifier's own `oracle` says is right, as a model's turns; after calls that are run it says "Done."."""
+    """Return the right answer of the verifier's `oracle` as turns; calls that are run are followed by "Done."."""
     answer = env.oracle(task.task)
     if answer is None:
         return None
@@ -87,7 +87,7 @@ def _gold_of_row(player: Player, index: int, task: PreparedTask, floor: float) -
 
 
 def gold_of_oracle(player: Player, index: int, task: PreparedTask, turns: list[Turn], floor: float) -> Gold | None:
-    """The right answer that the verifier names, with the least that a wrong one is paid."""
+    """Return the right answer that the verifier names, with the lowest reward of a wrong one."""
     played = player.play(index, task, turns)
     if played.reward is None:
         return None
@@ -115,7 +115,7 @@ def _wrong(gold: Gold) -> list[list[Turn]]:
 
 
 def taken_apart(whole: str, row: Row) -> Parts:
-    r"""The answer in a text, and what stands around it: what the row has of it, or else what a usual form holds.
+    r"""Return the answer in a text and the text around it: a value of the row, or else the content of a usual form.
 
     >>> taken_apart("I know.\nAnswer: Lima", {"capital": "Lima"})[:3]
     ('Lima', Form(before='I know.\nAnswer: ', after='', quoted=False), 'text')
@@ -166,7 +166,7 @@ def _kind(text: str) -> str:
 
 
 def _last_place(whole: str, text: str) -> int:
-    """Where a text stands last in another, as whole words; -1 where it does not."""
+    """Return the last place of a text in another, as whole words; -1 without one."""
     place = len(whole)
     while (place := whole.rfind(text, 0, place)) >= 0:
         end = place + len(text)
@@ -178,9 +178,9 @@ def _last_place(whole: str, text: str) -> int:
 
 
 def expectations(task: PreparedTask, gold: Gold | None) -> list[tuple[tuple[str, ...], Any]]:
-    """The fields of a row that say what is right: by their names, or because the right answer has what they have.
+    """Return the fields of a row that hold the right answer: by their names, or by their values.
 
-    What the prompt says, too, is no secret.
+    Values that the prompt shows are left out.
     """
     fields = expected_fields(task.row)
     if gold is None:

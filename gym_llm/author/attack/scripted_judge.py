@@ -1,4 +1,4 @@
-"""A judge that says what an attack tells it to, and the checks of verifiers that ask one."""
+"""A scripted judge for attacks, and the checks of verifiers that ask a judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNREADABLE = {"nothing": "", "no verdict": "I cannot decide this.", "a word": "
 
 
 class ScriptedJudge(ConstantEngine):
-    """Says what `speak` returns for its request; one for all environments of a process.
+    """A judge that answers what `speak` returns; one for all environments of a process.
 
     Args:
         text: What it says while nothing else is wanted.
@@ -61,7 +61,7 @@ def _text(item: dict[str, Any]) -> str:
 
 
 def opposite(label: str) -> str | None:
-    """The verdict that says no where this says yes, or None where that cannot be told.
+    """Return the opposite verdict, or None if it is unknown.
 
     >>> opposite("Judgement: YES"), opposite("[[A=B]]"), opposite("hm")
     ('Judgement: NO', '[[A!=B]]', None)
@@ -74,7 +74,7 @@ def opposite(label: str) -> str | None:
 
 
 def is_right(row: Row, turns: list[Turn]) -> bool:
-    """What a strict judge thinks: whether the model says what the row expects, and nothing else."""
+    """Whether a strict judge accepts: the model says what the row expects, and nothing else."""
     items = [item for turn in turns for item in (turn if isinstance(turn, list) else turn.get("output", ()))]
     said = " ".join(_text(item) for item in items if item.get("type") == "message").strip().casefold()
     if not said:
@@ -144,7 +144,7 @@ def _swayed(context: Context, index: int, yes: str, no: str, reward: float) -> N
 
 
 def _forged(context: Context, index: int, task: PreparedTask) -> None:
-    """Whether an answer can hold the marks between which the judge's prompt shows it."""
+    """Check whether an answer can hold the marks between which the judge's prompt shows it."""
     base = _prompt(_played(context, index, says(_MARKER), context.judge))
     if _MARKER not in base:
         return
@@ -182,7 +182,6 @@ def _injected(context: Context) -> bool:
 
 
 def _marks(prompt: str) -> list[str]:
-    """What stands right before and right after the marker: the marks of the answer."""
     before, _, after = prompt.partition(_MARKER)
     marks = [marks[-1] for marks in [_MARK.findall(before[-200:])] if marks and before.rstrip().endswith(marks[-1])]
     marks += [marks[0] for marks in [_MARK.findall(after[:200])] if marks and after.lstrip().startswith(marks[0])]

@@ -70,7 +70,6 @@ def _texts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def _pieces(part: ast.expr) -> list[str]:
-    """What a part of a text that is put together may say."""
     if isinstance(part, ast.Constant):
         return [str(part.value)]
     texts = [node.value for node in ast.walk(part) if isinstance(node, ast.Constant) and isinstance(node.value, str)]

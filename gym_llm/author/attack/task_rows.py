@@ -1,4 +1,4 @@
-"""Checks with other rows: what is seen must not depend on what is expected, and an empty expectation pays nobody."""
+"""Checks with other rows: observations must not depend on expectations, and an empty one must not be paid."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _REPEATS = 24
 
 
 def tools_of(task: PreparedTask, context: Context) -> list[dict[str, Any]]:
-    """The tools that a task offers and that are run.
+    """Return the tools that a task offers and that are run.
 
     Raises:
-        NotApplicable: If there are none.
+        NotApplicable: If the environment runs no tools.
     """
     env = context.player.env
     tools = [tool for tool in task.request.get("tools") or () if tool.get("name")]
@@ -44,7 +44,7 @@ def tools_of(task: PreparedTask, context: Context) -> list[dict[str, Any]]:
 
 
 def fuzzed(tool: dict[str, Any], names: list[str], context: Context, index: int) -> list[dict[str, Any]]:
-    """Arguments to try a tool with: for each text one of the names, sentinels, large and small numbers."""
+    """Return arguments to try a tool with: names, sentinels, large and small numbers."""
     schema = tool.get("parameters") or {}
     properties = schema.get("properties") or {}
     if not properties:
@@ -155,7 +155,7 @@ def _try_written(context: Context, index: int, gold: Gold, name: str, turn: Turn
 
 
 def _try_forged(context: Context, index: int) -> None:
-    """What the right calls change in the state, write with every tool that takes a name and a text."""
+    """Write what the right calls change in the state with every tool that takes a name and a text."""
     gold, task = context.golds.get(index), context.tasks[index]
     if gold is None or gold.kind != "call":
         return
@@ -200,7 +200,7 @@ def _tells(text: str, value: str) -> bool:
 
 
 def gold_value(task: PreparedTask, field: str) -> str:
-    """What a field of the row says, as a text."""
+    """Return the value of a row's field as a text."""
     value: Any = task.row
     for name in field.split("."):
         value = value[name]
@@ -312,7 +312,7 @@ def _places(context: Context, index: int, task: PreparedTask) -> dict[str, str]:
 
 
 def as_value(value: Any) -> str:
-    """A value as a row's text has it."""
+    """Return a value as a row's text has it."""
     return value if isinstance(value, str) else as_text(value)
 
 

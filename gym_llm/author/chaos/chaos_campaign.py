@@ -37,7 +37,7 @@ _SHOWN = 20
 
 @dataclass
 class Report:
-    """What came of an attack.
+    """The result of a campaign.
 
     Attributes:
         env_id: Whose episodes these were.
@@ -157,7 +157,7 @@ def _records(path: Path) -> list[Rollout]:
 
 
 async def _play(run: Run, counted: Callable[[], None], most: int | None = None) -> None:
-    """Play on, or leave a run in its midst after so many records."""
+    """Continue a run, or leave it after a number of records."""
     played = 0
     async with aclosing(run.records()) as records:
         async for _ in records:
@@ -192,7 +192,7 @@ def _storm(
 
 @contextmanager
 def _full_disk(after: int) -> Iterator[None]:
-    """The device is full after so many records."""
+    """Fill the device after a number of records."""
     append, left = RolloutFile.append, after
 
     def full(file: RolloutFile, record: Any) -> None:
@@ -208,7 +208,6 @@ def _full_disk(after: int) -> Iterator[None]:
 
 @contextmanager
 def _jumping_clock(rng: random.Random) -> Iterator[None]:
-    """The time of day leaps by up to a week, either way, whenever it is asked for."""
     now = time.time
     with mock.patch("time.time", lambda: now() + rng.uniform(-6e5, 6e5)):
         yield
@@ -276,7 +275,7 @@ def _compare(report: Report, calm: list[Rollout], stormy: list[Rollout], seed: i
 
 
 def _judge(fault: Fault | None, calm: Rollout, record: Rollout) -> tuple[str, str]:
-    """What became of an episode, and what is wrong with that, or nothing."""
+    """Return an episode's outcome, and what is wrong with it."""
     if calm["reward"] is None:
         return "wrong", f"it is masked even without faults ({calm['error']})"
     reached = fault is not None and (fault.phase == "engine" or fault.place in calm["info"]["reached"])

@@ -1,4 +1,4 @@
-"""What can go wrong in an episode, where, and what its record has to say then."""
+"""Faults of an episode: their place, their kind, and the record that has to follow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOOKS = ("setup", "tool", "respond", "verify", "teardown")
 
 
 class Panic(BaseException):
-    """What a library in Rust raises, through pyo3, where it fails: no `Exception`."""
+    """An error like pyo3's PanicException, which is not an `Exception`."""
 
 
 _ERRORS: dict[str, tuple[BaseException, FailureKind | None]] = {
@@ -36,7 +36,7 @@ _ERRORS: dict[str, tuple[BaseException, FailureKind | None]] = {
     "answers 429": (EngineError("chaos", failure_kind="provider_quota_exhausted"), "provider_quota_exhausted"),
     "answers 503": (EngineError("chaos", failure_kind="provider_unavailable"), "provider_unavailable"),
 }
-"""What is raised, and its kind in a record; None for what an unknown error of that place is called."""
+"""Errors to raise, and their kinds in a record; None for the kind of an unknown error of that place."""
 
 _JUNK: dict[str, tuple[Any, ...]] = {
     "tool": (object(), {1: object()}),
@@ -48,7 +48,7 @@ _UNKNOWN = {"engine": "agent_run_error", "teardown": "session_release_failed"}
 
 
 class Fault(NamedTuple):
-    """One fault, for one episode.
+    """A fault for one episode.
 
     Attributes:
         place: `engine`, `http` (a real server, asked by a real HTTP engine) or one of `HOOKS`.
@@ -66,7 +66,7 @@ class Fault(NamedTuple):
 
     @property
     def failure_kind(self) -> str:
-        """What the episode's record has to say."""
+        """The failure kind that the record must have."""
         if self.place == "http":
             return SERVED[self.kind]
         if self.kind == "hangs":
@@ -78,7 +78,7 @@ class Fault(NamedTuple):
 
     @property
     def phase(self) -> str:
-        """Where the episode's record has to say that it arose."""
+        """The phase that the record must have."""
         return "engine" if self.place == "http" else self.place
 
     @property

@@ -20,7 +20,7 @@ SERVED: dict[str, FailureKind] = {
     "cut off": "transport_peer_drop",
     "no JSON": "agent_run_error",
 }
-"""What it can do wrong, and what a record calls that. With `cut off` the socket is reset in the midst of the answer."""
+"""Its faults, and their kinds in a record. With `cut off` the socket is reset during the answer."""
 
 
 class FaultyServer(HttpServer):

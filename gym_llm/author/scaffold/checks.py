@@ -38,7 +38,7 @@ class Verifier:
     folder: Path
     """With `env.py`, `config.yaml`, `README.md` and `data/`."""
     root: Path
-    """Where Python imports it from; its configuration's paths are relative to it."""
+    """The folder that Python imports it from; its configuration's paths are relative to it."""
     tests: list[Path]
     """Files; may be empty."""
 
@@ -58,7 +58,7 @@ def find_verifier(name: str) -> Verifier:
     """The verifier of a name: a folder with a `config.yaml`, a registered id, or the name of a registered id's folder.
 
     Raises:
-        DataError: If there is none.
+        DataError: If no verifier is found.
     """
     if (path := Path(name) / "config.yaml").is_file():
         folder = path.parent.resolve()
@@ -172,7 +172,6 @@ def _rollouts(verifier: Verifier, config: Config) -> Check:
 
 
 def _installing(verifier: Verifier) -> str:
-    """What comes before a command that names the verifier by its id, which a package of its own registers."""
     is_package = (verifier.folder / "pyproject.toml").is_file()
     return f"pip install -e {verifier.folder.relative_to(verifier.root)} && " if is_package else ""
 
@@ -199,7 +198,7 @@ def _tests(verifier: Verifier) -> Check:
 
 
 def run_tests(root: Path, arguments: list[str]) -> Check:
-    """Run pytest in a folder; without pytest the tests are not run, which is no success."""
+    """Run pytest in a folder; without pytest the tests are not run, which counts as a failure."""
     if importlib.util.find_spec("pytest") is None:
         return Check("tests", "not run", "they need pytest: pip install pytest")
     process = run_python(root, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
@@ -228,7 +227,6 @@ def _importable(verifier: Verifier) -> Iterator[None]:
 
 
 def _register(verifier: Verifier, config: Config) -> None:
-    """Register the ids that its configuration names and only installing it would register."""
     for section in config.environments.values():
         if section.env not in gym.registry:
             register(section.env, f"{verifier.folder.name}.env:{parse_id(section.env)[1]}")

@@ -1,4 +1,4 @@
-"""Checking a verifier that is one file: nobody installed it, and it has no folder yet."""
+"""Checks of a verifier that is one file: not installed, and without a folder."""
 
 from __future__ import annotations
 

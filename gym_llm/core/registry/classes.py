@@ -17,7 +17,7 @@ from gym_llm.errors import DataError
 
 
 def env_class(env_id: str) -> type[VerifierEnv]:
-    """The class behind a registered id, whose `Task` says what a row must have.
+    """Return the class behind a registered id; its `Task` is the schema of rows.
 
     Raises:
         DataError: If there is no such environment, or it is not a verifier.
@@ -49,7 +49,7 @@ def known_arguments(cls: type) -> frozenset[str]:
 
 
 def env_arguments(verifier: type[VerifierEnv]) -> frozenset[str] | None:
-    """As `known_arguments`.
+    """Return `known_arguments`, or None if the class accepts any argument.
 
     Returns:
         None where it takes anything: what another package's class does with the rest is its own affair.
@@ -78,19 +78,19 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def nemo_gym_names(env_id: str) -> tuple[str, ...]:
-    """What NeMo Gym calls an environment."""
+    """Return NeMo Gym's names of an environment."""
     return own_values(env_id, "nemo_gym")
 
 
 def domain_of(env_id: str) -> str | None:
-    """What an environment is about, e.g. `math`; None where it does not say."""
+    """Return an environment's domain, e.g. `math`; None if it is not declared."""
     named = (section.get("domain") for section in _own_sections(env_id))
     return next((domain for domain in named if isinstance(domain, str)), None)
 
 
 @cache
 def own_values(env_id: str, key: str) -> tuple[str, ...]:
-    """What is listed under a key in an environment's own sections; nothing where the file cannot be read."""
+    """Return the values under a key of an environment's own sections; empty if the file cannot be read."""
     listed = (section.get(key) for section in _own_sections(env_id))
     return tuple(name for names in listed if isinstance(names, list) for name in names)
 

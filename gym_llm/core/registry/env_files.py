@@ -1,4 +1,4 @@
-"""Environments in files that nobody installed: `./my_env.py`, `./my_env.py:mine/Quiz-v0`, `my_env:mine/Quiz-v0`.
+"""Environments in files that are not installed: `./my_env.py`, `./my_env.py:mine/Quiz-v0`, `my_env:mine/Quiz-v0`.
 
 A file is loaded once in a process. What it registers is named by a string that any process can look up, as
 `gym_llm.vector.make_vector` does it: the attributes of this module are files with an id,
@@ -89,7 +89,7 @@ def dry_run_kwargs(env: str | EnvSpec) -> dict[str, Any]:
 
 
 def not_found(name: str) -> UsageError:
-    """The error for a name that is no environment's; where a file in the current folder has it, it says so."""
+    """Return the error for an unknown name, with the file of the current folder that defines it, if any."""
     wanted = name.rpartition(":")[2]
     for path in sorted(Path().glob("*.py")):
         try:
@@ -182,7 +182,6 @@ def _load(path: Path) -> ModuleType:
 
 
 def _module_file(name: str) -> Path | None:
-    """Where the module is that Python has under this name; None if it has none."""
     if name in sys.modules:
         return Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
     spec = importlib.util.find_spec(name)

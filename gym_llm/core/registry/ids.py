@@ -81,7 +81,7 @@ def verifier_folder(env_id: str) -> Path | None:
 
 
 def unknown_env(env_id: str) -> UsageError:
-    """The error for an id that is not registered, with the nearest one that is.
+    """Return the error for an unregistered id, with the nearest registered one.
 
     >>> print(unknown_env("arithmetic"))
     There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.

@@ -107,7 +107,6 @@ async def _gather(awaitables: list[Awaitable[Any]]) -> list[Any]:
 
 
 async def _without_exit(awaitable: Awaitable[Any]) -> Any:
-    """`gather` catches whatever a task raises, except `SystemExit`, which would end the event loop."""
     try:
         return await awaitable
     except SystemExit as error:

@@ -64,7 +64,7 @@ def tools_of(cls: type) -> dict[str, Tool]:
 
 
 class Tool:
-    """One tool: its schema and its call.
+    """A tool: its schema and its function.
 
     Attributes:
         name: The method's name.
@@ -154,7 +154,7 @@ class Tool:
 
 
 def tool_output(value: Any) -> str:
-    """What a tool returned, as the text of a `function_call_output`: a str as it is, anything else as JSON.
+    """Return a tool's result as the text of a `function_call_output`: a str unchanged, other values as JSON.
 
     The JSON is compact and not escaped, byte for byte what NeMo Gym 0.7 sends.
 
@@ -189,7 +189,6 @@ def _explain(error: ValidationError | RecursionError) -> str:
 
 
 def _argument_descriptions(docstring: str) -> dict[str, str]:
-    """The `Args:` section of a Google-style docstring, by parameter."""
     section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", docstring, re.MULTILINE)
     if section is None:
         return {}

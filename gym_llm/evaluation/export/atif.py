@@ -36,7 +36,7 @@ def write(records: Iterable[Rollout], output: Path) -> None:
 
 
 def trajectory(record: Rollout) -> dict[str, Any]:
-    """One episode as an ATIF trajectory.
+    """Return an episode as an ATIF trajectory.
 
     What the model said in one turn is one step, with the tools' answers as its observation. Where the engine reported
     token ids, the step's metrics have them, and their log probabilities. A call whose arguments are no JSON object has

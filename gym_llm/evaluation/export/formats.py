@@ -20,14 +20,14 @@ class _Format(NamedTuple):
     write: str
     """`module:function`, which takes records and the place to write to."""
     ending: str
-    """Of what is written where no place is named."""
+    """The ending of a file whose place is not named."""
     takes_masked: bool = True
     is_chat: bool = True
     """Whether what has no place in a chat has none here."""
 
 
 FORMATS: dict[str, _Format] = {
-    "openai-chat": _Format("gym_llm.evaluation.export.openai_chat:write", ".chat.jsonl", takes_masked=False),
+    "openai-chat": _Format("gym_llm.evaluation.export.record_conversation:write", ".chat.jsonl", takes_masked=False),
     "atif": _Format("gym_llm.evaluation.export.atif:write", ".atif.jsonl", is_chat=False),
     "inspect": _Format("gym_llm.evaluation.export.inspect_log:write", ".eval"),
     "atropos": _Format("gym_llm.evaluation.export.atropos_groups:write", ".atropos.jsonl"),
@@ -39,7 +39,7 @@ FORMATS: dict[str, _Format] = {
 
 @dataclass
 class Exported:
-    """What became of a file's episodes.
+    """The result of an export.
 
     Attributes:
         output: Where they were written.
@@ -80,8 +80,8 @@ def export(
         on_read: Told of the bytes of each line that was read.
 
     Raises:
-        UsageError: If there is no such format, or what it needs is not installed.
-        DataError: If the file cannot be read or written, or a line is no record.
+        UsageError: If the format is unknown, or what it needs is not installed.
+        DataError: If the file cannot be read or written, or a line is not a record.
     """
     if to not in FORMATS:
         raise UsageError(f"There is no format {to!r}.{did_you_mean(to, FORMATS)} There are {', '.join(FORMATS)}.")
@@ -126,7 +126,7 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _unsayable(record: Rollout) -> str | None:
-    """Why a record is no chat; None if it is one."""
+    """Return why a record is not a chat; None if it is one."""
     from gym_llm.evaluation.export.record_conversation import conversation
 
     try:

@@ -57,7 +57,7 @@ def write_folder(records: Iterable[Rollout], output: Path) -> None:
 
 
 def row(record: Rollout) -> dict[str, Any]:
-    """One episode as a row of the table."""
+    """Return an episode as a row of the table."""
     chat = conversation(record)
     info = record.get("info") or {}
     usage: Any = record.get("response", {}).get("usage") or {}  # type: ignore[typeddict-item]

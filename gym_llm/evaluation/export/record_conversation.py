@@ -1,15 +1,23 @@
-"""A record as a chat, which most formats are made of."""
+"""Chats of records: the lines that OpenAI's fine-tuning and TRL's SFTTrainer read, and the base of other formats.
+
+Format: https://platform.openai.com/docs/guides/supervised-fine-tuning (`messages`, `tools`), with `reasoning_content`
+beside an assistant's content, as the chat templates of open models have it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from gym_llm.data.files.atomic import replacing
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.types import Item, Rollout
+from gym_llm.utils.json_codec import dumps
 
 
 def items_of_record(record: Rollout) -> tuple[list[Item], list[Item]]:
-    """What an episode began with, as items, and all that was said since."""
+    """Return an episode's first items, and all items since."""
     given: Any = record.get("responses_create_params", {}).get("input", [])
     if isinstance(given, str):
         given = [{"type": "message", "role": "user", "content": given}]
@@ -17,15 +25,22 @@ def items_of_record(record: Rollout) -> tuple[list[Item], list[Item]]:
 
 
 def conversation(record: Rollout) -> dict[str, Any]:
-    """An episode as the body of a chat: `messages`, and `tools` where there are any.
+    """Return an episode as the body of a chat: `messages`, and `tools` if it has any.
 
-    An assistant's thoughts are its message's `reasoning_content`.
+    An assistant's reasoning is its message's `reasoning_content`.
 
     Raises:
-        EngineError: If it has an item that a chat has no words for.
+        EngineError: If it has an item that a chat cannot hold.
     """
     given, said = items_of_record(record)
     params: dict[str, Any] = {**record.get("responses_create_params", {}), "input": [*given, *said]}
     chat = request_to_chat(params)  # type: ignore[arg-type]
     messages = [{name: part for name, part in message.items() if name != "reasoning"} for message in chat["messages"]]
     return {"messages": messages, **({"tools": chat["tools"]} if chat.get("tools") else {})}
+
+
+def write(records: Iterable[Rollout], output: Path) -> None:
+    """Write one chat a line; the caller leaves out masked episodes."""
+    with replacing(output) as file:
+        for record in records:
+            file.write(dumps(conversation(record)))

@@ -1,4 +1,4 @@
-"""What scoring episodes again has changed."""
+"""Changes that scoring episodes again has made."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Reverified:
-    """What came of scoring a file again.
+    """The result of scoring a file again.
 
     Attributes:
         path: The file.
@@ -85,7 +85,7 @@ class Reverified:
             self._reward_sum += reward
 
     def counts(self) -> dict[str, int]:
-        """How many episodes changed in which way."""
+        """Return the number of episodes that changed in each way."""
         names = ("reward_up", "reward_down", "details_only", "unmasked", "masked")
         return {name: self.kinds[name] for name in names}
 
@@ -118,8 +118,8 @@ def with_verdict(
     Args:
         record: As it was read. Not changed.
         score: What its episode comes to, what masks it, or None where it was not scored.
-        report: Is told.
-        line: The record's in its file.
+        report: Counts the change.
+        line: The record's line in its file.
     """
     report.count(record)
     if score is None:
@@ -172,7 +172,7 @@ def with_verdict(
 
 
 def _turn_rewards(record: Rollout, score: Score | Failure) -> list[float] | None:
-    """What a record's turns come to now; None where that has no place in a record, or is not known."""
+    """Return a record's new turn rewards; None where they have no place in a record, or are unknown."""
     if isinstance(score, Failure):
         return None
     if len(score.turn_rewards) != score.info.get("turn"):  # a turn of reasoning alone was played with the next
@@ -181,7 +181,6 @@ def _turn_rewards(record: Rollout, score: Score | Failure) -> list[float] | None
 
 
 def _without_rewards(trajectory: Any) -> Any:
-    """A trajectory without its turns' rewards, which are others now."""
     if trajectory is None:
         return None
     return [{name: column for name, column in segment.items() if name != "rewards"} for segment in trajectory]

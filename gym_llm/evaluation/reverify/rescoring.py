@@ -28,7 +28,7 @@ _RERUN = "run the tools again (--rerun-tools)"
 
 
 class Score(NamedTuple):
-    """What an episode comes to now."""
+    """The new score of an episode."""
 
     reward: float
     truncated: bool
@@ -37,21 +37,21 @@ class Score(NamedTuple):
 
 
 class NotFromItems(UsageError):
-    """A stored episode cannot be scored here, or not from its items alone; the message says why, and what to do."""
+    """Raised when a stored episode cannot be scored here, or not from its items alone."""
 
 
 def can_be_scored(record: Mapping[str, Any]) -> bool:
-    """Whether all of an episode is in its record: it has a reward, or failed when all had been said."""
+    """Whether the record holds the whole episode: it has a reward, or failed after the last turn."""
     if "responses_create_params" not in record or "output" not in record.get("response", {}):
         return False
     return record["reward"] is not None or record.get("error_phase") in _AFTER_THE_END
 
 
 def check_env(env: gym.Env[Any, Any]) -> None:
-    """Make sure that `verify` alone makes an environment's rewards.
+    """Raise unless `verify` alone makes an environment's rewards.
 
     Raises:
-        NotFromItems: If a wrapper or a `step` of its own may have a part in it.
+        NotFromItems: If a wrapper or an own `step` may change them.
     """
     env_id = Driver(env).verifier.env_id
     while isinstance(env, gym.Wrapper):
@@ -70,7 +70,7 @@ def mode_of(env: VerifierEnv) -> ReverifyMode:
 
 
 def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
-    """Have `verify` score an episode that is rebuilt from its record; `setup` and `teardown` run around it.
+    """Score an episode that is rebuilt from its record; `setup` and `teardown` run around `verify`.
 
     Args:
         env: An environment that plays nothing else meanwhile.

@@ -1,4 +1,4 @@
-"""Stored rollouts scored again: no engine, and no tools unless they are asked for."""
+"""Stored rollouts scored again, without an engine, and without tools unless asked for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _YIELD_EVERY = 256  # records; so often others on the event loop have their turn
 
 
 class _Line(NamedTuple):
-    """A record, and its score where there is one to come or to have."""
+    """A record, and its score if it has one or waits for one."""
 
     number: int
     line: bytes
@@ -69,10 +69,10 @@ async def areverify(
 ) -> Reverified:
     """Score the episodes of a rollout file again, with a verifier as it is now.
 
-    An episode is rebuilt from its record: `setup` runs, `verify` is asked, `teardown` runs; what tools answered is what
-    was recorded. Where `verify` reads a state that tools or `respond` may have changed that is refused; `rerun_tools`
-    plays the recorded turns through the environment instead. An episode that was masked is scored if only `verify` or
-    `teardown` had failed, else it stays masked.
+    An episode is rebuilt from its record: `setup`, `verify` and `teardown` run; tools answer as recorded. Episodes in
+    which tools or `respond` took part are refused unless the class declares `reverify_mode = "stateless"`;
+    `rerun_tools` plays the recorded turns through the environment instead. A masked episode is scored if only `verify`
+    or `teardown` had failed; otherwise it stays masked.
 
     Args:
         path: The rollout file, ours or NeMo Gym's; may be compressed.
@@ -83,7 +83,7 @@ async def areverify(
         rerun_tools: Whether tools and `respond` run again. The records keep the conversation as it was.
         dataset: Which records to score, of a file that has several datasets; the others stay as they are.
         concurrency: Episodes at once, where a verifier waits.
-        on_read: Is told of the bytes of every line that is read.
+        on_read: Called with the size in bytes of each line that is read.
 
     Raises:
         UsageError: If the environment cannot be used, or the episodes cannot be scored from their items.
@@ -119,7 +119,7 @@ async def areverify(
 
 
 class _Pass:
-    """One way through a file. Records leave in the order in which they came, however long each one takes."""
+    """A pass through a file. Records leave in the order in which they came."""
 
     def __init__(self, shard: EnvSlots, report: Reverified, new: BinaryIO | None, rerun_tools: bool, seed: int) -> None:
         self._shard = shard

@@ -47,7 +47,7 @@ class Tracing:
         endpoint: A collector's address, over HTTP; without a path `/v1/traces` is added.
 
     Raises:
-        UsageError: If it is no address.
+        UsageError: If the address is invalid.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -79,7 +79,7 @@ class Tracing:
         _provider(self.endpoint).force_flush(_EXPORT_SECONDS * 1000)
 
     def hooks(self, verifier: Any) -> _Hooks:
-        """What has been wrapped in an environment; now, if it was not yet."""
+        """Return the wrapped hooks of an environment; wrap them first if necessary."""
         if (hooks := self._environments.get(verifier)) is None:
             hooks = self._environments[verifier] = _Hooks(verifier)
         return hooks
@@ -98,7 +98,7 @@ def _provider(endpoint: str) -> TracerProvider:
 
 
 class EpisodeTrace:
-    """One episode's spans. It is given to `play_episode` in place of the engine, which it asks."""
+    """An episode's spans. `play_episode` gets it in place of the engine, which it asks."""
 
     def __init__(self, tracer: Tracer, tracing: Tracing, verifier: Any, engine: Engine, job: Job) -> None:
         self._tracer = tracer

@@ -130,7 +130,7 @@ class RunLog(AbstractContextManager["RunLog"]):
 
 
 def git_commit() -> str | None:
-    """The commit that the working directory is at, with `-dirty` where files differ; None where there is none."""
+    """The commit that the working directory is at, with `-dirty` where files differ; None without a repository."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
@@ -140,7 +140,7 @@ def git_commit() -> str | None:
 
 
 def _figures(summary: Summary) -> dict[str, float]:
-    """What costs nothing to say in the midst of a run."""
+    """Return figures that are cheap during a run."""
     episodes = summary.episodes or math.nan
     return {
         "mean_reward": summary.mean_reward,

@@ -24,7 +24,7 @@ _TRACKERS = {
 
 
 class Tracker(ABC):
-    """What a run tells an experiment tracker. Its methods may block, and are called from one thread.
+    """The interface of an experiment tracker. Its methods may block, and are called from one thread.
 
     Args:
         project: What the user named after the colon: a folder, an experiment, a project; "" for the default.
@@ -67,7 +67,7 @@ def make_tracker(spec: str) -> Tracker:
         spec: `tensorboard[:FOLDER]`, `mlflow[:EXPERIMENT]` or `wandb[:PROJECT]`.
 
     Raises:
-        UsageError: If there is none of this name, or its package is missing.
+        UsageError: If the tracker is unknown, or its package is missing.
     """
     name, _, project = spec.partition(":")
     if name not in _TRACKERS:

@@ -1,4 +1,4 @@
-"""Weights & Biases: a run of a project; where nobody is logged in it is kept in ./wandb, for `wandb sync`."""
+"""Weights & Biases: a run of a project; without a login it is kept in ./wandb, for `wandb sync`."""
 
 from __future__ import annotations
 
@@ -45,5 +45,4 @@ class WandbTracker(Tracker):
 
 
 def _has_key() -> bool:
-    """Whether somebody is logged in; without asking, as `wandb.init` would."""
     return bool(os.environ.get("WANDB_API_KEY") or wandb.api.api_key)

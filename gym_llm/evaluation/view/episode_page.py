@@ -1,4 +1,4 @@
-"""One episode for the page: its record as it is in the file, cut where it is too large for a browser."""
+"""An episode for the page: its record as it is in the file, cut where it is too large for a browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def episode_json(run: RunIndex, n: int) -> bytes:
     """An episode's record as JSON.
 
     A record of more than `LARGEST` bytes has its long texts and lists cut, and a `view_note` that says so. A line that
-    is no record is an object with `view_error`, why not, and `view_text`, how it begins.
+    is not a record is an object with `view_error`, why not, and `view_text`, how it begins.
 
     Raises:
         DataError: If the line is not there any more.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -24,28 +24,30 @@ _OWN = (*_PLACES, "outcome", *COUNTS, "reward", "seconds", *NAMES, "answer", "pr
 _FIELDS = tuple(f"f{n}" for n in range(MOST_FIELDS))
 _NUMBERS = {**{name: name for name in ("n", *COUNTS, "reward", "seconds")}, "bytes": "length"}
 _SORTED = {**_NUMBERS, **{name: name for name in (*NAMES, "outcome", "answer")}}
+_COLUMNS = (
+    *(f"{name} INTEGER NOT NULL CHECK ({name} >= 0)" for name in _PLACES),
+    f"outcome INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND {UNREADABLE})",
+    *(f"{name} INTEGER" for name in COUNTS),
+    *(f"{name} REAL" for name in ("reward", "seconds")),
+    *(f"{name} TEXT" for name in (*NAMES, "answer", "preview")),
+    *(f"{name} ANY" for name in _FIELDS),
+)
 _SCHEMA = (
-    f"CREATE TABLE episodes (n INTEGER PRIMARY KEY, {', '.join((*_OWN, *_FIELDS))})",
+    f"CREATE TABLE episodes (n INTEGER PRIMARY KEY, {', '.join(_COLUMNS)}, CHECK (cut + cut_length <= length)) STRICT",
     "CREATE TABLE meta (content)",
 )
-_INSERT = f"INSERT INTO episodes VALUES ({', '.join('?' * (1 + len(_OWN) + MOST_FIELDS))})"
+_FIRST_FIELD = 1 + len(_OWN)
 _BATCH = 500  # SQLite takes 999 parameters and more
-_WRONG = f"""SELECT count(*) FROM (SELECT *, lag(offset + length, 1, -1) OVER (ORDER BY n) AS before,
-    row_number() OVER (ORDER BY n) - 1 AS place FROM episodes) WHERE n != place
-    OR {" OR ".join(f"typeof({name}) != 'integer' OR {name} < 0" for name in (*_PLACES, "outcome"))}
-    OR {" OR ".join(f"typeof({name}) NOT IN ('integer', 'null')" for name in COUNTS)}
-    OR {" OR ".join(f"typeof({name}) NOT IN ('real', 'integer', 'null')" for name in ("reward", "seconds"))}
-    OR {" OR ".join(f"typeof({name}) NOT IN ('text', 'null')" for name in (*NAMES, "answer", "preview"))}
-    OR {" OR ".join(f"typeof({name}) = 'blob'" for name in _FIELDS)}
-    OR offset <= before OR offset + length > ? OR cut + cut_length > length OR outcome > {UNREADABLE}"""
-"""Counts the rows whose numbers do not lead to a place that exists, or are of a wrong type."""
+_WRONG = """SELECT count(*) FROM episodes AS this LEFT JOIN episodes AS next ON next.n = this.n + 1
+    WHERE this.offset + this.length >= ifnull(next.offset, ?1 + 1)"""
+"""Counts the lines that do not end before the next one begins, or before the end of what was read."""
 
 
 class EpisodeRow(NamedTuple):
     """A line of a rollout file as the list shows it.
 
     `offset` and `length` are the line's, without its end; `cut` and `cut_length` say where in it the trajectory is.
-    None, NaN or "" stand for missing values.
+    Missing values are None; texts and the names of fields can be encoded in UTF-8; fields are floats or texts.
     """
 
     offset: int
@@ -60,11 +62,11 @@ class EpisodeRow(NamedTuple):
     tokens: int | None = None
     reward: float | None = None
     seconds: float | None = None
-    dataset: str = ""
-    env_id: str = ""
-    failure_kind: str = ""
-    answer: str = ""
-    preview: str = ""
+    dataset: str | None = None
+    env_id: str | None = None
+    failure_kind: str | None = None
+    answer: str | None = None
+    preview: str | None = None
     fields: Sequence[tuple[str, Any]] = ()
 
 
@@ -72,11 +74,12 @@ class EpisodeTable:
     """The episodes of a file, in its order, numbered from 0; may be used in several threads.
 
     Attributes:
-        fields: The names of the fields of infos and rows that are columns.
+        cache: Values derived from the rows; emptied when they change.
     """
 
     def __init__(self) -> None:
-        self.fields: list[str] = []
+        self._places: dict[str, int] = {}
+        self.cache: dict[str, Any] = {}
         self._rows = 0
         self._lock = RLock()
         self._db = _database()
@@ -84,28 +87,37 @@ class EpisodeTable:
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, rows: Iterable[EpisodeRow]) -> None:
+    def add(self, rows: Sequence[EpisodeRow]) -> None:
         """Add rows after those there are."""
         with self._lock, self._db:
-            first = self._rows
-            self._db.executemany(_INSERT, (self._values(n, row) for n, row in enumerate(rows, first)))
-            self._rows = self._db.execute("SELECT count(*) FROM episodes").fetchone()[0]
+            self.cache.clear()
+            names = dict.fromkeys(name for row in rows for name, _ in row.fields if name not in self._places)
+            for name in list(names)[: MOST_FIELDS - len(self._places)]:
+                self._places[name] = len(self._places)
+            width = len(self._places)
+            columns = ", ".join(("n", *_OWN, *_FIELDS[:width]))
+            insert = f"INSERT INTO episodes ({columns}) VALUES ({', '.join('?' * (_FIRST_FIELD + width))})"
+            self._db.executemany(insert, (self._values(n, row, width) for n, row in enumerate(rows, self._rows)))
+            self._rows += len(rows)
 
-    def _values(self, n: int, row: EpisodeRow) -> list[Any]:
-        values: list[Any] = [None] * MOST_FIELDS
+    def _values(self, n: int, row: EpisodeRow, width: int) -> list[Any]:
+        values: list[Any] = [n, *row[:-1], *[None] * width]
         for name, value in row.fields:
-            name = _text(name) or ""
-            if name not in self.fields and len(self.fields) < MOST_FIELDS:
-                self.fields.append(name)
-            if name in self.fields:
-                values[self.fields.index(name)] = _text(value) if isinstance(value, str) else float(value)
-        return [n, *(_text(value) if isinstance(value, str) else value for value in row[:-1]), *values]
+            if (place := self._places.get(name)) is not None:
+                values[_FIRST_FIELD + place] = value
+        return values
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields of infos and rows that are columns."""
+        return list(self._places)
 
     def clear(self) -> None:
         """Remove all rows."""
         with self._lock:
+            self.cache.clear()
             self._db.close()
-            self._db, self._rows, self.fields = _database(), 0, []
+            self._db, self._rows, self._places = _database(), 0, {}
 
     def close(self) -> None:
         """Free the table's memory."""
@@ -125,29 +137,27 @@ class EpisodeTable:
         Rows without a value come last; equal ones stay in the file's order.
 
         Raises:
-            KeyError: If there is no such column.
+            KeyError: If the column is unknown.
         """
         column = self._column(sort, _SORTED)
         down = "DESC" if descending else ""
         with self._lock:
             total = self.select("count(*)", f"WHERE {where}", parameters)[0][0]
-            order = f"ORDER BY {column} IS NULL, {column} {down}, n LIMIT ? OFFSET ?"
-            page = self.select("n", f"WHERE {where} {order}", [*parameters, limit, offset])
+            order = f"n {down}" if column == "n" else f"{column} IS NULL, {column} {down}, n"
+            page = self.select("n", f"WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?", [*parameters, limit, offset])
             return total, self.rows([n for (n,) in page])
 
     def _column(self, name: str, own: dict[str, str]) -> str:
         """The SQL name of a column of the table, or of a field."""
         if name in own:
             return own[name]
-        if name not in self.fields:
-            raise KeyError(name)
-        return _FIELDS[self.fields.index(name)]
+        return _FIELDS[self._places[name]]
 
     def bound(self, name: str, comparison: str) -> str:
         """Return the condition that a column of numbers is `<=` or `>=` a parameter.
 
         Raises:
-            KeyError: If there is no such column, or it has no numbers.
+            KeyError: If the column is unknown, or has no numbers.
         """
         column = self._column(name, _NUMBERS)
         is_number = f"typeof({column}) IN ('integer', 'real')"
@@ -175,7 +185,7 @@ class EpisodeTable:
         shown |= {name: values[name] or "" for name in ("dataset", "env_id", "preview")}
         shown["bytes"] = values["length"]
         shown["error"] = shown["preview"] if values["outcome"] == UNREADABLE else None
-        fields = zip(self.fields, row[1 + len(_OWN) :], strict=False)
+        fields = zip(self.fields, row[_FIRST_FIELD:], strict=False)
         shown["fields"] = {name: _number(value) for name, value in fields if value is not None}
         return shown
 
@@ -206,8 +216,9 @@ class EpisodeTable:
                 raise ValueError("the database is damaged, or of another kind")
             meta = orjson.loads(saved.execute("SELECT content FROM meta").fetchone()[0])
             fields, rows, end = meta["fields"], meta["rows"], meta["end"]
-            count = saved.execute("SELECT count(*) FROM episodes").fetchone()[0]
-            are_right = type(end) is int and rows == count and len(set(fields)) == len(fields) <= MOST_FIELDS
+            numbers = saved.execute("SELECT count(*), ifnull(min(n), 0), ifnull(max(n), -1) FROM episodes").fetchone()
+            are_right = type(end) is int and numbers == (rows, 0, rows - 1)
+            are_right = are_right and len(set(fields)) == len(fields) <= MOST_FIELDS
             if not are_right or not all(type(name) is str for name in fields):
                 raise ValueError("the database does not fit its description")
             if saved.execute(_WRONG, (end,)).fetchone()[0]:
@@ -215,7 +226,7 @@ class EpisodeTable:
             with self._lock:
                 self.clear()
                 saved.backup(self._db)  # a deserialized database cannot grow beyond a gigabyte
-                self.fields, self._rows = fields, rows
+                self._places, self._rows = {name: place for place, name in enumerate(fields)}, rows
             return dict(meta)
         except (sqlite3.Error, TypeError, KeyError, OverflowError) as error:
             raise ValueError(f"not a saved index: {error}") from None
@@ -230,10 +241,8 @@ def _database() -> sqlite3.Connection:
     return database
 
 
-def _text(text: str) -> str | None:
-    return text.encode(errors="replace").decode() or None
-
-
 def _number(value: Any) -> Any:
+    if isinstance(value, bytes):  # of a saved index that somebody has changed
+        return None
     is_whole = isinstance(value, float) and math.isfinite(value) and value.is_integer() and abs(value) < 2**53
     return int(value) if is_whole else value

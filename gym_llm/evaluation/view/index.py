@@ -39,7 +39,7 @@ class RunIndex:
         path: The file.
 
     Raises:
-        UsageError: If it cannot be read, or is no file.
+        UsageError: If it cannot be read, or is not a regular file.
 
     Attributes:
         path: The file.
@@ -164,11 +164,9 @@ class RunIndex:
         return False
 
     def _is_continued(self, size: int) -> bool:
-        """Whether what was read is, by all signs, still there: lines were only added."""
         return size > (self._seen or (0, 0))[0] and self._fingerprint(self._indexed) == self._last_fingerprint
 
     def _fingerprint(self, end: int) -> str:
-        """A hash of how the file begins, and of what is before a place."""
         head, tail = self.read(0, min(end, 64 << 10)), self.read(max(0, end - (4 << 10)), min(end, 4 << 10))
         return blake2b(head + tail, digest_size=16).hexdigest()
 

@@ -30,7 +30,7 @@ def find_runs(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
             `*.jsonl`), the newest first, at most `MOST_FILES`. None at all stands for `./rollouts`.
 
     Raises:
-        UsageError: If there are none, or a file is of something else.
+        UsageError: If there are no rollouts, or a file holds something else.
     """
     if not paths:
         if not os.path.isdir(_ROLLOUTS):
@@ -50,7 +50,7 @@ def find_runs(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
 
 def read_summary(path: Path) -> dict[str, Any] | None:
-    """What a run wrote beside its file, `NAME.summary.json`; None without one that can be read.
+    """Return a run's summary, `NAME.summary.json` beside its file; None if it cannot be read.
 
     A link is not followed: it could lead to a file of the user's own, which an exported page would give away.
     """

@@ -1,4 +1,4 @@
-"""What the viewer says of a whole run: its figures, a histogram of its rewards, and a grid of tasks and repeats."""
+"""Statistics of a run for the viewer: figures, a histogram of rewards, and a grid of tasks and repeats."""
 
 from __future__ import annotations
 
@@ -41,9 +41,13 @@ def run_stats(
         limit: The most tasks of the grid.
         first: The number of episodes from the beginning that are in the grid; None for all.
     """
-    columns = _columns(table)
-    place = columns.names.index(dataset) if dataset in columns.names else -1 if dataset == "" else -2
-    shown = np.arange(len(columns.task)) if dataset is None else np.flatnonzero(columns.dataset == place)
+    columns = table.cache.get("stats")
+    if columns is None or len(columns.task) != len(table):
+        columns = table.cache["stats"] = _columns(table)
+    shown = np.arange(len(columns.task))
+    if dataset is not None:
+        place = columns.names.index(dataset) if dataset in columns.names else -1 if dataset == "" else -2
+        shown = np.flatnonzero(columns.dataset == place)
     stats = _figures(columns, shown)
     used = np.unique(columns.dataset[shown])[:_MOST_DATASETS].tolist()
     stats["datasets"] = {

@@ -2,9 +2,9 @@
 
 Most of a record's bytes are its trajectory: numbers that no list shows, and that take longest to parse. They are cut
 out of the line before it is parsed. In JSON the bytes `,"trajectory":[{` are always a key and the beginning of its
-value, never a part of a text, where quotes are escaped. The value ends at the first `]}]` if there is no text in it, so
-if the only quotes up to there are those of the four known keys. Where that does not hold, or what is left of the line
-is no record, the whole line is parsed. What was cut out is first looked at when its episode is.
+value, never a part of a text, where quotes are escaped. The value ends at the first `]}]` if it contains no text:
+if the only quotes up to there are those of the four known keys. Where that does not hold, or the rest of the line is
+not a record, the whole line is parsed. What was cut out is first looked at when its episode is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS = {name: number for number, name in enumerate(OUTCOMES)}
 
 
 def find_trajectory(line: bytes) -> tuple[int, int]:
-    """Where a line's trajectory begins, with the comma before it, and how long it is.
+    """Return the place of a line's trajectory, with the comma before it, and its length.
 
     (the line's length, 0) if it has none that can be cut out.
 
@@ -61,7 +61,7 @@ def find_trajectory(line: bytes) -> tuple[int, int]:
 def scan(
     path: str | os.PathLike[str], start: int, stop: int, *, whole: bool = False
 ) -> Iterator[tuple[int, list[EpisodeRow]]]:
-    """The rows of the lines that begin in a part of a file.
+    """Yield the rows of the lines that begin in a part of a file.
 
     Args:
         path: The file.
@@ -83,7 +83,7 @@ def scan(
 
 
 def scan_open(descriptor: int, start: int, stop: int, *, whole: bool = False) -> Iterator[tuple[int, list[EpisodeRow]]]:
-    """As `scan`, of an open file."""
+    """Yield the rows of an open file; see `scan`."""
     position = start and start - 1  # the byte before tells whether a line begins at `start`
     is_inside, offset, held, is_long = bool(start), position, bytearray(), False
     while position < stop or held or is_long or is_inside:
@@ -162,11 +162,11 @@ def read_line(offset: int, line: bytes) -> list[EpisodeRow]:
         tokens=min((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0), 2**63 - 1),
         reward=record["reward"],
         seconds=None if seconds is None else _float(seconds),
-        dataset=record.get("dataset", "")[:_LONGEST_ANSWER],
-        env_id=record.get("env_id", "")[:_LONGEST_ANSWER],
-        failure_kind=(record.get("failure_kind") or "")[:_LONGEST_ANSWER],
-        answer=_answer(info),
-        preview=preview,
+        dataset=_clean(record.get("dataset", "")[:_LONGEST_ANSWER]),
+        env_id=_clean(record.get("env_id", "")[:_LONGEST_ANSWER]),
+        failure_kind=_clean((record.get("failure_kind") or "")[:_LONGEST_ANSWER]),
+        answer=_clean(_answer(info)),
+        preview=_clean(preview),
         fields=_fields(info, record),
     )
     return [row]
@@ -174,7 +174,12 @@ def read_line(offset: int, line: bytes) -> list[EpisodeRow]:
 
 def unreadable(offset: int, length: int, why: str) -> EpisodeRow:
     """Return the row of a line that is not a record."""
-    return EpisodeRow(offset, length, length, 0, UNREADABLE, preview=why[: 2 * _LONGEST_PREVIEW])
+    return EpisodeRow(offset, length, length, 0, UNREADABLE, preview=_clean(why[: 2 * _LONGEST_PREVIEW]))
+
+
+def _clean(text: str) -> str | None:
+    """Return a text without lone surrogates, None for an empty one."""
+    return text if text.isascii() and text else text.encode(errors="replace").decode() or None
 
 
 def _too_long(length: int) -> str:
@@ -189,7 +194,7 @@ def _float(value: Any) -> float:
 
 
 def _answer(info: dict[str, Any]) -> str:
-    """What the verifier took for the answer; a text for a list, too."""
+    """Return the answer that the verifier extracted, as text."""
     answer = info.get("extracted_answer")
     if answer is None:
         return ""
@@ -199,7 +204,7 @@ def _answer(info: dict[str, Any]) -> str:
 
 
 def _preview(output: list[dict[str, Any]]) -> str:
-    """How the last message of the model begins."""
+    """Return the beginning of the model's last message."""
     for item in reversed(output):
         if item.get("type", "message") == "message" and item.get("role") == "assistant":
             try:
@@ -222,8 +227,9 @@ def _fields(info: dict[str, Any], record: Any) -> list[tuple[str, Any]]:
         kind = type(value)
         if kind is str:
             is_shown = 0 < len(value) <= _LONGEST_TEXT
+            value = _clean(value) if is_shown else None
         elif is_shown := kind is float or kind is int or kind is bool:
             value = _float(value)
         if is_shown and len(name) <= _LONGEST_NAME and len(fields) < MOST_FIELDS:
-            fields.setdefault(name, value)
+            fields.setdefault(_clean(name) or name, value)
     return list(fields.items())

@@ -15,7 +15,7 @@ LONGEST_QUERY = 1000
 
 
 def needles(query: str) -> list[bytes]:
-    r"""How a text may stand in a line: with its JSON escapes, in either way, or as it is given; ASCII in lower case.
+    r"""Return the byte forms of a text in a line: with JSON escapes of either style, or as given; ASCII in lower case.
 
     >>> needles("Café")
     [b'caf\xc3\xa9', b'caf\\u00e9']
@@ -26,7 +26,7 @@ def needles(query: str) -> list[bytes]:
 
 
 class Search:
-    """One search through one file. It goes on until it is through or cancelled, and again when there are more rows.
+    """A search through a file. It runs until it is complete or cancelled, and again when rows are added.
 
     ASCII letters are found in either case. Trajectories are left out: they are numbers, and a number is in all of them.
 
@@ -56,7 +56,7 @@ class Search:
         return self._generation == self._index.generation and not self._cancelled
 
     def matches(self, deadline: float) -> tuple[list[int], float]:
-        """The rows that have the text, as far as they are known after so many seconds, and the share searched."""
+        """Return the matching rows that are known before the deadline (seconds), and the share searched."""
         rows = len(self._index.table)
         with self._lock:
             is_running = self._thread is not None and self._thread.is_alive()

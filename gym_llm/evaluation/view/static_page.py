@@ -1,4 +1,4 @@
-"""One page with everything in it: opens from disk, asks no server, and runs no script but its own.
+"""A self-contained page: opens from disk, asks no server, and runs no script but its own.
 
 The page's modules become one script: each is a function that returns what it exports, called in the order in which they
 need each other. That takes modules in a plain style (see `_bundled`), and leaves nothing for a bundler to do. The data
@@ -29,7 +29,7 @@ from gym_llm.evaluation.view.view_server import MOST_ROWS, STATIC, describe
 from gym_llm.utils.json_codec import dumps, loads
 
 MOST_BYTES = 10_000_000
-"""Of an exported page, if its conversations fit: token ids and log probabilities are left out where they would not."""
+"""The largest exported page, if its conversations fit: token ids and log probabilities are left out beyond it."""
 
 _IMPORT = re.compile(r'^import\s*\{([^}]*)\}\s*from\s*"\./([\w.-]+)";', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function\*?|function\*?|class|const) ([A-Za-z_$][\w$]*))", re.MULTILINE)
@@ -87,7 +87,7 @@ async def export_page(
 
 
 def _data(runs: list[RunIndex], most: int) -> dict[str, Any]:
-    """What the page shows: as the server's answers, but with the episodes numbered by their place in it."""
+    """Return the page's data: the server's answers, with the episodes numbered by their place in the page."""
     counts = _shares([len(run.table) for run in runs], most)
     data: dict[str, Any] = {"runs": [], "rows": [], "stats": [], "episodes": [], "note": ""}
     for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
@@ -105,7 +105,6 @@ def _data(runs: list[RunIndex], most: int) -> dict[str, Any]:
 
 
 def _shares(counts: list[int], most: int) -> list[int]:
-    """How many of each run are taken: all of the small ones, and equally many of the others."""
     shares = [0] * len(counts)
     for place, n in enumerate(np.argsort(counts, kind="stable").tolist()):
         shares[n] = min(counts[n], (most - sum(shares)) // (len(counts) - place))
@@ -134,7 +133,6 @@ def _drop_tokens(record: Any) -> bool:
 
 
 def _objects(value: Any, name: str) -> list[dict[str, Any]]:
-    """The objects in a list that a value has by this name; none if it has no such list."""
     items = value.get(name) if isinstance(value, dict) else None
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

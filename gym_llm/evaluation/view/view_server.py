@@ -1,4 +1,4 @@
-"""ViewServer: rollout files for the browser on this machine, and for nobody else."""
+"""ViewServer: rollout files for the browser on this machine only."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def conditions(table: EpisodeTable, query: dict[str, str]) -> tuple[str, list[An
 
 
 class _Refusal(Exception):
-    """What is wrong with a request, and its status."""
+    """An invalid request: the reason, and the status."""
 
     status = 400
 
@@ -295,7 +295,6 @@ def _count(query: Any, name: str, default: int) -> int:
 
 
 def _file(name: str) -> web.Response:
-    """A file of the page, by its name; there are no others."""
     path = STATIC / name
     if name not in static_files() or path.suffix not in _TYPES:
         raise _refused(f"There is no {name[:80]!r} here.", 404)
@@ -316,7 +315,6 @@ def _answer(body: bytes, status: int = 200) -> web.Response:
 
 
 async def _update(run: RunIndex, pool: Any) -> None:
-    """Bring a run up to date; one that cannot be read any more stays as it is."""
     try:
         await run.update(pool)
     except (OSError, UsageError) as error:

@@ -1,4 +1,4 @@
-"""Constraints that a text can be checked for: IFEval's, IFEvalG's, IFBench's and VerifIF's."""
+"""Constraints that a text can be checked for, of IFEval, IFEvalG, IFBench and VerifIF."""
 
 from gym_llm.grading.constraints.constraint import Check, Constraint, GradingMode, Instructions, Registry, graded
 from gym_llm.grading.constraints.following import Followed, Job, follow, follow_later, follow_quickly

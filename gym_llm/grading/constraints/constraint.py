@@ -19,16 +19,16 @@ F = TypeVar("F", bound=Callable[..., bool])
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint: what it is called, how it is checked and what it has to be told."""
+    """A constraint: its name, its check and the arguments of the check."""
 
     name: str
-    """As rows call it: `keywords:existence`."""
+    """The name in rows: `keywords:existence`."""
     function: Callable[..., bool]
-    """Of the text and the arguments: whether the text follows it."""
+    """Takes the text and the arguments, and returns whether the text follows it."""
     arguments: type[BaseModel]
-    """Of the function's own signature, without the text."""
+    """The function's own parameters, without the text."""
     package: str | None
-    """What has to be installed, and is too slow for the event loop; the extra `instructions` brings it."""
+    """The package that it needs, which is too slow for the event loop; the extra `instructions` brings it."""
 
     @property
     def summary(self) -> str:
@@ -94,11 +94,11 @@ class Registry:
         return self._constraints[name]
 
     def read(self, name: str, arguments: dict[str, Any] | None = None) -> Check:
-        """The check that a row asks for. Arguments that are None are absent, as where columns are shared by rows.
+        """Return the check that a row asks for. Arguments that are None are absent: rows may share columns.
 
         Raises:
-            ValueError: If there is no such constraint, an argument is missing, unknown or of a wrong kind, or a
-                package is not installed: one sentence that names the constraint.
+            ValueError: If the constraint is unknown, an argument is missing, unknown or of a wrong type, or a
+                package is not installed.
         """
         constraint = self._constraints.get(name)
         if constraint is None:
@@ -116,10 +116,10 @@ class Registry:
         return Check(constraint.function, dict(values), constraint.package is not None)
 
     def read_all(self, names: Iterable[str], arguments: Iterable[dict[str, Any] | None]) -> tuple[Check, ...]:
-        """The checks of a row's two lists, which are of one length.
+        """Return the checks of a row's two lists, which have the same length.
 
         Raises:
-            ValueError: As `read` does, or if they are not.
+            ValueError: If `read` raises it, or the lengths differ.
         """
         pairs = list(zip(names := list(names), arguments := list(arguments), strict=False))
         if len(names) != len(arguments):
@@ -164,7 +164,7 @@ def compare(count: int, relation: Relation, expected: int) -> bool:
 
 
 def count_of(phrase: str, text: str) -> int:
-    """How often a phrase occurs in a text, in upper or lower case.
+    """Count the occurrences of a phrase in a text, in upper or lower case.
 
     >>> count_of("ana", "Banana")
     1
@@ -177,14 +177,14 @@ GradingMode: TypeAlias = Literal["binary", "fraction"]
 
 
 class Instructions(BaseModel):  # type: ignore[no-redef]  # for the plugin, the field named kwargs is `**kwargs`
-    """What a text has to follow, in the order of its `instruction_id_list`. Subclasses name the registry."""
+    """Constraints of a row, in the order of its `instruction_id_list`. Subclasses name the registry."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     registry: ClassVar[Registry]
 
     instruction_id_list: Annotated[list[str], Field(min_length=1)]
     kwargs: list[dict[str, Any] | None] = []
-    """One for each constraint; an argument that is None is absent. None at all where no constraint takes any."""
+    """The arguments of each constraint; one that is None is absent. Empty where no constraint takes any."""
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:

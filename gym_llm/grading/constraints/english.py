@@ -1,4 +1,4 @@
-"""What some constraints have to know about English, and about emoji: closed lists and rules of thumb."""
+"""Facts about English and emoji for constraints: closed lists and rules of thumb."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ _SILENT = re.compile(
 
 
 def count_syllables(word: str) -> int:
-    """How many syllables a word in small letters has, by its groups of vowels: right for nine words in ten.
+    """Count the syllables of a word in small letters by its groups of vowels: right for nine words in ten.
 
     >>> [count_syllables(word) for word in ("cat", "apple", "make", "syllable", "question", "being")]
     [1, 2, 1, 3, 2, 2]

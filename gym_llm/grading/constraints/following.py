@@ -35,14 +35,14 @@ DEADLINE = 5.0
 
 
 class Job(NamedTuple):
-    """A text to be read, and what it should follow."""
+    """A text, and the constraints that it should follow."""
 
     text: str
     checks: tuple[Check, ...]
     loose: bool = False
     """Whether it is read loosely too."""
     blank_fails: bool = True
-    """Whether white space alone follows nothing, also where there is nothing in it to find fault with."""
+    """Whether white space alone follows nothing, even a constraint that it would pass."""
 
 
 class Followed(NamedTuple):
@@ -50,7 +50,7 @@ class Followed(NamedTuple):
 
     strict: list[bool]
     loose: list[bool]
-    """The same of the text's loose variants; as `strict` where it was not read loosely."""
+    """Likewise for the text's loose variants; equal to `strict` where it was not read loosely."""
 
 
 def follow(job: Job) -> Followed:
@@ -59,14 +59,14 @@ def follow(job: Job) -> Followed:
 
 
 def follow_quickly(job: Job) -> Followed | None:
-    """As `follow`, unless that takes more than some milliseconds: then None, and it is to be `follow_later`."""
+    """Check a text as `follow` does, or return None if that takes some milliseconds: then use `follow_later`."""
     if len(job.text) > LONGEST_QUICK or any(check.slow for check in job.checks):
         return None
     return _follow(job, thread_time() + QUICK_SECONDS)
 
 
 async def follow_later(job: Job) -> Followed:
-    """As `follow`, in a worker process; a text that takes longer than `DEADLINE` follows nothing."""
+    """Check a text as `follow` does, in a worker process; one that takes longer than `DEADLINE` follows nothing."""
     return await in_worker("gym_llm.grading.constraints.following:follow", job, DEADLINE) or _nothing(job)
 
 

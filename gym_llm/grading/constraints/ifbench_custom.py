@@ -27,13 +27,13 @@ _NORTHERN_CAPITALS = (
 
 @constraint("custom:multiples")
 def multiples_of_seven(text: str) -> bool:
-    """Its numbers are 14, 21, 28, 35, 42 and 49."""
+    """Whether the text's numbers are 14, 21, 28, 35, 42 and 49."""
     return re.findall(r"\d+", text) == ["14", "21", "28", "35", "42", "49"]
 
 
 @constraint("custom:mcq_count_length")
 def four_questions(text: str) -> bool:
-    """It is four questions of five options each, each question longer than the one before."""
+    """Whether the text is four questions of five options each, each question longer than the one before."""
     if not text.startswith("Question"):
         return False
     questions = [part.strip() for part in _QUESTION.split(text) if part.strip()]
@@ -49,7 +49,7 @@ def four_questions(text: str) -> bool:
 
 @constraint("custom:reverse_newline")
 def countries_reversed(text: str) -> bool:
-    """From `Zimbabwe` on it has at least 52 lines, in reverse alphabetical order."""
+    """Whether from `Zimbabwe` on it has at least 52 lines, in reverse alphabetical order."""
     lines = [stripped for line in text.split("\n") if (stripped := line.strip(EDGES))]
     start = next((index for index, line in enumerate(lines) if "Zimbabwe" in line), len(lines))
     countries = [_ascii(line) for line in lines[start:]]
@@ -58,38 +58,38 @@ def countries_reversed(text: str) -> bool:
 
 @constraint("custom:word_reverse")
 def bald_eagle_backwards(text: str) -> bool:
-    """Read from its last word to its first it names the bald eagle."""
+    """Whether read from its last word to its first it names the bald eagle."""
     return "bald eagle" in " ".join(without_punctuation(text.lower()).split()[::-1])
 
 
 @constraint("custom:character_reverse")
 def bald_eagle_letter_by_letter(text: str) -> bool:
-    """Read from its last letter it names the bald eagle: `elgae dlab`."""
+    """Whether read from its last letter it names the bald eagle: `elgae dlab`."""
     return "elgae dlab" in text.lower()
 
 
 @constraint("custom:sentence_alphabet")
 def sentence_per_letter(text: str) -> bool:
-    """It has 26 sentences that begin with `a` to `z` in turn."""
+    """Whether the text has 26 sentences that begin with `a` to `z` in turn."""
     return "".join(sentence[0].lower() for sentence in sentences(text)) == "abcdefghijklmnopqrstuvwxyz"
 
 
 @constraint("custom:european_capitals_sort")
 def northern_capitals(text: str) -> bool:
-    """It is the 27 European capitals north of 45 degrees, from north to south, between commas."""
+    """Whether the text is the 27 European capitals north of 45 degrees, from north to south, between commas."""
     return tuple(capital.strip() for capital in _ascii(text).split(",") if capital.strip()) == _NORTHERN_CAPITALS
 
 
 @constraint("custom:csv_city")
 def city_table(text: str) -> bool:
-    """It is CSV: the header `ID,Country,City,Year,Count` and seven rows of five fields."""
+    """Whether the text is CSV: the header `ID,Country,City,Year,Count` and seven rows of five fields."""
     rows = _table(text)
     return len(rows) == 8 and rows[0] == ["ID", "Country", "City", "Year", "Count"] and _has_five(rows)
 
 
 @constraint("custom:csv_special_character")
 def product_table(text: str) -> bool:
-    """It is CSV: a header of products, and 14 rows; one has a field in quotes with a special character."""
+    """Whether the text is CSV: a header of products and 14 rows, one with a quoted special character."""
     if not _has_header(text, ",", ["ProductID", "Category", "Brand", "Price", "Stock"]):
         return False
     rows = _table(text.replace('"', '"""'))
@@ -99,7 +99,7 @@ def product_table(text: str) -> bool:
 
 @constraint("custom:csv_quotes")
 def grade_table(text: str) -> bool:
-    """It is a table divided by tabs: a header of grades and three rows of five fields, each in double quotes."""
+    """Whether the text is a table divided by tabs: a header of grades, three rows of five quoted fields."""
     if not _has_header(text, "\t", ["StudentID", "Subject", "Grade", "Semester", "Score"]):
         return False
     rows = _table(text.replace('"', '"""'), "\t")
@@ -109,17 +109,15 @@ def grade_table(text: str) -> bool:
 
 @constraint("custom:date_format_list")
 def dates_of_battles(text: str) -> bool:
-    """It is days from 1769 to 1821, written as YYYY-MM-DD between commas."""
+    """Whether the text is days from 1769 to 1821, written as YYYY-MM-DD between commas."""
     return all(_is_day(day.strip()) for day in text.split(","))
 
 
 def _ascii(text: str) -> str:
-    """Without accents, and without what is not ASCII then."""
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
 def _table(text: str, divider: str = ",") -> list[list[str]]:
-    """The rows of a table; none if it is none."""
     try:
         return list(csv.reader(io.StringIO(text), delimiter=divider))
     except csv.Error:
@@ -131,7 +129,6 @@ def _has_five(rows: list[list[str]]) -> bool:
 
 
 def _has_header(text: str, divider: str, names: list[str]) -> bool:
-    """Whether the first line names the columns, each in double quotes or not."""
     columns = text.split("\n", 1)[0].strip().split(divider)
     return len(columns) == len(names) and all(
         column.lstrip(" \t") in (name, f'"{name}"') for column, name in zip(columns, names, strict=True)
@@ -139,7 +136,6 @@ def _has_header(text: str, divider: str, names: list[str]) -> bool:
 
 
 def _is_special(field: str) -> bool:
-    """Whether a field in double quotes has a character that is no letter, digit, underscore or white space."""
     inside = field[1 : field.rfind('"')]
     return field.startswith('"') and any(
         not (character.isalnum() or character == "_" or character.isspace()) for character in inside

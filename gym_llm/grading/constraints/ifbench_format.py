@@ -20,7 +20,7 @@ _NO_QUOTE = string.digits + string.punctuation.replace('"', "")
 
 @constraint("format:parentheses")
 def nested_parentheses(text: str) -> bool:
-    """Parentheses, brackets and braces are nested at least five deep, and the innermost is closed."""
+    """Whether parentheses, brackets and braces are nested at least five deep, and the innermost is closed."""
     depth, open_ = 0, list[str]()
     for character in text:
         if character in _CLOSING:
@@ -36,7 +36,7 @@ def nested_parentheses(text: str) -> bool:
 
 @constraint("format:quotes")
 def nested_quotes(text: str) -> bool:
-    """Quotation marks, double and single in turn, are nested at least three deep, and closed."""
+    """Whether quotation marks, double and single in turn, are nested at least three deep, and closed."""
     deepest, open_ = 0, list[str]()
     for character in text:
         if open_ and character == open_[-1]:
@@ -51,7 +51,7 @@ def nested_quotes(text: str) -> bool:
 
 @constraint("format:options")
 def one_option(text: str, options: Text) -> bool:
-    """It is one of the options: divided by `/`, or by `or`, or by commas; `a), b), c)` have to be written so."""
+    """Whether the text is one option of those divided by `/`, `or` or commas; `a), b), c)` are kept."""
     divider = next((divider for divider in ("/", "or") if divider in options), ",")
     choices = [option.strip() for option in options.split(divider)]
     if _LETTERS_ABC.match(options):
@@ -61,14 +61,14 @@ def one_option(text: str, options: Text) -> bool:
 
 @constraint("format:newline")
 def word_per_line(text: str) -> bool:
-    """Each word is in a line of its own."""
+    """Whether each word is in a line of its own."""
     text = without_punctuation(text).strip()
     return sum(line != "" for line in text.split("\n")) == len(text.split())
 
 
 @constraint("format:emoji")
 def emoji_after_sentences(text: str) -> bool:
-    """Each sentence ends with an emoji, or the next begins with one."""
+    """Whether each sentence ends with an emoji, or the next begins with one."""
     said = [without_punctuation(sentence).strip() for sentence in sentences(text)]
     following = [sentence[:1] for sentence in said[1:]] + [""]
     return all(
@@ -79,7 +79,7 @@ def emoji_after_sentences(text: str) -> bool:
 
 @constraint("format:line_indent")
 def stairs(text: str) -> bool:
-    """Each line is indented further than the one before, empty ones aside."""
+    """Whether each line is indented further than the one before, empty ones aside."""
     lines = [line for line in text.split("\n") if line.strip()]
     indents = [len(line) - len(line.lstrip(" ")) for line in lines]
     return all(first < second for first, second in pairwise(indents))
@@ -87,7 +87,7 @@ def stairs(text: str) -> bool:
 
 @constraint("format:quote_unquote")
 def quotes_are_explained(text: str) -> bool:
-    """Something stands between every two quotations, and after the last."""
+    """Whether something stands between every two quotations, and after the last."""
     text = "".join(text.replace("“", '"').replace("”", '"').replace("'\"'", "").split())
     rest = text.strip(_NO_QUOTE)
     return '""' not in text and rest != "" and rest[-1] != '"'
@@ -95,13 +95,13 @@ def quotes_are_explained(text: str) -> bool:
 
 @constraint("format:list")
 def list_with_marker(text: str, sep: Text) -> bool:
-    """The marker of list items occurs at least twice."""
+    """Whether the marker of list items occurs at least twice."""
     return text.count(sep) >= 2
 
 
 @constraint("format:thesis")
 def italic_thesis(text: str) -> bool:
-    """It has a thesis in italics, `<i>` or `<em>`, and something after it."""
+    """Whether the text has a thesis in italics, `<i>` or `<em>`, and something after it."""
     start = text.find("<i>") if "<i>" in text else text.find("<em>")
     if start < 0:
         return False
@@ -112,13 +112,13 @@ def italic_thesis(text: str) -> bool:
 
 @constraint("format:sub-bullets")
 def sub_bullets(text: str) -> bool:
-    """Each bullet point `*` has a sub-bullet `-`."""
+    """Whether each bullet point `*` has a sub-bullet `-`."""
     return all("-" in bullet for bullet in text.split("*")[1:])
 
 
 @constraint("format:no_bullets_bullets")
 def sentences_then_bullets(text: str) -> bool:
-    """It has at least two sentences and then at least two bullet points `*`."""
+    """Whether the text has at least two sentences and then at least two bullet points `*`."""
     count = bullets = 0
     in_sentences = True
     for line in map(str.strip, text.split("\n")):
@@ -138,17 +138,17 @@ def sentences_then_bullets(text: str) -> bool:
 
 @constraint("format:title_case")
 def title_case(text: str) -> bool:
-    """No token of two and more letters begins with a small one."""
+    """Whether no token of two and more letters begins with a small one."""
     return not any(token[0].islower() and (token[1:].islower() or token[1:].isupper()) for token in tokens(text))
 
 
 @constraint("format:output_template")
 def output_template(text: str) -> bool:
-    """It has `My Answer:`, `My Conclusion:` and `Future Outlook:`."""
+    """Whether the text has `My Answer:`, `My Conclusion:` and `Future Outlook:`."""
     return all(part in text for part in ("My Answer:", "My Conclusion:", "Future Outlook:"))
 
 
 @constraint("format:no_whitespace")
 def no_whitespace(text: str) -> bool:
-    """It has no white space."""
+    """Whether the text has no white space."""
     return len(text.split()) <= 1 and text.strip() == text

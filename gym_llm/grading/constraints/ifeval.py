@@ -36,57 +36,57 @@ _FENCE = re.compile(r"```(?:json|Json|JSON)?")
 
 @constraint("keywords:existence")
 def keywords_exist(text: str, keywords: Words) -> bool:
-    """Every keyword occurs, also inside words."""
+    """Whether every keyword occurs, also inside words."""
     text = text.lower()
     return all(keyword.lower() in text for keyword in keywords)
 
 
 @constraint("keywords:frequency")
 def keyword_frequency(text: str, keyword: Word, frequency: Count, relation: Relation) -> bool:
-    """The keyword occurs at least or less than so often, also inside words."""
+    """Whether the keyword occurs at least, or less than, as often as given, also inside words."""
     return compare(count_of(keyword, text), relation, frequency)
 
 
 @constraint("keywords:forbidden_words")
 def no_forbidden_words(text: str, forbidden_words: Words) -> bool:
-    """None of the words occurs as a word of its own."""
+    """Whether none of the words occurs as a word of its own."""
     text = text.lower()
     return not any(has_word(text, word.lower()) for word in forbidden_words)
 
 
 @constraint("keywords:letter_frequency")
 def letter_frequency(text: str, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
-    """The letter, small or capital, occurs at least or less than so often."""
+    """Whether the letter, small or capital, occurs at least, or less than, as often as given."""
     return compare(count_of(letter, text), let_relation, let_frequency)
 
 
 @constraint("language:response_language", package="langdetect")
 def response_language(text: str, language: Word) -> bool:
-    """The text is in the language (an ISO 639-1 code, or langdetect's), or in none that can be told."""
+    """Whether the text is in the language (an ISO 639-1 or langdetect code), or in one that cannot be detected."""
     return is_language(text, language)
 
 
 @constraint("length_constraints:number_sentences")
 def number_of_sentences(text: str, num_sentences: Count, relation: Relation) -> bool:
-    """It has at least or less than so many sentences (by Punkt's rules)."""
+    """Whether the text has at least, or less than, the given number of sentences (by Punkt's rules)."""
     return compare(len(split_sentences(text)), relation, num_sentences)
 
 
 @constraint("length_constraints:number_paragraphs")
 def number_of_paragraphs(text: str, num_paragraphs: Count) -> bool:
-    """`***` divides it into so many paragraphs; a blank one between two dividers is none and fails."""
+    """Whether `***` divides the text into that number of paragraphs, none blank between two dividers."""
     return count_parts(text, "***") == num_paragraphs
 
 
 @constraint("length_constraints:number_words")
 def number_of_words(text: str, num_words: Count, relation: Relation) -> bool:
-    """It has at least or less than so many words: runs of letters, digits and underscores."""
+    """Whether the text has at least, or less than, that number of words (letters, digits, underscores)."""
     return compare(len(words(text)), relation, num_words)
 
 
 @constraint("length_constraints:nth_paragraph_first_word")
 def nth_paragraph_first_word(text: str, num_paragraphs: Ordinal, nth_paragraph: Ordinal, first_word: Word) -> bool:
-    """Blank lines divide it into so many paragraphs, and the n-th begins with the word."""
+    """Whether blank lines divide the text into the given number of paragraphs, and the n-th begins with the word."""
     paragraphs = text.split("\n\n")
     count = sum(not paragraph.isspace() and paragraph != "" for paragraph in paragraphs)
     if count != num_paragraphs or nth_paragraph > count:
@@ -100,13 +100,13 @@ def nth_paragraph_first_word(text: str, num_paragraphs: Ordinal, nth_paragraph: 
 
 @constraint("detectable_content:number_placeholders")
 def number_of_placeholders(text: str, num_placeholders: Count) -> bool:
-    """It has at least so many placeholders in square brackets, each on one line."""
+    """Whether the text has at least the given number of placeholders in square brackets, each on one line."""
     return count_placeholders(text) >= num_placeholders
 
 
 @constraint("detectable_content:postscript")
 def has_postscript(text: str, postscript_marker: Word) -> bool:
-    """It has a postscript: `P.S.` and `P.P.S` also with blanks between, small or capital."""
+    """Whether the text has a postscript: `P.S.` and `P.P.S` also with blanks between, small or capital."""
     if pattern := _POSTSCRIPTS.get(postscript_marker):
         return pattern.search(text.lower()) is not None
     return postscript_marker.lower() in text.lower()
@@ -114,7 +114,7 @@ def has_postscript(text: str, postscript_marker: Word) -> bool:
 
 @constraint("detectable_format:number_bullet_lists")
 def number_of_bullets(text: str, num_bullets: Count) -> bool:
-    """It has exactly so many bullet points: lines that begin with `-`, or with `*` and no second one."""
+    """Whether the text has exactly that number of bullet points: lines that begin with `-` or a single `*`."""
     count = 0
     for line in text.split("\n"):
         line = line.lstrip()
@@ -124,13 +124,13 @@ def number_of_bullets(text: str, num_bullets: Count) -> bool:
 
 @constraint("detectable_format:constrained_response")
 def one_of_three_answers(text: str) -> bool:
-    """It contains `My answer is yes.`, `My answer is no.` or `My answer is maybe.`."""
+    """Whether the text contains `My answer is yes.`, `My answer is no.` or `My answer is maybe.`."""
     return any(answer in text for answer in _ANSWERS)
 
 
 @constraint("detectable_format:number_highlighted_sections")
 def number_of_highlights(text: str, num_highlights: Count) -> bool:
-    """It has at least so many `*highlighted*` or `**highlighted**` sections."""
+    """Whether the text has at least the given number of `*highlighted*` or `**highlighted**` sections."""
     count = sum(bool(found.strip("*").strip()) for found in _HIGHLIGHT.findall(text))
     count += sum(bool(found[2:-2].strip()) for found in _DOUBLE_HIGHLIGHT.findall(text))
     return count >= num_highlights
@@ -138,13 +138,13 @@ def number_of_highlights(text: str, num_highlights: Count) -> bool:
 
 @constraint("detectable_format:multiple_sections")
 def number_of_sections(text: str, section_spliter: Word, num_sections: Count) -> bool:
-    """It has at least so many sections, each begun by the marker and a number: `Section 1`."""
+    """Whether the text has at least that number of sections, each begun by marker and number: `Section 1`."""
     return len(re.findall(re.escape(section_spliter) + r"\s?\d", text)) >= num_sections
 
 
 @constraint("detectable_format:json_format")
 def is_json(text: str) -> bool:
-    """It is JSON, with or without one Markdown fence around it."""
+    """Whether the text is JSON, with or without one Markdown fence around it."""
     text = text.strip()
     if fence := _FENCE.match(text):
         text = text[fence.end() :].removesuffix("```")
@@ -157,7 +157,7 @@ def is_json(text: str) -> bool:
 
 @constraint("detectable_format:title")
 def has_title(text: str) -> bool:
-    """It has a title in double angular brackets, on one line: `<<poem of joy>>`."""
+    """Whether the text has a title in double angular brackets, on one line: `<<poem of joy>>`."""
     for line in text.split("\n"):
         start, end = line.find("<<"), line.rfind(">>")
         if 0 <= start < end - 2 and line[start:end].lstrip("<").rstrip(">").strip():
@@ -167,7 +167,7 @@ def has_title(text: str) -> bool:
 
 @constraint("combination:two_responses")
 def two_responses(text: str) -> bool:
-    """`******` divides it into two different responses."""
+    """Whether `******` divides the text into two different responses."""
     parts = [part.strip() for part in text.split("******")]
     filled = [part for part in parts if part]
     return len(filled) == 2 and filled[0] != filled[1] and all(parts[1:-1])
@@ -175,44 +175,44 @@ def two_responses(text: str) -> bool:
 
 @constraint("combination:repeat_prompt")
 def repeats_prompt_first(text: str, prompt_to_repeat: Text) -> bool:
-    """It begins with the request, in upper or lower case."""
+    """Whether the text begins with the request, in upper or lower case."""
     return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 @constraint("startend:end_checker")
 def ends_with(text: str, end_phrase: Word) -> bool:
-    """It ends with the phrase, in upper or lower case, double quotes around aside."""
+    """Whether the text ends with the phrase, in upper or lower case, double quotes around aside."""
     return text.strip().strip('"').lower().endswith(end_phrase.lower())
 
 
 @constraint("startend:quotation")
 def is_quoted(text: str) -> bool:
-    """It is in double quotation marks."""
+    """Whether the text is in double quotation marks."""
     text = text.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'
 
 
 @constraint("change_case:capital_word_frequency")
 def capital_word_frequency(text: str, capital_frequency: Count, capital_relation: Relation) -> bool:
-    """At least or less than so many words are all in capitals."""
+    """Whether at least, or less than, the given number of words are all in capitals."""
     return compare(sum(token.isupper() for token in tokens(text)), capital_relation, capital_frequency)
 
 
 @constraint("change_case:english_capital", package="langdetect")
 def is_english_in_capitals(text: str) -> bool:
-    """It is English, without small letters."""
+    """Whether the text is English, without small letters."""
     return text.isupper() and is_language(text, "en")
 
 
 @constraint("change_case:english_lowercase", package="langdetect")
 def is_english_in_lowercase(text: str) -> bool:
-    """It is English, without capital letters."""
+    """Whether the text is English, without capital letters."""
     return text.islower() and is_language(text, "en")
 
 
 @constraint("punctuation:no_comma")
 def no_comma(text: str) -> bool:
-    """It has no comma."""
+    """Whether the text has no comma."""
     return "," not in text
 
 
@@ -237,7 +237,7 @@ def _is_word(character: str) -> bool:
 
 
 def count_parts(text: str, divider: str) -> int | None:
-    """How many parts a divider makes, a blank one at the start or the end aside; None if another one is blank.
+    """Count the parts that a divider makes, without a blank first or last one; None if another one is blank.
 
     >>> count_parts("a***b***", "***"), count_parts("a******b", "***")
     (2, None)
@@ -247,7 +247,7 @@ def count_parts(text: str, divider: str) -> int | None:
 
 
 def count_placeholders(text: str) -> int:
-    """How many `[…]` there are, each on one line.
+    """Count the `[…]` that stand on one line each.
 
     >>> count_placeholders("[name] [[x] ] [no")
     2

@@ -1,4 +1,4 @@
-"""Which language a text is in, by langdetect: seeded, so that the same text always has the same language."""
+"""Language detection by langdetect, seeded, so that a text always has the same language."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 _LONGEST = 20_000
-"""Characters that are looked at: langdetect itself reads 10,000, after it has taken out addresses."""
+"""Characters that are read: langdetect itself reads 10,000, after it has removed addresses."""
 
 
 @cache
@@ -21,7 +21,7 @@ def _detector_factory() -> Any:
 
 
 def detect_language(text: str) -> str | None:
-    """The code of its language as langdetect writes it (`en`, `zh-cn`), or None where there is nothing to tell it by.
+    """Return the language code of langdetect (`en`, `zh-cn`), or None if the text does not show its language.
 
     It takes 5 ms and more, and a second the first time.
     """
@@ -37,6 +37,6 @@ def detect_language(text: str) -> str | None:
 
 
 def is_language(text: str, language: str) -> bool:
-    """Whether the text is in the language (`zh` is any of Chinese's), or in none that could be told."""
+    """Whether the text is in the language (`zh` is any kind of Chinese), or in one that cannot be detected."""
     detected = detect_language(text)
     return detected is None or language.lower() in (detected, detected.partition("-")[0])

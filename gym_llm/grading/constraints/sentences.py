@@ -1,4 +1,4 @@
-"""Where sentences end, by rules: nothing is downloaded, and the same text has the same sentences everywhere.
+"""Sentence splitting by rules: nothing is downloaded, and a text has the same sentences everywhere.
 
 IFEval and the sets after it use two splitters, and rows were made with both in mind. `sentences` follows the one that
 IFEval brings along (a list of regular expressions: every `.`, `?` and `!` ends a sentence but for titles, initials,
@@ -110,5 +110,4 @@ def _ends(text: str, start: int, match: re.Match[str]) -> bool:
 
 
 def _is_initials(word: str) -> bool:
-    """`j`, `u.s`, `e.g`: letters with full stops between them."""
     return bool(word) and all(len(part) == 1 and part.isalpha() for part in word.split("."))

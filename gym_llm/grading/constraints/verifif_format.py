@@ -30,26 +30,26 @@ def holds(count: int, relation: AnyRelation, expected: int) -> bool:
 
 @constraint("detectable_content:number_placeholders")
 def placeholders(text: str, relation: AnyRelation, num_placeholders: Count) -> bool:
-    """It has so many placeholders in square brackets."""
+    """Whether the text has the given number of placeholders in square brackets."""
     return holds(count_placeholders(text), relation, num_placeholders)
 
 
 @constraint("detectable_content:postscript")
 def has_postscript(text: str, postscript_marker: Word) -> bool:
-    """Its last line begins with the marker, and goes on."""
+    """Whether the text's last line begins with the marker, and goes on."""
     last = text.rstrip().rpartition("\n")[2].strip()
     return last.startswith(postscript_marker) and len(last) > len(postscript_marker)
 
 
 @constraint("detectable_content:numeric_inclusion")
 def digit_count(text: str, relation: AnyRelation, num_numbers: Count) -> bool:
-    """It has so many digits."""
+    """Whether the text has the given number of digits."""
     return holds(sum(map(str.isdigit, text)), relation, num_numbers)
 
 
 @constraint("detectable_format:json_format")
 def has_json(text: str) -> bool:
-    """What stands from the first `{` to the last `}` is JSON."""
+    """Whether what stands from the first `{` to the last `}` is JSON."""
     try:
         orjson.loads(text[max(text.find("{"), 0) : text.rfind("}") + 1])
     except ValueError:
@@ -59,53 +59,53 @@ def has_json(text: str) -> bool:
 
 @constraint("detectable_format:multiple_sections")
 def section_count(text: str, section_splitter: Word, relation: AnyRelation, num_sections: Count) -> bool:
-    """It has so many headings of the section's name and a number: `## Part 1`."""
+    """Whether the text has the given number of headings of the section's name and a number: `## Part 1`."""
     heading = re.compile(r"[ \t]*#{1,6}[ \t]+" + re.escape(section_splitter) + r"[ \t]+\d", re.IGNORECASE)
     return holds(sum(heading.match(line) is not None for line in text.split("\n")), relation, num_sections)
 
 
 @constraint("detectable_format:numbered_list")
 def numbered_items(text: str, relation: AnyRelation, num_numbered_items: Count) -> bool:
-    """It has so many lines that begin with a number and a full stop, or a bracket."""
+    """Whether the text has the given number of lines that begin with a number and a full stop, or a bracket."""
     numbers = (re.match(r"\d{1,9}[.)]", line.lstrip()) for line in text.split("\n"))
     return holds(sum(number is not None for number in numbers), relation, num_numbered_items)
 
 
 @constraint("detectable_format:number_bullet_lists")
 def bullet_items(text: str, relation: AnyRelation, num_bullets: Count) -> bool:
-    """It has so many lines that begin with `*` or `-` and a blank, not indented."""
+    """Whether the text has the given number of lines that begin with `*` or `-` and a blank, not indented."""
     lines = text.strip().split("\n")
     return holds(sum(line[:1] in ("*", "-") and line[1:2].isspace() for line in lines), relation, num_bullets)
 
 
 @constraint("detectable_format:title")
 def has_title(text: str) -> bool:
-    """Its first line is in double angular brackets."""
+    """Whether the text's first line is in double angular brackets."""
     first = text.strip().partition("\n")[0].strip()
     return first.startswith("<<") and first.endswith(">>") and len(first) > 4
 
 
 @constraint("detectable_format:number_paragraphs")
 def paragraph_count(text: str, relation: AnyRelation, num_paragraphs: Count) -> bool:
-    """It has so many paragraphs; titles, headings, tables and rules are none."""
+    """Whether the text has the given number of paragraphs; titles, headings, tables and rules do not count."""
     return holds(len(paragraphs_of(text)), relation, num_paragraphs)
 
 
 @constraint("detectable_format:max_paragraph_length")
 def short_paragraphs(text: str, max_chars: Count) -> bool:
-    """No paragraph has more characters."""
+    """Whether no paragraph has more characters."""
     return all(len(without_marker(paragraph)) <= max_chars for paragraph in paragraphs_of(text))
 
 
 @constraint("detectable_format:nested_list")
 def nested_list(text: str, min_depth: Ordinal, num_subitems: Count) -> bool:
-    """Some list at that depth has at least so many items."""
+    """Whether some list at that depth has at least the given number of items."""
     return any(level == min_depth and items >= num_subitems for level, items in _lists(text))
 
 
 @constraint("detectable_format:table")
 def has_table(text: str, min_rows: Count, min_cols: Count) -> bool:
-    """It has a Markdown table of at least so many rows and columns."""
+    """Whether the text has a Markdown table of at least the given number of rows and columns."""
     lines = [line.strip() for line in text.split("\n")]
     at = 0
     while at + 1 < len(lines):
@@ -124,50 +124,49 @@ def has_table(text: str, min_rows: Count, min_cols: Count) -> bool:
 
 @constraint("detectable_format:heading_depth")
 def heading_depths(text: str, levels: Annotated[list[Ordinal], Field(min_length=1)]) -> bool:
-    """It has headings of all these levels."""
+    """Whether the text has headings of all these levels."""
     found = (re.match(r"(#+)[ \t]", line.lstrip()) for line in text.split("\n"))
     return set(levels) <= {len(heading[1]) for heading in found if heading}
 
 
 @constraint("detectable_format:sentence_endings")
 def various_endings(text: str, min_variants: Count) -> bool:
-    """It has at least so many different marks at ends of sentences."""
+    """Whether the text has at least the given number of different marks at ends of sentences."""
     return len(_marks(text)) >= min_variants
 
 
 @constraint("punctuation:no_comma")
 def no_comma(text: str) -> bool:
-    """It has no comma, of no script."""
+    """Whether the text has no comma, of no script."""
     return not any(comma in text for comma in ",，、،")
 
 
 @constraint("punctuation:no_period")
 def no_period(text: str) -> bool:
-    """It has no full stop, of no script."""
+    """Whether the text has no full stop, of no script."""
     return not any(stop in text for stop in ".。।")
 
 
 @constraint("punctuation:question_exclaim")
 def questions_and_exclamations(text: str, relation: AnyRelation, num_marks: Count) -> bool:
-    """It has so many question and exclamation marks."""
+    """Whether the text has the given number of question and exclamation marks."""
     return holds(sum(text.count(mark) for mark in "?!？！؟"), relation, num_marks)
 
 
 @constraint("punctuation:end_rule")
 def allowed_endings(text: str, allowed: Words) -> bool:
-    """It has no other marks at ends of sentences than these."""
+    """Whether the text has no other marks at ends of sentences than these."""
     return _marks(text) <= set(allowed)
 
 
 @constraint("startend:quotation")
 def is_quoted(text: str) -> bool:
-    """It is in double quotation marks."""
+    """Whether the text is in double quotation marks."""
     text = text.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'
 
 
 def _marks(text: str) -> set[str]:
-    """The runs of marks that end sentences."""
     return {mark for line in text.split("\n") for mark in _ENDS.findall(without_marker(line))}
 
 

@@ -36,7 +36,7 @@ def normalized(text: str, language: Language) -> str:
 
 
 def words_of(text: str, language: Language) -> list[str]:
-    """Its words, numbers of lists aside; of Chinese and Japanese each character."""
+    """Return a text's words, without numbers of lists; in Chinese and Japanese each character is one."""
     text = "\n".join(without_marker(line) for line in text.split("\n"))
     if language in _WITHOUT_SPACES:
         return [character for character in text if character.isalnum()]
@@ -45,7 +45,7 @@ def words_of(text: str, language: Language) -> list[str]:
 
 
 def sentences_of(text: str, language: Language) -> list[str]:
-    """Its sentences, tables and rules aside; each line begins one."""
+    """Return a text's sentences, without tables and rules; each line begins one."""
     found: list[str] = []
     for line in _prose(text):
         line = without_marker(line.strip())
@@ -55,7 +55,7 @@ def sentences_of(text: str, language: Language) -> list[str]:
 
 
 def paragraphs_of(text: str) -> list[str]:
-    """Its blocks between blank lines; titles `<<…>>`, headings, tables and rules are none."""
+    """Return a text's blocks between blank lines; titles `<<…>>`, headings, tables and rules do not count."""
     lines = ["" if _is_title(line.strip()) else line for line in _prose(text)]
     return [block.strip() for block in re.split(r"\n(?:[ \t\r\f\v]*\n)+", "\n".join(lines)) if block.strip()]
 
@@ -73,7 +73,7 @@ def without_marker(line: str) -> str:
 
 
 def count_keyword(text: str, keyword: str, language: Language) -> int:
-    """How often a word or phrase occurs, case aside, as words of its own; where no spaces divide words, anywhere.
+    """Count a word or phrase, in any case, as words of its own; anywhere if spaces do not divide words.
 
     >>> count_keyword("Cats, a cat; the CAT", "cat", "en"), count_keyword("我爱猫", "猫", "zh")
     (2, 1)
@@ -95,12 +95,11 @@ def count_keyword(text: str, keyword: str, language: Language) -> int:
 
 
 def _joins(first: str, second: str) -> bool:
-    """Whether two characters are of one word: letters, marks on them, digits."""
     return all(character == "_" or unicodedata.category(character)[0] in "LMN" for character in (first, second))
 
 
 def _prose(text: str) -> list[str]:
-    """Its lines; those of tables and rules are empty."""
+    """Return the lines of a text, with those of tables and rules emptied."""
     lines = text.split("\n")
     rows = [line.lstrip().startswith("|") and line.count("|") > 1 for line in lines]
     return [

@@ -18,7 +18,7 @@ _SPACED = str.maketrans({chr(code): " " for code in range(128) if not (chr(code)
 
 
 def words(text: str) -> list[str]:
-    r"""Its runs of word characters, which is what IFEval counts as words: `don't` is two.
+    r"""Return a text's runs of word characters, which IFEval counts as words: `don't` is two.
 
     >>> words("It's 3.5 km")
     ['It', 's', '3', '5', 'km']

@@ -32,7 +32,7 @@ class Tolerance(NamedTuple):
 
 
 class SetRule(NamedTuple):
-    """The same rows, in any order and however often (BIRD's rule: https://bird-bench.github.io)."""
+    """A rule of equal rows, in any order and however often (BIRD's rule: https://bird-bench.github.io)."""
 
     def matches(self, gold: Sequence[_Row], rows: Sequence[_Row]) -> bool:
         """Whether the rows are the gold ones."""
@@ -40,7 +40,7 @@ class SetRule(NamedTuple):
 
 
 class RowsRule(NamedTuple):
-    """The same rows, each as often, with their columns in the same order."""
+    """A rule of equal rows, each as often, with their columns in the same order."""
 
     ordered: bool = False
     empty_is_equal: bool = True
@@ -190,7 +190,6 @@ def same_rows(gold: Sequence[_Row], rows: Sequence[_Row], tolerance: Tolerance) 
 
 
 def _by_texts(rows: Sequence[_Row]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
-    """The numbers of rows, by all that is none."""
     groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in rows:
         texts = tuple([_NUMBER if isinstance(cell, int | float) else cell for cell in row])
@@ -236,7 +235,7 @@ class _Sorted:
 
 
 def _number(cell: Any) -> Any:
-    """A text that looks like a finite number as that, NaN as None, anything else as it is."""
+    """Return a text that looks like a finite number as that number, NaN as None, anything else unchanged."""
     if isinstance(cell, float) and math.isnan(cell):
         return None
     if not isinstance(cell, str) or len(cell) > _LONGEST_NUMBER or "_" in cell:
@@ -261,7 +260,6 @@ def _number_as_nemo_gym(cell: Any) -> Any:
 
 
 def _same_as_nemo_gym(gold: list[Any], column: list[Any], ordered: bool) -> bool:
-    """Whether two columns are the same; without their order they are sorted as texts."""
     if not ordered:
         gold, column = sorted(gold, key=_text_order), sorted(column, key=_text_order)
     return _same_cells(gold, column, Tolerance(absolute=0.01))

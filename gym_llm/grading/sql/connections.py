@@ -1,4 +1,4 @@
-"""Databases opened for statements that nobody has read; only in worker processes.
+"""Databases opened for untrusted statements; only in worker processes.
 
 Nothing that a statement says can change a file: the file is opened read-only and as one that never changes, the
 connection takes queries only, and SQLite asks `_reading` about every table, column and function before a statement
@@ -77,10 +77,10 @@ _open: OrderedDict[Any, sqlite3.Connection] = OrderedDict()
 
 
 def database_key(database: Database) -> tuple[Any, ...]:
-    """What two databases have in common if and only if they are the same.
+    """Return a key that two databases share if and only if they are the same.
 
     Raises:
-        OSError: If the file is not there any more.
+        OSError: If the file is missing.
     """
     if database.path:
         status = os.stat(database.path)
@@ -89,7 +89,7 @@ def database_key(database: Database) -> tuple[Any, ...]:
 
 
 def connect(database: Database, seconds: float) -> sqlite3.Connection:
-    """A connection for one statement that only reads; kept for the next one.
+    """Return a read-only connection for one statement; it is cached for the next one.
 
     Args:
         database: Where to.
@@ -97,9 +97,9 @@ def connect(database: Database, seconds: float) -> sqlite3.Connection:
 
     Raises:
         sqlite3.Error: If the file is not there or cannot be read, or SQLite refuses the script, or a part of it.
-        OSError: If the file is not there any more.
+        OSError: If the file is missing.
         MemoryError: If a script makes more than `HEAP_BYTES`.
-        ValueError: If a script is no text for SQLite: it has a null character or half a character.
+        ValueError: If a script has a null character or half a character.
     """
     key = database_key(database)
     connection = _open.pop(key, None)
@@ -131,7 +131,7 @@ def connect_copy(database: Database, seconds: float) -> sqlite3.Connection:
 
 
 def close_others(database: Database) -> bool:
-    """Close all connections that are kept but this database's; whether there were any."""
+    """Close the cached connections of all other databases; return whether there were any."""
     key = database_key(database)
     others = [other for other in _open if other != key]
     for other in others:
@@ -154,7 +154,7 @@ class Clock:
 
 @contextmanager
 def limited(connection: sqlite3.Connection, seconds: float) -> Iterator[Clock]:
-    """Stop statements of this connection after so many seconds of CPU time; gives the `Clock`."""
+    """Stop statements of this connection after these seconds of CPU time; yield the `Clock`."""
     clock = Clock(seconds)
     connection.set_progress_handler(clock.look, _OPERATIONS)
     try:
@@ -212,19 +212,16 @@ def _guard(
 
 
 def _text(data: bytes) -> str:
-    """A text of a database, which may not be what its encoding says: different ones stay different."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def _reading(action: int, _first: str | None, second: str | None, *_: str | None) -> int:
-    """Allow queries."""
     if action not in _READS or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN_FUNCTIONS):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 
 
 def _writing(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Allow what makes, fills and changes tables, indices and views."""
     if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in _SKIPPED_PRAGMAS:
         return sqlite3.SQLITE_IGNORE
     if action in _WRITES and not (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FORBIDDEN_FUNCTIONS):

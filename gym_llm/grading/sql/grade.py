@@ -20,8 +20,8 @@ async def compare(question: Question) -> QueryResult:
     the model's) have their seconds, and comparing has five more.
 
     Raises:
-        DataError: If the gold statement fails, or the database cannot be opened: the row's fault, not the model's.
-        WorkerDied: If the gold statement ends the worker, or somebody else does.
+        DataError: If the gold statement fails, or the database cannot be opened: the row is at fault.
+        WorkerDied: If the gold statement ends the worker, or something outside does.
     """
     try:
         return _read(await _ask(question), question)

@@ -1,4 +1,4 @@
-"""The worker process that grades a `Question`: it runs the gold statement (remembered), then the model's, and compares.
+"""The worker process that grades a `Question`: it runs the gold statement (cached), then the other one, and compares.
 
 Each statement is bounded in time and in the size of its result. Before each step the worker leaves a note, so that the
 caller knows which statement was running if a deadline ends the process.
@@ -18,13 +18,13 @@ from gym_llm.records.failures import reason
 
 MOST_ROWS = 1_000_000
 MOST_BYTES = 128 << 20
-"""Of a result, as Python holds it, roughly."""
+"""Bytes of a result as Python holds it, roughly."""
 _ROW_BYTES, _CELL_BYTES = 56, 40
 _MOST_MESSAGE = 500
 
 
 def run(database: Database, statement: str, seconds: float) -> Rows | Failure:
-    """The rows of a statement; of too many, none.
+    """Run a statement and return its rows; too many are a failure.
 
     Raises:
         sqlite3.Error, OSError, MemoryError, ValueError: If the database cannot be opened (`connections.connect`).
@@ -82,7 +82,7 @@ _gold: OrderedDict[Any, Rows] = OrderedDict()
 
 
 def grade(question: Question) -> QueryResult | GoldFailed:
-    """Compare what the model's statement gives with what the gold one does."""
+    """Compare the result of the model's statement with that of the gold one."""
     leave_note(GOLD)
     golds = question.gold
     if isinstance(golds, str):

@@ -26,7 +26,7 @@ class Database(NamedTuple):
 
 
 def find_database(folder: str | os.PathLike[str], name: str, *, argument: str) -> Database:
-    """The database of a name: `NAME/NAME.sqlite` (BIRD's way), else `NAME.sqlite` (Spider 2's); or `.sql`, a script.
+    """Return a database by name: `NAME/NAME.sqlite` (BIRD), else `NAME.sqlite` (Spider 2); or a script, `.sql`.
 
     Args:
         folder: Where the databases are.
@@ -34,7 +34,7 @@ def find_database(folder: str | os.PathLike[str], name: str, *, argument: str) -
         argument: The environment's argument that names the folder, for the message.
 
     Raises:
-        DataError: If there is none, or the file is no SQLite database.
+        DataError: If the database is missing, or the file is not an SQLite database.
     """
     if not name or name in (".", "..") or not {"/", "\\", "\0"}.isdisjoint(name):
         raise DataError(f"db_id is the name of a database, got {name!r}.")
@@ -50,7 +50,7 @@ def find_database(folder: str | os.PathLike[str], name: str, *, argument: str) -
 
 @lru_cache(maxsize=8)
 def check_databases(tasks: TaskSource | None, folder: str, argument: str) -> None:
-    """Raise the DataError of the first of the rows' databases that is not there; once for all who play these rows."""
+    """Raise the DataError of the first missing database of these rows; they are checked once."""
     if isinstance(tasks, RowTasks):
         for name in dict.fromkeys(tasks[index].task.db_id for index in range(tasks.size)):
             find_database(folder, name, argument=argument)
@@ -74,44 +74,44 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 """Of ints, floats, texts, bytes and None."""
 
 FailureName: TypeAlias = Literal["error", "timed_out", "too_large"]
-"""SQLite refused a statement or failed; it took too long; its result, or what it needs, is too large."""
+"""SQLite refused the statement or failed; it took too long; its result or its memory is too large."""
 
 Status: TypeAlias = Literal["equal", "different", "error", "timed_out", "too_large", "worker_died"]
-"""The model's statement gave the gold rows, others, or none: `FailureName`, or it ended two worker processes."""
+"""The model's statement gave the gold rows, other rows, or failed: `FailureName`, or it ended two workers."""
 
 
 GOLD: Final = "gold"
 MODEL: Final = "model"
-"""The notes of a worker: whose statement it is at."""
+"""The notes of a worker: the statement that it runs."""
 
 
 class Question(NamedTuple):
-    """A statement, and what should come out of it."""
+    """A statement, and its expected result."""
 
     database: Database
     query: str | None
-    """The model's; None asks only whether the gold statement runs."""
+    """The statement of the model; None asks only whether the gold statement runs."""
     gold: str | list[Rows]
     """A statement, or the rows themselves, in one or several ways."""
     rules: Sequence[Rule]
-    """How the model's rows are compared with each of these."""
+    """The rules by which the model's rows are compared with each of these."""
     seconds: float
-    """Of CPU time, for each statement."""
+    """Seconds of CPU time for each statement."""
 
 
 class Failure(NamedTuple):
-    """Why a statement has no rows."""
+    """The failure of a statement."""
 
     name: FailureName
     message: str
 
 
 class QueryResult(NamedTuple):
-    """How a model's statement compares."""
+    """The result of a model's statement, compared with the gold rows."""
 
     status: Status
     message: str | None = None
-    """What SQLite said, or what took too long."""
+    """The message of SQLite, or of what took too long."""
 
     @property
     def equal(self) -> bool:
@@ -120,7 +120,7 @@ class QueryResult(NamedTuple):
 
 
 class GoldFailed(NamedTuple):
-    """The gold statement, or the database, is wrong: whose row that is has to hear it."""
+    """A failure of the gold statement or the database: an error of the row."""
 
     message: str
 

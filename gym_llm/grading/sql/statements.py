@@ -14,14 +14,14 @@ _MOST = 1_000  # blocks, or places of one of these words, that are looked at
 
 
 def extract_sql(text: str, *, conform: bool = False) -> str | None:
-    r"""The statement in the last ```sql block, else in the last bare one that begins as one, else in the text itself.
+    r"""Return the statement in the last ```sql block, else in the last bare one, else in the text itself.
 
     Args:
         text: What the model said.
         conform: Whether, as in NeMo Gym, an empty block counts, and a word inside of another one does.
 
     Returns:
-        It, stripped; None if there is none.
+        The stripped statement, or None.
 
     >>> extract_sql("So: ```sql\nSELECT 1;\n```"), extract_sql("It is SELECT a FROM b"), extract_sql("No idea.")
     ('SELECT 1;', 'SELECT a FROM b;', None)
@@ -42,7 +42,7 @@ def extract_sql(text: str, *, conform: bool = False) -> str | None:
 
 
 def last_sql_block(text: str, *, conform: bool = False) -> str | None:
-    r"""What is in the last closed ```sql block that has a letter; nothing else counts (BIRD's way).
+    r"""Return the content of the last closed ```sql block that has a letter (BIRD's rule).
 
     Args:
         text: What the model said.
@@ -51,7 +51,7 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
             goes.
 
     Returns:
-        It, stripped; None if there is none.
+        The stripped statement, or None.
 
     >>> last_sql_block("```sql\nSELECT 1 -- one\n, 2\n```"), last_sql_block("SELECT 1")
     ('SELECT 1 -- one\n, 2', None)
@@ -97,7 +97,7 @@ def _without_comments(statement: str) -> str:
 
 
 def _find_word(lowered: str, word: str, *, inside: bool) -> int:
-    """Where a word first stands alone, or perhaps inside of one, with space behind it; -1 if it does not."""
+    """Return the place of a word that stands alone, or perhaps inside of one, before a space; -1 without."""
     place = -1
     for _ in range(_MOST):
         place = lowered.find(word, place + 1)
@@ -110,7 +110,7 @@ def _find_word(lowered: str, word: str, *, inside: bool) -> int:
 
 
 def _blocks(text: str, lowered: str, opening: str) -> Iterator[str]:
-    """What is in the closed blocks that open so, stripped."""
+    """Yield the stripped contents of the closed blocks that open so."""
     place = 0
     for _ in range(_MOST):
         start = lowered.find(opening, place)
@@ -122,12 +122,12 @@ def _blocks(text: str, lowered: str, opening: str) -> Iterator[str]:
 
 
 def as_answer(statement: str) -> str:
-    """The statement in a block."""
+    """Return the statement in a block."""
     return f"```sql\n{statement}\n```"
 
 
 def near_misses(gold: str) -> list[str]:
-    """Answers with the gold statement in them that do not give its rows, if it has any."""
+    """Return answers that contain the gold statement and do not give its rows, if it has any."""
     gold = gold.strip().rstrip(";")
     quoted = gold.replace("'", "''")
     return [

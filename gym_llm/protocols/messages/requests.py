@@ -103,7 +103,7 @@ def _parts(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
         case "tool_reference":
             yield {"type": "input_text", "text": as_text(block.get("tool_name", ""))}
         case kind:
-            raise Refusal(f"A result cannot have a block of type {kind!r:.80} here.", param="messages")
+            raise Refusal(f"A block of type {kind!r:.80} is not allowed here.", param="messages")
 
 
 def _text(block: dict[str, Any]) -> str:

@@ -51,7 +51,7 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Composed:
-    """What the files and settings come to."""
+    """A configuration, merged from files and settings."""
 
     values: dict[str, Any]
     """Interpolations are resolved."""

@@ -68,7 +68,7 @@ def find_above(name: str, file: str | Path) -> Path | None:
 
 
 def read_layer(path: str | Path) -> DictConfig:
-    """One file as it is, nothing resolved.
+    """Return one file's content, unresolved.
 
     Raises:
         ConfigError: If it cannot be read or is no mapping of sections.
@@ -102,7 +102,6 @@ def read_layer(path: str | Path) -> DictConfig:
 
 
 def _what_is_wrong(error: YAMLError) -> str:
-    """Line, column and problem; not what stands there, which may be a secret."""
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return "it holds characters that YAML does not have"
     mark = error.problem_mark
@@ -133,7 +132,7 @@ def first_line(error: Exception) -> str:
 
 
 def paths_of(value: Any) -> list[str] | None:
-    """A value of `config_paths`, resolved; None if it is no list of files."""
+    """Return a value of `config_paths`, resolved; None if it is not a list of files."""
     return value if isinstance(value, list) and all(isinstance(path, str) and path for path in value) else None
 
 

@@ -122,7 +122,6 @@ class _Inheritance:
 
 
 def _pop(values: Any, path: str) -> None:
-    """Take a dotted key out, if it is there."""
     *parents, last = path.split(".")
     for name in parents:
         values = values.get(name) if isinstance(values, dict) else None

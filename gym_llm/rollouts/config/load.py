@@ -32,7 +32,7 @@ _Section = TypeVar("_Section", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Config:
-    """What a run sees.
+    """The configuration of a run.
 
     Attributes:
         variables: Top-level values that are no sections, e.g. `hf_organization`.
@@ -116,7 +116,6 @@ def load_config(
 
 
 def _in_order(sections: dict[str, dict[str, Any]], mapped: MappedSections) -> list[tuple[str, dict[str, Any]]]:
-    """Our sections and the mapped ones, where the files have them."""
     ours = {name: value for name, value in sections.items() if not SERVER_TYPES & value.keys()}
     merged = {**ours, **mapped.sections}
     return [(name, merged[name]) for name in sections if name in merged and name not in mapped.ignored]

@@ -1,4 +1,4 @@
-"""What NeMo Gym's sections are here, while they are being mapped."""
+"""NeMo Gym's sections as sections of ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEANINGLESS = {
 
 @dataclass
 class MappedSections:
-    """What NeMo Gym's sections are here.
+    """NeMo Gym's sections as sections of ours.
 
     Attributes:
         composed: The whole configuration, which knows where each value is from.
@@ -57,5 +57,5 @@ class Server:
 
     @property
     def key(self) -> str:
-        """Where its values are."""
+        """Return the place of its values."""
         return f"{self.name}.{self.kind}.{self.implementation}"

@@ -137,7 +137,6 @@ def _arguments(env_id: str) -> frozenset[str]:
 
 
 def _found_file(dotted: str, key: str, value: Any, mapped: MappedSections) -> Any:
-    """An option that names a file, from the root of NeMo Gym's repository or the like, as a path that is there."""
     place = mapped.composed.places.get(dotted)
     if isinstance(value, str) and key.endswith(_FILE_ENDINGS) and place not in (None, COMMAND_LINE):
         return str(find_above(value, str(place)) or value)

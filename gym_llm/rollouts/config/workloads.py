@@ -1,4 +1,4 @@
-"""What a configuration plays: every dataset with its own verifier."""
+"""Workloads of a configuration: every dataset with its verifier."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config_parts(config: Config, engine: str | None, engine_options: dict[str, A
 def environment_parts(
     config: Config, name: str, engine: str, engine_options: dict[str, Any], repeats: int | None
 ) -> list[Part]:
-    """What is played of one environment section, by an engine of this spec."""
+    """Return the workloads of one environment section for an engine of this spec."""
     section = config.environments[name]
     datasets = [dataset for dataset in section.datasets if dataset.type != _EXAMPLE] or section.datasets
     sources: list[tuple[str, str | None, int, dict[str, Any]]] = [
@@ -55,7 +55,7 @@ def environment_parts(
 
 
 def refuse_nothing(parts: list[Part], config: Config) -> list[Part]:
-    """The parts; a UsageError if there are none."""
+    """Return the parts; raise UsageError if the list is empty."""
     if not parts:
         raise UsageError("\n".join(["The configuration names no environment to play.", *config.unmapped]))
     return parts

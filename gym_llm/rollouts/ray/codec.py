@@ -1,4 +1,4 @@
-"""What crosses between processes: batches as bytes, and of observations only what is new since the one before."""
+"""The codec between processes: batches as bytes, and only the new items of each observation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _picklable(value: T, instead: Callable[[T, Exception], T | None]) -> T | Non
 
 
 def first_line(error: Exception) -> str:
-    """What Ray's error says first; the rest is about Ray."""
+    """Return the first line of Ray's error; the rest describes Ray."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

@@ -93,7 +93,7 @@ def connect(address: str | None = None) -> Any:
 
 
 def watch() -> Watch:
-    """Who looks after the Ray that this process is connected to."""
+    """Return the watch of the Ray that this process is connected to."""
     global _watch
     ray = ray_module()
     address = ray.get_runtime_context().gcs_address
@@ -166,10 +166,10 @@ def _sigterm_kept() -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Connect once to a host and port: Ray itself tries for more than a minute before it says that nobody is there.
+    """Connect once to a host and port. Ray itself tries for more than a minute.
 
     Raises:
-        OSError: If nobody is there.
+        OSError: If the host does not accept a connection.
     """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():

@@ -72,7 +72,7 @@ class EngineActor:
         await self._started()
 
     async def describe(self) -> tuple[str, Capabilities]:
-        """What the engine's model is called, and what the engine can do."""
+        """Return the name of the engine's model, and the engine's capabilities."""
         engine = await self._started()
         return engine.model, engine.capabilities
 

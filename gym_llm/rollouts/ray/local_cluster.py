@@ -1,4 +1,4 @@
-"""A Ray of this machine's own: open to nobody else, and gone with the process that started it, however that ends."""
+"""A local Ray: private to this process, and ended with it, however the process ends."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _runs(process: psutil.Process) -> bool:
 
 @contextmanager
 def _only_for_us() -> Iterator[None]:
-    """What Ray reads when it starts, and its processes inherit; not this process's other children."""
+    """Set the environment that Ray's processes inherit, but not this process's other children."""
     from ray._private import ray_constants
 
     settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": os.environ.get("RAY_AUTH_MODE", "token")}
@@ -156,7 +156,6 @@ def _only_for_us() -> Iterator[None]:
 
 
 def _forget_token() -> None:
-    """Have Ray read its settings and its token anew from the environment."""
     compiled = import_module("ray._raylet")
     compiled.Config.initialize("")
     compiled.AuthenticationTokenLoader.instance().reset_cache()

@@ -62,7 +62,6 @@ class LoopWatchdog:
         self.sleep()
 
     def _set_fuse(self) -> None:
-        """A thread in C, which needs no lock, ends the process unless this is called again in time."""
         faulthandler.dump_traceback_later(self._seconds + _GRACE + self._period, exit=True, file=_STDERR)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
@@ -92,7 +91,6 @@ class LoopWatchdog:
 
 
 def _call_of(functions: set[CodeType], frame: FrameType | None) -> FrameType | None:
-    """The call of one of these functions that a frame is part of, None if there is none."""
     while frame is not None and frame.f_code not in functions:
         frame = frame.f_back
     return frame

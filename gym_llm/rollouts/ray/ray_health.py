@@ -1,4 +1,4 @@
-"""Waiting for Ray, which may be gone: then whoever waits is told within a second, where Ray itself would wait on.
+"""Waiting for Ray: callers get an error within a second after Ray has ended, where Ray itself would wait.
 
 Ray takes a dead raylet's shards for alive for 15 seconds, and looks for ever for a machine for new ones; without its
 GCS it waits for a minute and then ends the process. Hence a thread that looks after what Ray cannot do without. It

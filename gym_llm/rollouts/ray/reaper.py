@@ -1,4 +1,4 @@
-"""The end of a Ray that was started here, of all its processes and of what they leave on disk.
+"""The reaper: ends a local Ray, all its processes, and removes their files.
 
 Run as a script by `LocalCluster`, with a Ray's session folder and its driver's number: it waits while the driver
 lives, and ends the Ray of a driver that was killed. Of Ray's own processes some notice that only after a minute, and

@@ -48,7 +48,7 @@ _PackedResult: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class ShardConfig:
-    """What a shard is made of; see `RayVectorEnv`."""
+    """The arguments of a shard; see `RayVectorEnv`."""
 
     spec: EnvSpec  # not the id: other processes do not know what this one registered
     num_envs: int

@@ -1,4 +1,4 @@
-"""Shards in other processes, as the driver sees them; `gym_llm.rollouts.ray.shard_actor` tells the protocol."""
+"""Clients of shards in other processes; `gym_llm.rollouts.ray.shard_actor` describes the protocol."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RemoteShard:
         self.refs.append(self.actor.submit_and_poll.remote(batch, 0))
 
     def poll(self, at_least: int) -> None:
-        """Ask for outcomes, if there are any to come and nobody waits for so few already."""
+        """Ask for results, unless no slot is busy or a poll for as few is under way."""
         if self.busy and (not self.refs or (self._polled_for is not None and self._polled_for > at_least)):
             self._polled_for = at_least
             self.refs.append(self.actor.submit_and_poll.remote(pack([], []), at_least))

@@ -1,4 +1,4 @@
-"""One engine for all shards of a run, where an engine per shard would be too much: in a Ray actor beside them."""
+"""A shared engine: one Ray actor for all shards of a run, if an engine per shard would be too large."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _prepare(settings: dict[str, Any]) -> None:
         try:
             importlib.import_module(name)
         except ImportError:
-            pass  # a program that wants it is told so
+            pass  # a program that needs it gets an error
     if len(os.listdir("/proc/self/task")) > 1:
         _begin_again(settings)
     for name in [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]:
@@ -69,7 +69,6 @@ def _prepare(settings: dict[str, Any]) -> None:
 
 
 def _begin_again(settings: dict[str, Any]) -> None:
-    """Start anew with nothing preloaded: something that was has a thread, and a fork would wait for it for ever."""
     command = getattr(sys, "orig_argv", [])  # from Python 3.10 on
     if settings["preload"] and command:
         os.execv(sys.executable, [*command[:-1], json.dumps({**settings, "preload": []})])
@@ -107,7 +106,7 @@ def _apart(channel: int, settings: dict[str, Any]) -> NoReturn:
             kernel.loopback_up()
         supervisor.supervise(channel, channel, settings, request)
     except EOFError:
-        pass  # nobody waits for it any more
+        pass  # the caller is gone
     except BaseException as error:
         _failed(channel, error)
     finally:
@@ -118,7 +117,7 @@ def _failed(channel: int, error: BaseException) -> None:
     try:
         framing.send(channel, {"failed": f"{type(error).__name__}: {error}"[:500]}, [])
     except OSError:
-        pass  # nobody waits for it any more
+        pass  # the caller is gone
 
 
 def _own_files(limits: dict[str, int]) -> None:

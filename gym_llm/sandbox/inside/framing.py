@@ -1,4 +1,4 @@
-"""Messages between a sandbox and whoever uses it: a header in JSON, and pieces of bytes."""
+"""Messages to and from a sandbox: a header in JSON, and pieces of bytes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def pack(header: dict[str, Any], pieces: list[bytes]) -> bytes:
 
 
 def header_of(text: bytes) -> dict[str, Any]:
-    """The header, checked: an object, with sizes that are sizes.
+    """Return the header, checked: an object with valid sizes.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is invalid.
     """
     header = json.loads(text)
     sizes = header.get("sizes") if isinstance(header, dict) else None
@@ -48,14 +48,14 @@ def receive(descriptor: int, limit: int = PIECES_BYTES, deadline: float | None =
     """Read a message whole.
 
     Args:
-        descriptor: What to read from.
+        descriptor: The descriptor to read from.
         limit: Bytes that its pieces may have together.
-        deadline: The monotonic time after which no more is waited for.
+        deadline: The monotonic time after which it stops waiting.
 
     Raises:
         EOFError: If the other side is gone.
         TimeoutError: If the deadline passed.
-        ValueError: If it is no message, or too large.
+        ValueError: If the message is invalid or too large.
     """
     (length,) = LENGTH.unpack(_read(descriptor, LENGTH.size, deadline))
     if length > min(limit, HEADER_BYTES):

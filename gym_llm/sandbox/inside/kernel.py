@@ -17,7 +17,7 @@ NEW_MOUNTS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
 NEW_USER, NEW_PIDS, NEW_NET = 0x10000000, 0x20000000, 0x40000000
 NOSUID, NODEV, NOEXEC, REMOUNT, READ_ONLY, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 32, 1, 4096, 16384, 1 << 18
 
-_SET_DUMPABLE, _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES, _SET_CHILD_SUBREAPER = 4, 1, 22, 38, 36
+_SET_DUMPABLE, _SET_SECCOMP, _SET_NO_NEW_PRIVILEGES, _SET_CHILD_SUBREAPER = 4, 22, 38, 36
 _CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _TOO_MANY = (
@@ -44,8 +44,8 @@ def _error(name: str) -> OSError:
 def fork_apart(flags: int) -> int:
     """Fork into new namespaces: 0 in the child, which is number 1 there.
 
-    `unshare` takes one more process for it. The interpreter is not told, which saves the child much memory: there must
-    be no other thread, and the child must start no threads.
+    `unshare` takes one more process for it. The interpreter does not notice the fork, which saves the child memory.
+    So there must be no other thread, and the child must start no threads.
     """
     child: int = _python.syscall(_CLONE[platform.machine()], ctypes.c_long(flags | signal.SIGCHLD), 0, 0, 0, 0)
     if child < 0:
@@ -88,7 +88,7 @@ def map_user(user: int, group: int, outer_user: int | None = None, outer_group: 
 
 
 def write(path: str, text: str) -> None:
-    """Write a file of the kernel's."""
+    """Write to a file of the kernel."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())
@@ -97,7 +97,7 @@ def write(path: str, text: str) -> None:
 
 
 def loopback_up() -> None:
-    """Have 127.0.0.1 answer in a new network namespace, with buffers that do not grow: they are nobody's memory."""
+    """Bring up 127.0.0.1 in a new network namespace, with buffers that do not grow: no limit counts their memory."""
     import fcntl
     import socket
 
@@ -113,10 +113,10 @@ def keep_to_itself(yes: bool = True) -> None:
 
 
 def drop_rights(keep: int = 0) -> None:
-    """Give up every capability for good: no program that is started, however it is marked, gives one again.
+    """Give up every capability permanently: no program that is started gives one back, however it is marked.
 
     Args:
-        keep: A bit mask of those that are kept, of the first 32.
+        keep: A bit mask of the capabilities to keep, of the first 32.
     """
     _call("prctl", _SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     header = struct.pack("Ii", _CAPABILITIES_3, 0)
@@ -133,8 +133,3 @@ def filter_calls(program: bytes) -> None:
 def adopt_orphans() -> None:
     """Be the parent of whatever descends from this process and has lost its own."""
     _call("prctl", _SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends."""
-    _call("prctl", _SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

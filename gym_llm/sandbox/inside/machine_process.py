@@ -1,7 +1,7 @@
 """The first process of a machine: a root file system in which commands are run for as long as it lives.
 
 It never runs a model's code itself, and does not live in the machine's root: that is a folder for it, `ROOT`, which
-every command enters for good (and gives up its rights) before its first line. What commands leave running is stopped
+every command enters permanently (and gives up its rights) before its first line. What commands leave running is stopped
 in between. When the other side of the socket closes, all ends, and the file system is gone: it is memory.
 """
 
@@ -25,13 +25,13 @@ _INODES = 500_000
 _SHARED_BYTES = 64 << 20  # of /dev/shm
 _FILES_SECONDS = 120
 _PASSWD_BYTES = 1 << 20
-_VERIFIER_BYTES = 256 << 20  # more storage than before, for whoever looks at a machine that is full
+_VERIFIER_BYTES = 256 << 20  # more storage than before, for the verifier of a full machine
 _PRISTINE = ("/bin/bash", "/bin/sh", "/usr/bin/env", "/usr/bin/bash", "/usr/bin/sh")
 _ABSENT = ("/etc/ld.so.preload",)
 
 
 class Problem(Exception):
-    """What was asked for cannot be done, and the machine goes on."""
+    """Raised when a request cannot be done; the machine goes on."""
 
 
 def serve(control: int, settings: dict[str, Any]) -> NoReturn:
@@ -73,7 +73,7 @@ class _Machine:
         self._assemble()
 
     def answer(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
-        """What a request comes to."""
+        """Return the answer to a request."""
         kinds: dict[str, Callable[[dict[str, Any], list[bytes]], framing.Message]] = {
             **{"exec": self.execute, "put": self.put, "get": self.get, "kill": self.kill},
             **{"snapshot": self.snapshot, "restore": self.restore, "verify": self.verify},
@@ -117,14 +117,14 @@ class _Machine:
             try:
                 os.wait4(-1, supervisor.EVERY_CHILD)
             except ChildProcessError:
-                time.sleep(0.001)  # what has no parent any more is handed over to this process
+                time.sleep(0.001)  # orphans become children of this process
         for stream in self.leftover:
             os.close(stream.descriptor)
         self.leftover = []
         return {}, []
 
     def verify(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
-        """Make ready for a verifier: nothing runs, there is room, and what starts a script is the image's."""
+        """Make ready for a verifier: nothing runs, there is room, and the shell is that of the image."""
         self.kill(header, pieces)
         size = f"size={self.storage + _VERIFIER_BYTES},nr_inodes={_INODES + 50_000}"
         kernel.mount("tmpfs", _SCRATCH, kernel.REMOUNT | kernel.NOSUID | kernel.NODEV, size)
@@ -175,7 +175,7 @@ class _Machine:
                 return b"-"
             status = os.stat(path)
             if not stat.S_ISREG(status.st_mode):
-                raise Problem(f"{path} is no file")
+                raise Problem(f"{path} is not a file")
             if status.st_size > limit:
                 raise Problem(f"{path} has more than {limit} bytes")
             with open(path, "rb") as file:
@@ -245,7 +245,6 @@ class _Machine:
         raise Problem(f"the machine has no user {wanted[:100]!r}")
 
     def _text(self, path: str) -> str:
-        """A file of the machine, while nothing runs in it."""
         data = program.read_file(tree.resolve(ROOT, path.split("/")), _PASSWD_BYTES)
         return (data or b"").decode("utf-8", "replace")
 
@@ -253,7 +252,6 @@ class _Machine:
         return os.path.isfile(tree.resolve(ROOT, path.split("/")))
 
     def _original(self, path: str) -> bytes | None:
-        """A file of the image, in the place where it really lies; None if it is not there, or is mounted read-only."""
         found = tree.resolve(IMAGE, path.split("/"))
         return program.read_file(found, 1 << 28)
 
@@ -262,7 +260,7 @@ class _Machine:
         return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
     def _apart(self, function: Callable[[], bytes], limit: int = 1 << 20) -> bytes:
-        """What a function gives in a process whose root is the machine's, without more rights than a command has."""
+        """Call a function in a process in the root of the machine, with the rights of a command; return its result."""
         end, its = os.pipe()
         child = os.fork()
         if child == 0:
@@ -293,7 +291,7 @@ class _Machine:
 
 
 class _Command(supervisor.Run):
-    """One command; what others have left running is measured with it."""
+    """A command. Processes that earlier ones have left running are measured with it."""
 
     def command(self, leftover: list[supervisor.Stream]) -> dict[str, Any]:
         """Run it until its first process ends, or a limit is passed.

@@ -54,7 +54,7 @@ def read_file(name: str, limit: int) -> bytes | None:
 
 
 def text_input(data: bytes) -> int:
-    """A descriptor to read these bytes from, which nobody can change."""
+    """Return a descriptor to read these bytes from, which no process can change."""
     if not hasattr(os, "memfd_create"):  # an interpreter built for old systems
         with open(".stdin", "wb") as file:
             file.write(data)
@@ -68,25 +68,25 @@ def text_input(data: bytes) -> int:
     return descriptor
 
 
-def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int], told: int) -> NoReturn:
-    """In a fresh child: give up every right, and turn into the program.
+def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int], errors: int) -> NoReturn:
+    """Give up every right and turn into the program, in a fresh child.
 
     Args:
         header: What is to be run.
         settings: Of the sandbox.
         streams: Its standard input, output and error; an interpreter of cells has its replies and requests, too.
-        told: A pipe for what goes wrong before the program begins; it is closed then.
+        errors: A pipe for an error before the program begins; it is closed then.
     """
     try:
         gc.enable()
         kernel.keep_to_itself(False)
         os.setsid()
-        above = [os.dup2(descriptor, 100 + index, False) for index, descriptor in enumerate([*streams, told])]
-        told = above.pop()
+        above = [os.dup2(descriptor, 100 + index, False) for index, descriptor in enumerate([*streams, errors])]
+        errors = above.pop()
         for index, descriptor in enumerate(above):
             os.dup2(descriptor, index, index < 3)
-        os.closerange(len(above), told)
-        os.closerange(told + 1, _MOST_FILES)
+        os.closerange(len(above), errors)
+        os.closerange(errors + 1, _MOST_FILES)
         if "root" in header:
             enter(header["root"], header["cwd"], header["user"])
         _limit(header)
@@ -101,23 +101,23 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
         if header["environment"] != settings["environment"]:
             os.environ.clear()
             os.environ.update(header["environment"])
-        os.close(told)
+        os.close(errors)
         if header["kind"] == "cells":
             cells.serve(4, 3)
         script.run(header["main"])
     except BaseException as error:
-        os.write(told, f"{type(error).__name__}: {error}".encode()[:500])
+        os.write(errors, f"{type(error).__name__}: {error}".encode()[:500])
     finally:
         os._exit(70)
 
 
 def enter(root: str, folder: str, user: list[int]) -> None:
-    """Have another folder for the root, and be another user in it.
+    """Make another folder the root, and become another user in it.
 
     Args:
         root: The new root.
         folder: Where to go in it.
-        user: The user's and the group's number; files of root's are this user's, too.
+        user: The number of the user and of the group; files of root belong to this user, too.
     """
     if user != [0, 0]:
         outer_user, outer_group = os.getuid(), os.getgid()

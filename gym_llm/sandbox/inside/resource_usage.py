@@ -1,4 +1,15 @@
-"""What the processes of a run take together, as the kernel tells it."""
+"""Resources that the processes of a run use together, as the kernel reports them."""
+
+# The measurement. The supervisor calls `look` every 10 to 50 ms; each look reads /proc once.
+#   - Processor time is that of the living processes, plus that of the dead ones. The kernel adds the time of a dead
+#     process to the parent that waits for it; if the parent ignores its children, the time is in no sum. `_account`
+#     finds it: time that a process had at the last look, and that is in no sum at this one, is `missing`. If the next
+#     look does not find it either (the parent may have been in the midst of waiting), it is `lost`, and counts.
+#   - Sleep is the time in which no process runs or wants to run. A look sees only one moment, so a program that often
+#     sleeps briefly would look asleep; `_sleep` therefore subtracts what each task has run and waited for a processor.
+#   - Memory is the resident memory, without what processes share where that decides, the files in /tmp and /dev/shm,
+#     page tables of programs that reserve much, and what open sockets can hold for their readers.
+# In a sandbox without a namespace of its own (containers) only the descendants of the supervisor are seen.
 
 from __future__ import annotations
 
@@ -17,7 +28,7 @@ _SOCKET_BYTES = 425984  # what a socket keeps for its reader at most (net.core.w
 
 
 class _Tasks:
-    """What each task has run and waited for a processor so far.
+    """The times that each task has run, or waited for a processor, so far.
 
     Args:
         times: Nanoseconds, by task.
@@ -29,7 +40,7 @@ class _Tasks:
         self.last = last
 
     def active_since(self, before: _Tasks) -> float | None:
-        """Seconds that they have run and waited since; None if a task has ended, and nobody knows what it did."""
+        """Return the seconds that they have run and waited since; None if a task has ended with its times unknown."""
         new = self.times.keys() - before.times.keys()
         if len(self.times) - len(new) < len(before.times) or len(new) != self.last - before.last:
             return None
@@ -37,10 +48,10 @@ class _Tasks:
 
 
 class Use:
-    """What a run has used, and how much of it before the present cell.
+    """The resources that a run has used, and those of them before the present cell.
 
     Args:
-        alone: Whether all processes that there are, but number 1, are the run's: it has a namespace of its own.
+        alone: Whether all processes but number 1 belong to the run, which has a namespace of its own then.
         reserves: Whether its address space is not limited.
     """
 
@@ -51,26 +62,26 @@ class Use:
         self.asleep = 0.0  # seconds in which none of its processes did, or wanted to do, anything
         self.peak = 0  # bytes
         self.base = 0.0
-        self.lost = 0.0  # seconds of processes that ended, and that nobody waited for
-        self.missing = 0.0  # likewise, unless whoever waits for them shows it at the next look
+        self.lost = 0.0  # seconds of processes that ended without a waiting parent
+        self.missing = 0.0  # likewise, unless a parent's sum has it at the next look
         self.known: dict[int, tuple[int, int]] = {}  # ticks by process: all, and those of children that it waited for
         self.waited = 0.0  # ticks of all processes that were waited for
         self.present: list[str] = []  # processes at the last look
         self.begin(0.0)
 
     def begin(self, seconds: float) -> None:
-        """From here on, after so many seconds of processor time, it is the next cell's."""
+        """Begin a cell, after these seconds of processor time."""
         self.base = seconds
         self.asleep, self.seconds = 0.0, 0.0
         self.started = self.looked = time.monotonic()
         self.quiet: tuple[float, _Tasks] | None = None  # when nothing ran, and what each task had had until then
 
     def look(self, child: int, limits: dict[str, Any]) -> str | None:
-        """The limit that all processes together have passed, or None.
+        """Return the limit that all processes together have passed, or None.
 
         Args:
             child: The first of them.
-            limits: What they may take.
+            limits: Their limits.
         """
         now = time.monotonic()
         seconds, memory, count, wants = self.now(child, limits)
@@ -92,11 +103,11 @@ class Use:
         return None
 
     def now(self, child: int, limits: dict[str, Any]) -> tuple[float, int, int, bool]:
-        """Seconds of processor time, bytes, processes, and whether one of them wants to run.
+        """Return the seconds of processor time, bytes, processes, and whether one of them wants to run.
 
         Args:
             child: The first of them.
-            limits: What they may take: below it, memory need not be told apart from what is shared.
+            limits: Their limits: below these, shared memory need not be counted apart.
         """
         pages, count, wants = 0, 0, False
         known: dict[int, tuple[int, int]] = {}
@@ -130,9 +141,9 @@ class Use:
     def _sleep(self, now: float, seconds: float) -> None:
         """Count how long all have slept, at a look that found them asleep.
 
-        A program that sleeps often and briefly waits, on a busy machine, long for a processor each time. So what it
-        ran and waited is taken from the time since the last look that found all asleep, if the kernel tells it of
-        every task that there was; if not, all of the time since the last look counts.
+        On a busy machine, a program that often sleeps briefly waits long for a processor each time. So what its tasks
+        ran and waited is subtracted from the time since the last look that found all asleep. If the kernel does not
+        report that of every task, all of the time since the last look counts.
         """
         asleep = now - self.looked - max(0.0, seconds - self.base - self.seconds)
         tasks = _tasks(self.present) if self.alone else None
@@ -145,7 +156,7 @@ class Use:
         self.quiet = None if tasks is None else (now, tasks)
 
     def settle(self) -> None:
-        """After all have ended: count what nobody waited for."""
+        """Count the times of processes that had no parent waiting, after all have ended."""
         self._account({})
         self.lost, self.missing = self.lost + self.missing, 0.0
 
@@ -183,7 +194,7 @@ class Use:
 
 
 def _tasks(processes: list[str]) -> _Tasks | None:
-    """What the tasks of processes have run and waited; None if this kernel does not tell."""
+    """Return the times that the tasks of processes have run and waited; None if this kernel does not say."""
     times: dict[str, int] = {}
     for process in processes:
         for task in _names(f"/proc/{process}/task"):
@@ -196,7 +207,7 @@ def _tasks(processes: list[str]) -> _Tasks | None:
 
 
 def descendants(process: int) -> list[str]:
-    """What a process has started, what that has, and so on; the processes that are left of it."""
+    """Return the descendants of a process that are still alive."""
     children: dict[str, list[str]] = {}
     for name in os.listdir("/proc"):
         fields = _fields(f"/proc/{name}/stat") if name.isdigit() else []
@@ -212,18 +223,16 @@ def descendants(process: int) -> list[str]:
 
 
 def _waited() -> float:
-    """Seconds of processor time of all that this process has waited for."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def _fields(path: str) -> list[bytes]:
-    """Of a `stat` file of /proc, from the state on."""
     return _read(path).rpartition(b")")[2].split()
 
 
 def _threads(process: str) -> tuple[str, bool]:
-    """One of a process's threads that has not ended, and whether one of them wants to run."""
+    """Return one thread of a process that has not ended, and whether any of them wants to run."""
     found = process
     for thread in _names(f"/proc/{process}/task"):
         state = _fields(f"/proc/{process}/task/{thread}/stat")[:1]
@@ -268,7 +277,6 @@ def own_memory() -> int:
 
 
 def _part_of_memory(process: str) -> int:
-    """Bytes of a process, of what it shares with others its part; all of it, if it hides which."""
     own = _field(_read(f"/proc/{process}/smaps_rollup"), b"Pss:")
     if own is None:
         fields = _read(f"/proc/{process}/statm").split()
@@ -277,12 +285,11 @@ def _part_of_memory(process: str) -> int:
 
 
 def _tables(process: str) -> int:
-    """Bytes of a process's page tables, which untouched memory has, too."""
     return _field(_read(f"/proc/{process}/status"), b"VmPTE:") or 0
 
 
 def _open_files(process: str, most: int) -> int:
-    """How many files a process has open; as many as it may, if it hides them."""
+    """Count the open files of a process; if it hides them, as many as it may have."""
     try:
         return len(os.listdir(f"/proc/{process}/fd"))
     except PermissionError:
@@ -292,7 +299,7 @@ def _open_files(process: str, most: int) -> int:
 
 
 def _sockets(processes: list[str], most: int) -> int:
-    """How many sockets processes have open together, a few of each apart; of one that hides its files, all are."""
+    """Count the open sockets of processes, without a few of each; all files of one that hides them count."""
     found: set[str] = set()
     hidden = 0
     for process in processes:

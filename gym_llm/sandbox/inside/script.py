@@ -42,7 +42,7 @@ def run(path: str) -> NoReturn:
 
 
 def fresh() -> None:
-    """What a new interpreter has of its own: streams, random numbers, `exit`."""
+    """Set up what a new interpreter has of its own: streams, random numbers, `exit`."""
     if not _made:
         streams()
     if "random" in sys.modules:
@@ -68,7 +68,7 @@ def streams() -> None:
 
 
 def exit_code(error: SystemExit) -> int:
-    """What the interpreter ends with for this exception."""
+    """Return the exit code of the interpreter for this exception."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):

@@ -1,8 +1,8 @@
 """The calls that a program in the sandbox may not make: a filter for the kernel, for x86-64 and arm64.
 
-Denied is what reaches beyond files, memory, threads and processes of one's own: new namespaces and mounts, other
-processes' memory, the kernel's keys, modules, clocks and tracing, io_uring (whose requests no filter sees), shared
-memory that no limit counts (files in /dev/shm are counted), what tells of others' use of files, sockets with addresses
+The filter denies what reaches beyond the files, memory, threads and processes of a run: new namespaces and mounts,
+other processes' memory, the kernel's keys, modules, clocks and tracing, io_uring (no filter sees its requests), shared
+memory that no limit counts (files in /dev/shm are counted), what shows others' use of files, sockets with addresses
 (which other runs could reach), and whatever changes the supervisor, process 1, which belongs to the same user. Numbers
 that this list does not know yet are answered as unknown.
 """
@@ -69,7 +69,7 @@ _NEWEST = 462  # mseal
 _NEW_NAMESPACES = 0x7E020000 | 0x80  # CLONE_NEW*, and CLONE_NEWTIME
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_DATAGRAMS = 2  # the bit of their types of sockets: they can be sent anywhere, and be received from anybody
+_DATAGRAMS = 2  # the bit of their types of sockets: they can be sent anywhere, and be received from anywhere
 _SUPERVISOR = 1
 _LOCAL, _INTERNET, _INTERNET6 = 1, 2, 10
 
@@ -80,14 +80,14 @@ _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 
 
 def calls_filter(loopback: bool, *, fakes: bool = False) -> bytes:
-    """The filter of this machine, as instructions of classic BPF.
+    """Return the filter of this machine, as instructions of classic BPF.
 
     Args:
         loopback: Whether sockets are allowed: local ones, and those of an internet that ends at 127.0.0.1.
-        fakes: Whether changing owners and users only seems to succeed, as package managers need it.
+        fakes: Whether changes of owners and users only seem to succeed, as package managers need it.
 
     Raises:
-        RuntimeError: On an architecture that there is none for.
+        RuntimeError: If there is not a filter for this architecture.
     """
     if platform.machine() not in _ARCHITECTURES:
         raise RuntimeError(f"there is no seccomp filter for {platform.machine()}")
@@ -152,7 +152,6 @@ def _if(test: int, value: int, result: int) -> list[bytes]:
 
 
 def _argument(number: int, index: int, tests: list[tuple[int, int, int]], mask: int = 0xFFFFFFFF) -> list[bytes]:
-    """If it is this call: test bits of an argument's low half, then load the call's number again."""
     body = _instructions((_LOAD, 0, 0, 16 + 8 * index), (_AND, 0, 0, mask))
     for test in tests:
         body += _if(*test)

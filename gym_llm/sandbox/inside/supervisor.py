@@ -1,8 +1,20 @@
 """The second process of a run, number 1 among those that the program can see: it starts the program and watches it.
 
-What a run takes is measured over all of its processes together: processor time, memory (with the files in /tmp), how
-long they all sleep. When the first process ends, or a limit is passed, all of them are killed.
+Resources are measured over all processes of a run together: processor time, memory (with the files in /tmp), and the
+time in which all of them sleep. When the first process ends, or a limit is passed, all of them are killed.
 """
+
+# The protocol of a run. The first process forks a supervisor into new namespaces and gives it one end of a channel; the
+# caller, outside, has the other end and writes one request.
+#   - `once` writes the files, starts the program, watches it to its end and sends one answer: result, output, files.
+#   - `cells` starts an interpreter and answers "ready". Then each request is a cell: the processes continue (SIGCONT),
+#     the cell runs, its answer is sent, and all processes stop (SIGSTOP) until the next request. `_idle` looks at them
+#     meanwhile, as a timer can wake them.
+# The program has pipes for output and errors, and an interpreter of cells two more for cells and answers (`_Control`).
+# It can write anything into them, so everything that is read from them is bounded and checked.
+# `_watch` polls all pipes, and the channel: if the caller is gone, the channel ends and the run with it. Between polls
+# it looks at the resources, first after 10 ms, then less often. `end` kills until no process is left: one that is being
+# started while the signal goes round is caught by the next round.
 
 from __future__ import annotations
 
@@ -21,8 +33,8 @@ _IDLE_SECONDS = 0.25  # likewise, between cells
 _LONGEST_IDLE_SECONDS = 2.0
 _IDLE_USE_SECONDS = 0.1  # of processor time: stopping takes a moment
 _PIECE = 1 << 16
-_LAST_PIECES = 64  # a pipe holds no more when nobody writes any longer
-EVERY_CHILD = 0x40000000  # __WALL: those, too, whose end is told by no signal
+_LAST_PIECES = 64  # a pipe without writers holds no more
+EVERY_CHILD = 0x40000000  # __WALL: also those that end without a signal to this process
 _TEXTS = ("repr", "str", "error")  # of a cell's answer
 _HEADER_BYTES = 1 << 12
 
@@ -37,7 +49,7 @@ def supervise(requests: int, replies: int, settings: dict[str, Any], request: fr
             run.cells()
         else:
             run.once()
-    except (EOFError, BrokenPipeError):  # nobody waits for it any more
+    except (EOFError, BrokenPipeError):  # the caller is gone
         run.end()
     except BaseException as error:
         try:
@@ -49,7 +61,7 @@ def supervise(requests: int, replies: int, settings: dict[str, Any], request: fr
 
 
 class Stream:
-    """What a program writes to one of its pipes: its first bytes, and whether there were more."""
+    """The output of a program to one of its pipes: its first bytes, and whether there were more."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self.descriptor = descriptor
@@ -80,7 +92,7 @@ class Stream:
                 return
 
     def take(self) -> bytes:
-        """What has been written since the last time."""
+        """Read the output since the last time."""
         data, self.data, self.over = bytes(self.data), bytearray(), False
         return data
 
@@ -110,10 +122,10 @@ class _Control:
             pass
 
     def read(self) -> dict[str, bytes] | None:
-        """The answer's texts by name if all of it is here, else None.
+        """Return the answer's texts by name if all of it has arrived, else None.
 
         Raises:
-            ValueError: If what came is no answer.
+            ValueError: If the answer is invalid.
             OSError: If the other side is closed.
         """
         try:
@@ -148,7 +160,7 @@ class _Control:
 
 
 class Run:
-    """One run of a program, or one session of cells: what is measured, and how it ends."""
+    """A run of a program, or a session of cells, with its measurements and its end."""
 
     def __init__(
         self, requests: int, replies: int, settings: dict[str, Any], header: dict[str, Any], pieces: list[bytes]
@@ -177,7 +189,7 @@ class Run:
         framing.send(self.replies, answer, [*self._output(), *[data or b"" for data in collected]])
 
     def cells(self) -> None:
-        """Run one piece of Python after another in one interpreter, until one takes too much or nobody asks."""
+        """Run one piece of Python after another in one interpreter, until one passes a limit or the channel closes."""
         to_it, from_it = os.pipe(), os.pipe()
         control = _Control(to_it[1], from_it[0])
         self._start(os.open(os.devnull, os.O_RDONLY), (from_it[1], to_it[0]))
@@ -212,10 +224,10 @@ class Run:
                 return
 
     def _idle(self, stopped_at: float | None) -> str | None:
-        """Wait for a cell: None, or the limit that was passed by what had been stopped, and has been ended for it.
+        """Wait for a cell. Return None, or the limit that the stopped processes passed, for which they were killed.
 
-        A timer of the kernel's can wake what is stopped: it is stopped again once, and what it takes meanwhile is
-        the next cell's.
+        A timer of the kernel can wake stopped processes: they are stopped again once, and what they take meanwhile
+        counts for the next cell.
         """
         wait, warned = _IDLE_SECONDS, False
         while stopped_at is not None and not select.select([self.requests], [], [], wait)[0]:
@@ -244,15 +256,15 @@ class Run:
         for _, end in pipes:
             os.close(end)
         self.streams = [Stream(end, self.limits["output_bytes"]) for end, _ in pipes[:2]]
-        told = pipes[2][0]
-        problem = os.read(told, _PIECE)  # nothing, when the program begins
-        os.close(told)
+        errors = pipes[2][0]
+        problem = os.read(errors, _PIECE)  # empty when the program begins
+        os.close(errors)
         if problem:
             raise RuntimeError(problem.decode("utf-8", "replace"))
         self.use.begin(0.0)
 
     def _watch(self, control: _Control | None) -> str | None:
-        """Until the program ends (or answers, where there is a control): None, or which limit it passed."""
+        """Wait until the program ends (or answers, with a control). Return None, or the limit that it passed."""
         tick = _TICK
         poll = select.poll()
         child = os.pidfd_open(self.child) if hasattr(os, "pidfd_open") else -1
@@ -292,7 +304,7 @@ class Run:
                 os.close(child)
 
     def _speak(self, control: _Control, poll: select.poll, ready: set[int]) -> bool:
-        """Exchange with the interpreter what can be now; whether it has answered, or never will."""
+        """Read and write what is ready; return whether the interpreter has answered, or never will."""
         try:
             if control.waiting and control.writing in ready:
                 control.write()
@@ -300,12 +312,12 @@ class Run:
                     poll.unregister(control.writing)
             if control.reading in ready:
                 self.texts = control.read()
-        except Exception:  # what comes is the model's to choose
+        except Exception:  # a program of the model chooses what comes
             return True
         return self.texts is not None
 
     def _reap(self) -> bool:
-        """Collect what has ended; whether the program itself has."""
+        """Collect the processes that have ended; return whether the program itself has."""
         while self.ended is None:
             try:
                 process, status, usage = os.wait4(-1, os.WNOHANG | EVERY_CHILD)
@@ -332,7 +344,7 @@ class Run:
                 pass
 
     def end(self) -> None:
-        """Kill whatever is left, and wait for it: nothing runs, and nothing writes, after this."""
+        """Kill all processes and wait for them: afterwards nothing runs, and nothing writes."""
         self._signal(signal.SIGKILL)
         while True:
             try:
@@ -352,11 +364,9 @@ class Run:
         return [stream.take() for stream in self.streams]
 
     def _overdrawn(self) -> str | None:
-        """What ended by itself between two looks, or by the kernel's own limit, may have passed the limit, too."""
         return "cpu" if self._seconds() > self.limits["cpu_seconds"] else None
 
     def _seconds(self) -> float:
-        """Processor time of the run, or of the present cell."""
         reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
         total = reaped.ru_utime + reaped.ru_stime + self.use.lost
         if self.ended is None:

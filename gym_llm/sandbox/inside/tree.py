@@ -33,7 +33,7 @@ class TooLarge(ValueError):
 
 
 def pack(folder: str, limit: int) -> bytes:
-    """A folder's content as a compressed archive, in which every file is root's.
+    """Return a folder's content as a compressed archive, in which root owns every file.
 
     Raises:
         TooLarge: If its files have more bytes than the limit.
@@ -95,12 +95,12 @@ def pack_files(files: list[tuple[str, int, bytes]]) -> bytes:
 def unpack(data: bytes, folder: str, limit: int = 1 << 40, whiteouts: str = KEPT) -> None:
     """Put an archive's content into a folder, over what is there. Owners are not kept.
 
-    A file takes the place of what has its name, links too; a folder that is there stays, and so does a link to one
-    where the archive has a folder. Links on the way to a file are followed as if the folder were the root.
+    A file replaces anything of its name, links too. An existing folder stays, and so does a link to one where the
+    archive has a folder. Links on the way to a file are followed as if the folder were the root.
 
     Raises:
         TooLarge: If its files have more bytes than the limit.
-        ValueError: If it is no archive, or a name leads out of the folder.
+        ValueError: If the archive is invalid, or a name leads out of the folder.
     """
     try:
         archive = tarfile.open(fileobj=io.BytesIO(data))
@@ -111,9 +111,9 @@ def unpack(data: bytes, folder: str, limit: int = 1 << 40, whiteouts: str = KEPT
 
 
 def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts: str = KEPT) -> int:
-    """As `unpack`, of an open archive, which may be one that is read from its beginning to its end once.
+    """Unpack an open archive, as `unpack` does; it may be a stream, which is read once.
 
-    Whiteouts take away what was there before the archive, never what is in it, whichever comes first.
+    Whiteouts remove what was there before the archive, never what is in it, in either order.
 
     Returns:
         Bytes that its files have.
@@ -226,7 +226,7 @@ def inner_parts(name: str) -> list[str]:
 
 
 def resolve(folder: str, parts: list[str]) -> str:
-    """Where a path leads if the folder is the root: no link on the way leads out of it. It need not exist.
+    """Return the place of a path if the folder is the root: no link leads out of it. It need not exist.
 
     Raises:
         ValueError: If its links never end.

@@ -28,8 +28,8 @@ class ContainerMachine:
 
     Args:
         program: `docker` or `podman`.
-        image: Its name is the container program's own.
-        limits: `cpus`, `memory_mb` and `processes` are the container's; `storage_mb` is not held.
+        image: Its name, as the container program knows it.
+        limits: `cpus`, `memory_mb` and `processes` hold for the container; `storage_mb` is ignored.
         network: Whether it has a network.
     """
 
@@ -73,7 +73,7 @@ class ContainerMachine:
         timeout_sec: float = 120.0,
         user: str = "root",
     ) -> ExecResult:
-        """Run `bash -c COMMAND` to its end, or for so many seconds by the clock."""
+        """Run `bash -c COMMAND` to its end, or for `timeout_sec` seconds by the clock."""
         inside = ["timeout", "-k", "5", f"{timeout_sec:g}", "bash", "-c", command]
         arguments = [
             *("exec", "--user", user, *(("--workdir", cwd) if cwd else ())),
@@ -93,7 +93,7 @@ class ContainerMachine:
             raise SandboxError(f"{self.program} cp ended with {code}: {_last(said)}")
 
     async def download(self, path: str, limit: int = 1 << 20) -> bytes | None:
-        """A file of at most so many bytes; None if there is none."""
+        """Return a file of at most `limit` bytes, or None if it is missing."""
         code, data, _ = await self._call(
             ["cp", "--follow-link", f"{self._name}:{path}", "-"], _SECONDS, most=limit + _ENTRY
         )
@@ -104,7 +104,7 @@ class ContainerMachine:
                 member = archive.next()
                 file = archive.extractfile(member) if member is not None and member.isreg() else None
                 if member is None or file is None or member.size > limit:
-                    raise MachineProblem(f"{path} is no file, or has more than {limit} bytes.")
+                    raise MachineProblem(f"{path} is not a file, or has more than {limit} bytes.")
                 return file.read()
         except tarfile.TarError as error:
             raise MachineProblem(f"{path} cannot be read: {error}.") from None
@@ -182,7 +182,6 @@ async def _run(command: list[str], data: bytes, seconds: float, most: int = _BYT
 
 
 async def _first(stream: asyncio.StreamReader, most: int) -> bytes:
-    """The first bytes of a stream, all of which is read."""
     kept = bytearray()
     while piece := await stream.read(1 << 16):
         kept += piece[: max(most - len(kept), 0)]

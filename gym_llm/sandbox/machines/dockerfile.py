@@ -35,7 +35,7 @@ _SAID = 1500
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: its line (from 1), its name, and what follows it, as it stands."""
+    """An instruction: its line (from 1), its name, and the rest of its text, unchanged."""
 
     line: int
     name: str
@@ -110,13 +110,13 @@ def read_dockerfile(path: str | Path) -> Dockerfile:
 
 
 async def build(dockerfile: Dockerfile, machine: Machine, image: Image, *, timeout_sec: float, network: bool) -> Image:
-    """Carry a Dockerfile out in a machine of its base; nothing runs in it then.
+    """Carry out a Dockerfile in a machine of its base; afterwards nothing runs in it.
 
     Returns:
-        The image with the variables, folder and user that the Dockerfile leads to; its files are the machine's.
+        The image with the variables, folder and user of the Dockerfile; its files are in the machine.
 
     Args:
-        dockerfile: What is to be done.
+        dockerfile: The instructions.
         machine: A fresh machine of the image.
         image: Of its base.
         timeout_sec: Of each RUN.
@@ -220,7 +220,6 @@ def _unquoted(text: str) -> str:
 
 
 def _command(rest: str) -> str:
-    """RUN's command for a shell: its exec form is quoted."""
     words = _exec_form(rest)
     return shlex.join(words) if words is not None else rest
 

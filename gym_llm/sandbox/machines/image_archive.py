@@ -19,9 +19,9 @@ from gym_llm.utils.extras import install
 
 NO_IMAGE = (
     *(tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError),
-    *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError),  # of a document that is none
+    *(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError),  # of an invalid document
 )
-"""What an archive raises that is none, or is damaged."""
+"""Errors raised for damaged or unrecognised archives."""
 _DOCUMENT_BYTES = 16 << 20
 _MOST_LAYERS = 500
 _ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
@@ -30,7 +30,7 @@ _Blob = Callable[[str], IO[bytes]]
 
 
 def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
-    """Unpack an archive or layout into an empty folder.
+    """Unpack an image archive or layout into an empty folder.
 
     Args:
         source: Its path.
@@ -41,7 +41,7 @@ def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
         The image's configuration; nothing for a tar of a root file system.
 
     Raises:
-        NO_IMAGE: If it is none.
+        NO_IMAGE: If the source is not an image.
     """
     with _blobs(source) as blob:
         if blob is None:
@@ -63,7 +63,7 @@ def is_layout(folder: str) -> bool:
 
 @contextlib.contextmanager
 def _blobs(source: str) -> Iterator[_Blob | None]:
-    """What gives the files of an image archive or layout by name; None for a tar that is no image archive."""
+    """Return a reader of the files of an image archive or layout, by name; None for any other tar."""
     if os.path.isdir(source):
         yield lambda name: Path(source, *tree.inner_parts(name)).open("rb")  # noqa: SIM115 (the caller closes it)
         return
@@ -90,10 +90,10 @@ def _blobs(source: str) -> Iterator[_Blob | None]:
 
 
 def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
-    """Names of an image's layers, and its configuration.
+    """Return the names of an image's layers, and its configuration.
 
     Raises:
-        ValueError: If there is no image for this machine, or more than one.
+        ValueError: If the archive has no image for this machine, or more than one.
     """
     try:
         index = _document(blob, "index.json")
@@ -158,7 +158,7 @@ def _open_layer(file: IO[bytes], name: str) -> tarfile.TarFile:
 
 
 class _Zstandard:
-    """What a layer is that is compressed with Zstandard."""
+    """A layer that is compressed with Zstandard."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         try:

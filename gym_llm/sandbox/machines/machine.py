@@ -33,12 +33,12 @@ _LAST_BYTES = 2000
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What a command came to (Harbor's `ExecResult`, and what it passed).
+    """The result of a command (Harbor's `ExecResult`, and the limit that it passed).
 
     Attributes:
         stdout: Its output, up to `MachineLimits.output_bytes`.
         stderr: Likewise.
-        return_code: What it ended with; 128 and the number of the signal that ended it, 124 after its time,
+        return_code: Its exit code; 128 and the number of the signal that ended it, 124 after its time,
             126 if it could not be started.
         limit: The limit that it passed, else None.
         cpu_seconds: Processor time of it, and of what runs beside it.
@@ -53,14 +53,14 @@ class ExecResult:
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """What a machine may take; a task's `cpus`, `memory_mb` and `storage_mb`.
+    """The limits of a machine; a task's `cpus`, `memory_mb` and `storage_mb`.
 
     Attributes:
         cpus: Processors' worth of time: a command has as many seconds of it as its timeout times this.
         memory_mb: MiB of all processes together; if they pass it, all of them are killed.
-        storage_mb: MiB of files beside the image's. They are memory, too.
-        processes: At a time.
-        output_bytes: Of standard output, and as many of standard error; the rest is thrown away.
+        storage_mb: MiB of files beside those of the image. They are memory, too.
+        processes: Processes at a time.
+        output_bytes: Bytes of standard output, and as many of standard error; the rest is dropped.
     """
 
     cpus: float = 1.0
@@ -98,10 +98,10 @@ class Machine(Protocol):
         """Unpack an archive (`tree.pack`, `tree.pack_files`) in a folder, which is emptied first if it is replaced."""
 
     async def download(self, path: str, limit: int = _MEGA) -> bytes | None:
-        """A file; None if there is none."""
+        """Return a file, or None if it is missing."""
 
     async def seal(self, remove: Iterable[str]) -> None:
-        """Make ready for a verifier: nothing runs any more, these paths are gone, and bash is the image's."""
+        """Make ready for a verifier: nothing runs any more, these paths are gone, and bash is that of the image."""
 
     async def snapshot(self) -> bytes:
         """All that differs from the image."""
@@ -122,7 +122,7 @@ class BubblewrapMachine:
     Args:
         image: Its root file system.
         limits: What it may take.
-        network: Whether it has this machine's network; else it has nobody but itself on 127.0.0.1.
+        network: Whether it has this machine's network; else it has only itself on 127.0.0.1.
         overlay: False to copy the image, as is done where the kernel has no overlay for users.
     """
 
@@ -196,7 +196,7 @@ class BubblewrapMachine:
         """Run `bash -c COMMAND` to its end; commands wait for each other.
 
         Args:
-            command: For bash, or sh where there is none.
+            command: A command for bash, or for sh where bash is missing.
             cwd: The folder that it starts in.
             env: Variables beside PATH, LANG and HOME.
             timeout_sec: Seconds that it may sleep, and, times `cpus`, compute.
@@ -238,10 +238,10 @@ class BubblewrapMachine:
         await self._asked({"kind": "put", "path": path, "replace": replace}, [files])
 
     async def download(self, path: str, limit: int = _MEGA) -> bytes | None:
-        """A file of at most so many bytes; None if there is none. A folder comes as an archive.
+        """Return a file of at most `limit` bytes, or None if it is missing. A folder comes as an archive.
 
         Raises:
-            SandboxError: If it is neither, or too large.
+            SandboxError: If it is neither a file nor a folder, or too large.
         """
         answer, output = await self._asked({"kind": "get", "path": path, "limit": limit}, [])
         return output[0] if answer["found"] else None
@@ -305,7 +305,7 @@ class BubblewrapMachine:
 
 
 class _Problem(Exception):
-    """What the machine says of a request that it cannot do."""
+    """Raised for a request that the machine refuses, with its message."""
 
 
 def _return_code(answer: dict[str, Any]) -> int:

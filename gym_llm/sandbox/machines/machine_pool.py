@@ -1,4 +1,4 @@
-"""Where an environment's machines come from: images by name, what Dockerfiles made of them, and machines of these."""
+"""A pool of an environment's machines: images by name, images that Dockerfiles made, and machines of these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BACKENDS = ("bubblewrap", "docker", "podman")
 
 
 class Machines:
-    """Makes machines, and keeps what they are made from.
+    """A maker of machines, with a cache of their images.
 
     Args:
         backend: `bubblewrap`, or a container program, which finds images by itself.
@@ -31,7 +31,7 @@ class Machines:
         build_network: Whether RUN in a Dockerfile has this machine's network.
 
     Raises:
-        ValueError: If there is no such backend.
+        ValueError: If the backend is unknown.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Machines:
         self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def image(self, name: str) -> Image:
-        """The image of this name.
+        """Return the image of this name.
 
         Raises:
-            UsageError: If there is none.
+            UsageError: If it is missing.
         """
         if self.backend != "bubblewrap":
             return Image(name, "")
@@ -71,7 +71,7 @@ class Machines:
             return replace(await asyncio.to_thread(self._cache.image, source), name=name)
 
     async def built(self, dockerfile: str | Path, *, timeout_sec: float, limits: MachineLimits) -> Image:
-        """What a Dockerfile makes; kept by a hash of its text, the files beside it, and its base.
+        """Return the image that a Dockerfile makes; it is cached by its text, the files beside it, and its base.
 
         Raises:
             UsageError: If it cannot be carried out here.

@@ -38,16 +38,16 @@ _HOSTS = "127.0.0.1 localhost machine\n::1 localhost\n"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What machines begin with. The folder is shared between them and stays as it is.
+    """A root file system that machines begin with. They share the folder and never change it.
 
     Attributes:
-        name: What it was asked for by, and what its content is.
+        name: The name that it was asked for by, and the version of its content.
         folder: The root file system; where this is root, all of it belongs to `MACHINE_USER`.
         mounts: Folders of this machine that are shown read-only, and where.
         hidden: Folders in these that are empty inside: this package has tasks with their solutions.
         environment: Variables of every command.
         workdir: Where commands start.
-        user: Whose they are.
+        user: The user that runs them.
     """
 
     name: str
@@ -77,10 +77,10 @@ class ImageCache:
         self._folders: dict[str, str] = {}
 
     def image(self, source: str) -> Image:
-        """An image: `host`, a folder, a tar of a root file system, an OCI or `docker save` archive or layout.
+        """Return an image: `host`, a folder, a tar of a root file system, an OCI or `docker save` archive or layout.
 
         Raises:
-            UsageError: If it is none; one sentence.
+            UsageError: If it is invalid.
         """
         if source == HOST:
             identity = json.dumps(
@@ -102,7 +102,7 @@ class ImageCache:
         return Image(identity, str(folder / _ROOT), **config)
 
     def _version(self, source: str) -> str:
-        """What changes when an image does; of a folder it is looked at once, for it may have many files."""
+        """Return the version of an image, which changes with it; a folder, which may be large, is read once."""
         if os.path.isdir(source):
             if source not in self._folders:
                 digest = hashlib.sha256()
@@ -300,7 +300,7 @@ def _copy_folder(source: str, target: str) -> None:
 
 
 def link_folder(source: str, target: str) -> None:
-    """Have a folder again, its files being the same ones; whoever changes the second takes a file's place."""
+    """Link a folder's files into another one; to change a file there, replace it."""
 
     def link(path: str, place: str) -> str:
         try:

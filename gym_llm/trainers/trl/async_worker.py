@@ -79,7 +79,7 @@ class RolloutWorker:
     when its last episode has finished. They have the version of the weights that was the newest when its first episode
     began.
 
-    A masked episode gives no sample and is not in its group's baseline. See `Failures` for when failures end the
+    A masked episode gives no sample and is not in its group's baseline. See `BatchFailures` for when failures end the
     training; TRL calls `check_health` while it waits for samples.
 
     The worker follows these arguments of TRL: `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`,
@@ -320,7 +320,6 @@ class RolloutWorker:
                     self.rollout_buffer.put_nowait(sample)
 
     def _metric(self, name: str, value: float, of: float | None = None) -> None:
-        """For TRL's log: a number, or a rate."""
         try:
             self.metrics_queue.put_nowait({name: float(value) if of is None else (float(value), float(of))})
         except queue.Full:  # TRL does not log
@@ -328,7 +327,6 @@ class RolloutWorker:
 
 
 def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str, Any]) -> Engine:
-    """The engine, not started."""
     if isinstance(engine, Engine):
         if options:
             raise ValueError("engine_options are for an engine that is named; this one is made already.")
@@ -346,7 +344,6 @@ def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str,
 
 
 def _check(args: AsyncGRPOConfig, engine: Engine) -> None:
-    """Refuse what cannot be followed."""
     if args.max_tool_calling_iterations is not None:
         raise ValueError(
             "AsyncGRPOConfig.max_tool_calling_iterations is for TRL's own worker: leave it out, the environment has "
@@ -374,7 +371,6 @@ def _samples_per_step(args: AsyncGRPOConfig) -> int:
 
 
 def _failure(record: Rollout) -> str | None:
-    """Why nothing can be learned from an episode."""
     if record["error"] is not None:
         return record["error"]
     if record["trajectory"] is None:
@@ -383,7 +379,6 @@ def _failure(record: Rollout) -> str | None:
 
 
 def _samples(record: Rollout, advantage: float, group: _Group, deviation: float) -> Iterator[Any]:
-    """TRL's samples of an episode."""
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
     reward = cast(float, record["reward"])

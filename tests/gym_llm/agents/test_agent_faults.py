@@ -114,7 +114,7 @@ def test_the_end_of_the_episode_ends_the_agent() -> None:
                 await episode.call_tool("right", {})
         except EpisodeOver:
             ends.append("over")
-            with pytest.raises(Exception, match="over"):
+            with pytest.raises(Exception, match="ended"):
                 await episode.respond(episode.request)
             ends.append("refused")
             raise

@@ -42,7 +42,7 @@ def test_an_agent_is_an_engine_by_its_spec(tmp_path: Path) -> None:
     assert all(record["trajectory"] and record["info"]["agent"]["model_calls"] for record in records)
     with pytest.raises(TypeError, match="agent is an async function"):
         make_engine("agent", agent=3)
-    with pytest.raises(ValueError, match="engine_options are for"):
+    with pytest.raises(ValueError, match="engine_options"):
         AgentEngine(agent=follows, engine=Says(), engine_options={"seed": 1})
     with Run("agent_tests/Two-v0", "agent", engine_options=options, tasks=[row()], output=tmp_path / "a.jsonl") as run:
         assert run.play().episodes == 1 and run.model == "pocket"

@@ -78,7 +78,7 @@ def test_what_is_wrong_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str])
         (["gym_llm/Weather-v0", "--env-kwargs", '{"what": 1}'], "no argument 'what'"),
         (["gym_llm/Weather-v0", "--max-sessions", "0"], "--max-sessions"),
         (["gym_llm/Weather-v0", "--idle-seconds", "-1"], "idle_seconds"),
-        (["gym_llm/Weather-v0", "gym_llm/Counter-v0", "--tasks", "x.jsonl"], "tasks are one environment's"),
+        (["gym_llm/Weather-v0", "gym_llm/Counter-v0", "--tasks", "x.jsonl"], "single"),
         (["gym_llm/Weather-v0", "--tasks", "nowhere.jsonl"], "nowhere.jsonl"),
         (["gym_llm/Weather-v0", "--ray-address", "head:6379"], "--ray-address only makes sense with --workers"),
     ):

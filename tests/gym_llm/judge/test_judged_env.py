@@ -216,9 +216,9 @@ def test_a_prompt_of_the_users_replaces_it_and_is_checked_at_once(prompted: Any,
     assert asked["content"] == "q 4"
     for text, problem in {
         "user: '{reference}'": r"place for \{reference\}, but the values are expected_answer, generated_answer, que",
-        "user: 'x {'": "is no template",
-        "user: '{question.__class__}'": "no name of a value",
-        "user: '{question!r:>9}'": "no name of a value",
+        "user: 'x {'": "template",
+        "user: '{question.__class__}'": "not a name",
+        "user: '{question!r:>9}'": "not a name",
         "users: x": "has a text `user`",
         "user: 3": "has to have a text `user`",
         "user: [": "Cannot read the prompt",

@@ -150,7 +150,7 @@ async def test_errors_are_the_clients_own():
             await client.create(model="other", max_tokens=9, messages=ASK)
         with pytest.raises(anthropic.BadRequestError, match="at least one message"):
             await client.create(model="says", max_tokens=9, messages=[])
-        with pytest.raises(anthropic.BadRequestError, match="no place for a block of type 'video'"):
+        with pytest.raises(anthropic.BadRequestError, match="'video'"):
             await client.create(model="says", max_tokens=9, messages=[{"role": "user", "content": [{"type": "video"}]}])
 
 

@@ -248,7 +248,7 @@ def test_a_container_gets_no_network_and_goes_when_it_is_closed(
         loud = await machine.exec("head -c 50000000 /dev/zero; head -c 50000000 /dev/zero >&2; exit 4")
         assert (len(loud.stdout), len(loud.stderr), loud.return_code) == (1 << 20, 1 << 20, 4)
         await machine.exec("head -c 5000000 /dev/zero > large")
-        with pytest.raises(MachineProblem, match="large is no file, or has more than 1000 bytes"):
+        with pytest.raises(MachineProblem, match="large is not a file, or has more than 1000 bytes"):
             await machine.download("/large", 1000)
         assert await machine.download("/nothing") is None
         await machine.restore(await machine.snapshot())

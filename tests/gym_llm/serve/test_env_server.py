@@ -114,7 +114,7 @@ def test_what_cannot_be_served_is_said():
     ):
         with pytest.raises(UsageError, match=said):
             EnvServer(ID, **arguments)
-    with pytest.raises(UsageError, match="tasks are one environment's"):
+    with pytest.raises(UsageError, match="single environment"):
         EnvServer([ID, "gym_llm/Weather-v0"], tasks=TASKS)
     with pytest.raises(UsageError, match="different names"):
         EnvServer([ID, ID])

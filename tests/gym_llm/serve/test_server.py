@@ -106,7 +106,7 @@ def test_our_own_engine_plays_against_it_with_token_ids() -> None:
         (lambda c: c.responses.create(model="parrot", input="break"), 500, "KeyError: 'seeds'"),
         (lambda c: c.chat.completions.create(model="parrot", messages=[], n=2), 400, "One answer is sampled"),
         (lambda c: c.chat.completions.create(model="parrot", messages="x"), 400, "`messages` is str"),
-        (lambda c: c.chat.completions.create(model="parrot", messages=[3]), 400, "This is no chat"),
+        (lambda c: c.chat.completions.create(model="parrot", messages=[3]), 400, "This is not a chat"),
         (lambda c: c.embeddings.create(model="parrot", input="x"), 404, "POST /v1/embeddings is not served here"),
     ],
 )

@@ -150,7 +150,7 @@ async def test_sessions_are_capped_and_expire_and_their_environments_serve_other
         third = sessions.open()
         assert third.verifier is env
         assert third.episode is None
-        with pytest.raises(UnknownSession, match="already"):
+        with pytest.raises(UnknownSession, match="taken"):
             sessions.open(session_id="mine")
         assert {name: sessions.counts[name] for name in ("opened", "expired", "refused", "abandoned")} == {
             "opened": 3,

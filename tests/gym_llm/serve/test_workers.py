@@ -137,7 +137,7 @@ async def test_the_listener_for_the_others_is_nobody_elses():
 @in_loop
 async def test_what_cannot_be_served_is_said_and_leaves_no_process():
     before = set(psutil.Process().children())
-    with pytest.raises(UsageError, match="1 worker or more"):
+    with pytest.raises(UsageError, match="workers"):
         EnvWorkers(ID, workers=0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = EnvWorkers(ID, workers=2, protocols=PLAIN, port=taken.getsockname()[1])

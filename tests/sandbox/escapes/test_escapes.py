@@ -39,8 +39,8 @@ class OpenSandbox(Sandbox):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        settings = {"packages": list(self.box.packages), "preload": [], "filter": False, "environment": {}}
-        self._backend = Zygote(lambda control: bubblewrap(self.box, f"serve {control}", settings))
+        settings = {"packages": list(self.mounts.packages), "preload": [], "filter": False, "environment": {}}
+        self._backend = Zygote(lambda control: bubblewrap(self.mounts, f"serve {control}", settings))
 
     def common(self, *arguments: Any) -> dict[str, Any]:
         return {**super().common(*arguments), "rights": 0xFFFFFFFF}

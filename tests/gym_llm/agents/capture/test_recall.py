@@ -146,7 +146,7 @@ async def test_an_answer_with_a_wrong_part_has_no_tokens_at_all():
             return {**response, "output": [item, {**item, "generation_log_probs": [-0.5]}]}
 
     session = CaptureSession(Wrong())
-    with pytest.raises(EngineError, match="tokens that cannot be"):
+    with pytest.raises(EngineError, match="invalid tokens"):
         await session.call({"input": [{"role": "user", "content": "Yes?"}]})
     assert session.trajectory() == []
     assert session.calls[0].status == "failed"

@@ -38,7 +38,7 @@ async def test_an_environment_server_names_its_session_itself():
 async def test_a_close_before_its_seed_keeps_the_seed_from_opening_a_session():
     async with served() as client:
         await client.post("/close_session", CLOSING)
-        assert "comes later" in (await client.post("/seed_session", NAMED, 400))["detail"]
+        assert "closed" in (await client.post("/seed_session", NAMED, 400))["detail"]
         assert len(client.sessions) == 0
 
 

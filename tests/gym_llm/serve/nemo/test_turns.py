@@ -91,7 +91,7 @@ async def test_an_episode_that_was_stepped_can_be_verified_too():
 @in_loop
 async def test_what_the_wire_has_no_words_for_is_refused():
     async with served(ID) as client:
-        assert "texts only" in (await client.post("/reset", {**row(), "shows": "picture"}, 400))["detail"]
+        assert "text only" in (await client.post("/reset", {**row(), "shows": "picture"}, 400))["detail"]
         await client.post("/reset", row())
         await client.post("/step", {**row(), "response": {"output": 3}}, 400)
         await client.post("/step", turn({"type": "function_call_output", "call_id": "1", "output": ""}), 400)

@@ -1,0 +1,106 @@
+"""AuthorHooks: the methods of a verifier that its author writes, and two that help with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gym_llm.concurrency.resources import SharedResources
+from gym_llm.core.hooks import User
+from gym_llm.types import Episode, Item, Row, Verdict
+
+
+class AuthorHooks:
+    """The hooks of `VerifierEnv`. Of these only `verify` must be defined.
+
+    Attributes:
+        accepted_findings: Findings of `gym-llm env attack` that are intended: the reason, by the check's name or by
+            `check/attack`.
+    """
+
+    accepted_findings: ClassVar[dict[str, str]] = {}
+    user: User | None = None
+    episode: Episode | None
+    _resources: SharedResources | None = None
+
+    @staticmethod
+    def row(text: str | list[Item], **fields: Any) -> Row:
+        """Return a task row that asks `text` and has these fields.
+
+        Args:
+            text: The user's message, or the items of the request's input.
+            **fields: What the class's `Task` reads beside the request.
+
+        >>> VerifierEnv.row("Spell otter.", word="otter")
+        {'responses_create_params': {'input': [{'role': 'user', 'content': 'Spell otter.'}]}, 'word': 'otter'}
+        """
+        items = [{"role": "user", "content": text}] if isinstance(text, str) else text
+        return {"responses_create_params": {"input": items}, **fields}
+
+    def generate(self, rng: np.random.Generator) -> Row:
+        """Make one task. An environment that defines it has endless tasks; equal seeds of `rng` make equal rows."""
+        raise NotImplementedError
+
+    def setup(self, task: Any) -> Any:
+        """Make a new episode's state; tools get it as `state`, the other hooks as `episode.state`. May be async."""
+
+    def opening(self, task: Any, state: Any) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+        """Return the user's first message, after the row's own input: a game's board, a wish. May be async.
+
+        It becomes the first of `episode.items`. By default the simulated user speaks, if the class has one.
+        """
+        return None if type(self).user is None else self.user.turn(self, task, self.episode)  # type: ignore
+
+    def user_turn(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+        """Answer, as the user, a model turn that called no tool: a message, items, or None to end. May be async.
+
+        By default the simulated user answers, if the class has one. `respond` is an old name of this hook.
+        """
+        return None if type(self).user is None else self.user.turn(self, task, episode)  # type: ignore
+
+    respond = user_turn
+
+    def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
+        """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
+
+        An exception masks the episode, which then has no reward. Raise `JudgeError` if the judge is at fault.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define verify(self, task, episode).")
+
+    def teardown(self, task: Any, episode: Episode) -> Any:
+        """Release what `setup` made. Runs exactly once for each `setup` that returned, however the episode ends.
+
+        May be async. It continues when its episode is cancelled, and is abandoned after 30 seconds. Its exception
+        becomes the episode's error, or a note on that error and a line in the log.
+        """
+
+    def oracle(self, task: Any) -> str | list[Item] | list[list[Item]] | None:
+        """Return a right answer: a text, the items of a turn, or those of several turns.
+
+        An attack compares it with other answers that are rewarded. If it is None, the attack tries the row's
+        `expected_…` fields in the usual forms.
+        """
+        return None
+
+    def near_misses(self, task: Any) -> list[str] | None:
+        """Return wrong answers that look right, as whole messages; None for the usual ones."""
+        return None
+
+    async def shared(self, name: Any, make: Callable[[], Any]) -> Any:
+        """Return a resource that many episodes share, e.g. a judge's client.
+
+        A hook that is not async calls `wait(self.shared(...))`. The first call makes the resource. All environments on
+        the same event loop get it, and the last one to close closes it.
+
+        Args:
+            name: A JSON value that identifies the resource with all its arguments: `("judge", self.judge_spec)`.
+            make: Returns an async context manager, or an object (or an awaitable of one) that may have an `aclose` or
+                a `close`.
+
+        Raises:
+            Exception: If `make` raises. The next call tries again.
+        """
+        self._resources = self._resources or SharedResources()
+        return await self._resources.get(name, make)
