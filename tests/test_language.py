@@ -14,8 +14,6 @@ NOT_YET = frozenset(
         "data",
         "docs/benchmarks.md",
         "docs/how-to/agents.md",
-        "docs/how-to/attack.md",
-        "docs/how-to/evaluate.md",
         "docs/how-to/serve-nemo.md",
         "docs/how-to/train.md",
         "docs/how-to/trainers.md",

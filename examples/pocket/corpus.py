@@ -5,7 +5,7 @@ other environments ask, so that the model at least answers in the right form the
 random generator: the same seed gives the same corpus.
 
 The scratchpads contain mistakes on purpose (`slip`): a model that saw only flawless work would leave nothing to learn
-by reinforcement. The model sees a wrong column now and then, so it makes one now and then when sampled at temperature 1.
+by reinforcement. The model sees a wrong column now and then, so it makes one now and then at temperature 1.
 Greedy decoding is nearly perfect.
 """
 
