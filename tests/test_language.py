@@ -111,3 +111,13 @@ def test_docstrings_and_messages_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     )
     rules = _rules(tmp_path, "vector/a.py", source % ("x" * 120, "word " * 26))
     assert rules == ["first word", "message of 131 characters", "sentence of 27 words"]
+
+
+def test_the_glossary_has_the_words_of_the_design() -> None:
+    words = (
+        "action, observation, record, trajectory, segment, branch, masked, worker, pool, session, protocol, group, "
+        "benchmark, recipe, seat, harness, machine, weight version, engine, verifier, episode, turn, step, rollout, "
+        "policy, outcome, failure, metric, run, server"
+    )
+    glossary = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    assert [word for word in words.split(", ") if f"\n| {word} |" not in glossary] == []
