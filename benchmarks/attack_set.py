@@ -1,4 +1,4 @@
-"""How many planted holes `gym-llm env attack` finds, how often it accuses a sound verifier, and how long that takes.
+"""Measure the planted holes that `gym-llm env attack` finds, its false findings, and its time.
 
 The sets are `tests/importable/attack_set` (40 pairs) and `attack_set_blind` (21, written by somebody who had not read
 the attacks). What the sound one of a pair is accused of as well is not counted as found. The last line is JSON.

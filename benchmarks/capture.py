@@ -1,4 +1,4 @@
-"""What capturing adds to a model call: 256 agents at once, in conversations, beside a bare server of the same answers.
+"""Measure the cost of capture per model call: 256 agents in conversations, beside a bare server of the same answers.
 
     python benchmarks/capture.py
 

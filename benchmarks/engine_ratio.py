@@ -1,4 +1,4 @@
-"""How many of vLLM's tokens per second are left when its prompts are episodes?
+"""Measure the share of vLLM's tokens per second that is left when its prompts are episodes.
 
     python benchmarks/engine_ratio.py                                  the pocket model, on a CPU or a GPU
     python benchmarks/engine_ratio.py --engine vllm:Qwen/Qwen3-0.6B    any other model

@@ -1,4 +1,4 @@
-"""How often the intervals of `gym_llm.evaluate` cover the truth: in each scenario, of 10,000 simulated runs.
+"""Measure how often the intervals of `gym_llm.evaluate` cover the truth, in 10,000 simulated runs per scenario.
 
     python benchmarks/interval_coverage.py                 the analytic intervals, two to six minutes
     python benchmarks/interval_coverage.py --bootstrap     the bootstrap's, of 1,000 runs with 1,000 resamples each

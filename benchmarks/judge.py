@@ -1,4 +1,4 @@
-"""What a judge costs an episode: SimpleQA against a stub of a judge's server, with a policy that costs nothing.
+"""Measure a judge's cost per episode: SimpleQA against a stub of a judge's server, with a free policy.
 
     python benchmarks/judge.py
     python benchmarks/judge.py --episodes 5000 --latency-ms 50

@@ -1,4 +1,4 @@
-"""How long an answer of 1 MB holds the event loop, whatever it says: every environment, in every usual stack.
+"""Measure how long an answer of 1 MB holds the event loop, for every environment in every usual stack.
 
     python benchmarks/loop_holds.py
     python benchmarks/loop_holds.py --only calls

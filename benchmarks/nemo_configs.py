@@ -1,4 +1,4 @@
-"""Whether gym_llm reads the configurations of NeMo Gym that NeMo Gym reads, and refuses the others.
+"""Compare gym_llm with NeMo Gym on NeMo Gym's configurations: both must read, or refuse, the same files.
 
     python benchmarks/nemo_configs.py path/to/Gym --python path/to/python
 

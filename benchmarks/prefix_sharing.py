@@ -1,4 +1,4 @@
-"""What does it save that the members of a group have one prompt in common, in the engine `transformers:`?
+"""Measure the time saved by a group's common prompt in the engine `transformers:`.
 
     python benchmarks/prefix_sharing.py                             a Qwen3 of 26M parameters, its weights random
     python benchmarks/prefix_sharing.py --model pocket              the pocket model

@@ -1,4 +1,4 @@
-"""How well does `examples/reinforce.py` teach the pocket model its sums, and how long does it take?
+"""Measure how well and how fast `examples/reinforce.py` teaches the pocket model its sums.
 
     python benchmarks/reinforce_seeds.py --seeds 0 1 2 3 4 --picture docs/images/reinforce.png
 

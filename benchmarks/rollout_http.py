@@ -1,4 +1,4 @@
-"""How much of a process does an episode cost when the model is elsewhere? Episodes against a stub of a model server.
+"""Measure an episode's process time with a remote model: episodes against a stub of a model server.
 
 `benchmarks/chat_stub.py` runs as a second process and answers every Chat Completions request after a fixed latency. At
 each level of concurrency the same number of requests is made in three ways, each in a fresh process:

@@ -1,4 +1,4 @@
-"""What thousands of runs in a sandbox leave behind, while its own processes are killed at random.
+"""Look for leaks after thousands of runs in a sandbox whose own processes are killed at random.
 
     python benchmarks/sandbox_leaks.py [--runs 10000] [--seed 0] [--alone]
 

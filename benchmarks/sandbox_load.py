@@ -1,4 +1,4 @@
-"""Whether a verdict changes when the machine is busy: the same programs, with nothing beside them and with busy loops.
+"""Compare verdicts of the same programs on an idle machine and beside busy loops.
 
     python benchmarks/sandbox_load.py [--programs N] [--busy 8] [--rounds 1]
 

@@ -1,4 +1,4 @@
-"""What an episode costs while it waits: up to 65,536 live ones in one process, all inside an asynchronous tool.
+"""Measure the cost of a waiting episode: up to 65,536 live ones in one process, all inside an asynchronous tool.
 
     python benchmarks/scale.py
 

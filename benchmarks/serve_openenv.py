@@ -1,4 +1,4 @@
-"""How many episodes does a server of OpenEnv's protocol play? OpenEnv's own server and ours, side by side.
+"""Measure the episodes per second of OpenEnv's own server and ours, side by side.
 
 A counter is served, each time by one process: an episode is a reset and a step. `benchmarks/ws_load.py` plays it in
 another process, with 1, 64 and 1,024 sessions at once, and looks at every answer. The servers:

@@ -1,4 +1,4 @@
-"""What the slowest answers cost: continuous refill against waves in lockstep, and against the ideal schedule.
+"""Measure the cost of the slowest answers: continuous refill, lockstep waves and the ideal schedule.
 
     python benchmarks/stragglers.py
     python benchmarks/stragglers.py --group-size 8

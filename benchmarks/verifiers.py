@@ -1,4 +1,4 @@
-"""What one verification costs, and how long one holds the event loop, whatever was answered: a row for each verifier.
+"""Measure the time of one verification, and how long it holds the event loop: a row for each verifier.
 
     python benchmarks/verifiers.py
     python benchmarks/verifiers.py --env gym_llm/Ruler-v0

@@ -1,7 +1,7 @@
 """REINFORCE without a trainer: the pocket model learns not to slip in its sums, and the whole loop is on this page.
 
-Each step plays some sums several times each, with the weights as they are; what was better than its group's mean is
-made more likely, token by token. A masked episode (an engine that failed, a bug) has no reward, and no part in it.
+Each step plays some sums several times each, with the current weights. Answers that beat their group's mean become
+more likely, token by token. A masked episode (an engine that failed, a bug) has no reward, and no part in it.
 Sums that are never trained on show what was learned. Two CPU cores are enough:
 
     pip install -e ".[local,plots]"

@@ -1,7 +1,7 @@
 r"""Asynchronous GRPO with TRL: the pocket model learns not to slip in its sums, and plays while it is trained.
 
-TRL's AsyncGRPOTrainer trains on what it is given, one step after the other; gym_llm's RolloutWorker plays on meanwhile,
-on a copy of the model that gets the new weights after each step. An episode is trained on if its weights are no more
+TRL's AsyncGRPOTrainer trains one step after the other. Meanwhile gym_llm's RolloutWorker plays on a copy of the
+model, which gets the new weights after each step. An episode is trained on if its weights are no more
 than `--max-staleness` steps old. On GPUs the copy is a vLLM server's; here, on two CPU cores, both are in one process:
 
     pip install "torch==2.13.0"

@@ -1,4 +1,4 @@
-"""What OpenRLHF plays its samples with: it makes an `AgentExecutor` in each of its vLLM actors."""
+"""The executor that OpenRLHF creates in each of its vLLM actors to play samples."""
 
 from gym_llm.trainers.openrlhf import EpisodeExecutor
 

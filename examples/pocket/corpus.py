@@ -1,12 +1,12 @@
 """The pocket model's textbook: endless synthetic conversations, all of them made by this file.
 
-Most of it is arithmetic with a scratchpad and weather questions answered with a tool; the rest is a little of what the
+Most of it is arithmetic with a scratchpad and weather questions answered with a tool. The rest is a little of what the
 other environments ask, so that the model at least answers in the right form there. Everything is drawn from one
 random generator: the same seed gives the same corpus.
 
 The scratchpads contain mistakes on purpose (`slip`): a model that saw only flawless work would leave nothing to learn
-by reinforcement. Having seen a wrong column now and then, it makes one now and then when sampled at temperature 1, and
-always knows better: greedy decoding is nearly perfect.
+by reinforcement. The model sees a wrong column now and then, so it makes one now and then at temperature 1.
+Greedy decoding is nearly perfect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the corpus is made of: questions, names and facts."""
+"""Questions, names and facts of the corpus."""
 
 from __future__ import annotations
 

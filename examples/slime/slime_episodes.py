@@ -1,4 +1,4 @@
-"""What slime plays its samples with: `--custom-generate-function-path slime_episodes.generate`."""
+"""The function that plays slime's samples: `--custom-generate-function-path slime_episodes.generate`."""
 
 from gym_llm.trainers.slime import EpisodeGenerate
 
