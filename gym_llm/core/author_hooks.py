@@ -33,7 +33,7 @@ class AuthorHooks:
             text: The user's message, or the items of the request's input.
             **fields: What the class's `Task` reads beside the request.
 
-        >>> VerifierEnv.row("Spell otter.", word="otter")
+        >>> AuthorHooks.row("Spell otter.", word="otter")
         {'responses_create_params': {'input': [{'role': 'user', 'content': 'Spell otter.'}]}, 'word': 'otter'}
         """
         items = [{"role": "user", "content": text}] if isinstance(text, str) else text

@@ -118,7 +118,7 @@ def taken_apart(whole: str, row: Row) -> Parts:
     r"""Return the answer in a text and the text around it: a value of the row, or else the content of a usual form.
 
     >>> taken_apart("I know.\nAnswer: Lima", {"capital": "Lima"})[:3]
-    ('Lima', Form(before='I know.\nAnswer: ', after='', quoted=False), 'text')
+    ('Lima', Form(before='I know.\nAnswer: ', after=''), 'text')
     >>> taken_apart("It is \\boxed{17}.", {})[:1], taken_apart("Answer: iron", {"names": "iron|ferrum"})[:1]
     (('17',), ('iron',))
     """
