@@ -17,7 +17,7 @@ from testing import row
 
 from gym_llm.cli import main
 from gym_llm.errors import EngineUnavailable
-from gym_llm.rollouts import workload as part
+from gym_llm.rollouts import run as run_module
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_an_empty_folder")]
 
@@ -263,7 +263,7 @@ def test_limits_and_packages_of_the_processes_reach_the_episodes(argv, settings,
         used.append((settings.step_timeout, settings.runtime_env))
         raise EngineUnavailable("That is enough.")
 
-    monkeypatch.setattr(part, "play", refuse)
+    monkeypatch.setattr(run_module, "iter_records", refuse)
     assert play(*argv, "--output", "a.jsonl") == 2
     assert used == [settings]
 
