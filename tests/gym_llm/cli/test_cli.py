@@ -18,6 +18,7 @@ from testing import row
 from gym_llm.cli import main
 from gym_llm.errors import EngineUnavailable
 from gym_llm.rollouts import run as run_module
+from gym_llm.rollouts import workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_an_empty_folder")]
 
@@ -241,7 +242,7 @@ def test_the_seed_is_that_of_engines_that_sample_here(engine, argv, seed, monkey
         made.append(options)
         raise EngineUnavailable("That is enough.")
 
-    monkeypatch.setattr(part, "make_engine", refuse)
+    monkeypatch.setattr(workload, "make_engine", refuse)
     assert main(["rollout", ENV, "--engine", engine, *argv, "--output", "a.jsonl"]) == 2
     assert made[0].get("seed") == seed
 
