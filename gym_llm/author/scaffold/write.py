@@ -77,10 +77,11 @@ def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -
         if unfinished is not None:
             shutil.rmtree(unfinished, ignore_errors=True)
     if root:
-        for page in ("docs/environments.md", "README.md"):
-            process = run_python(root, "-m", "gym_llm.cli", "list", "--into", page)
+        listing = ("gym_llm.cli", "list", "--into")
+        for command in (("gym_llm.author.catalogue",), (*listing, "docs/environments.md"), (*listing, "README.md")):
+            process = run_python(root, "-m", *command)
             if process.returncode:
-                raise DataError(f"{folder} is written, its line in {page} is not: {process.stderr.strip()}")
+                raise DataError(f"{folder} is written, but not listed ({command[-1]}): {process.stderr.strip()}")
     return folder
 
 
