@@ -17,6 +17,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MODULES = {
+    "agents.sync": "agents.run_agent",
+    "envs.text_game": "core.text_game",
+    "trainers.full_weights": "trainers.shared.full_weights",
     "agents.engine": "agents.agent_engine",
     "agents.episode": "agents.agent_episode",
     "agents.exchange": "agents.mailbox",
@@ -158,6 +161,19 @@ MODULES = {
 """Old module -> new module, both below `gym_llm`."""
 
 NAMES: dict[str, str] = {
+    "concurrency.CLOSING": "SHUTDOWN_ERRORS",
+    "concurrency.Suspended": "Waiting",
+    "concurrency.begin": "run_until_wait",
+    "concurrency.driven": "in_driver",
+    "concurrency.gives_up": "is_cancellation",
+    "concurrency.bridge.CLOSING": "SHUTDOWN_ERRORS",
+    "concurrency.bridge.Suspended": "Waiting",
+    "concurrency.bridge.begin": "run_until_wait",
+    "concurrency.bridge.driven": "in_driver",
+    "concurrency.bridge.gives_up": "is_cancellation",
+    "concurrency.relaxed_gc.collect_rarely": "relax_gc",
+    "concurrency.relaxed_gc.spare_the_living": "freeze_gc",
+    "concurrency.relaxed_gc.rare_collection": "relaxed_gc",
     "agents.read_agent": "parse_agent_spec",
     "protocols.http.access.Door": "AccessControl",
     "protocols.http.access.Unwelcome": "AccessDenied",
