@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class GymLLMError(Exception):
-    """The root of them all."""
+    """The base class of all errors of gym_llm."""
 
 
 # The caller's ---------------------------------------------------------------------------------------------------------
 
 
 class CallerError(GymLLMError):
-    """Whoever called passed something that cannot be used: a file, a configuration, an option."""
+    """The caller passed an invalid file, configuration or option."""
 
 
 class UsageError(CallerError):
-    """A run or a command cannot do what it was asked to; the message is one sentence for the user."""
+    """A run or a command cannot do what the user asked for; the message is one sentence for the user."""
 
 
 class DataError(CallerError, ValueError):
@@ -32,15 +32,15 @@ class DataError(CallerError, ValueError):
 
 
 class PreparationFailed(DataError):
-    """The data cannot be used as it is; the message is the report: bad rows, or metrics that differ."""
+    """The data needs changes; the message is the report: bad rows, or metrics that differ."""
 
 
 class BadRow(CallerError, ValueError):
     """A row of a task file cannot be used.
 
     Attributes:
-        reason: Why, in words that are the same for every row with this fault.
-        detail: What is special to this row, e.g. the place in the line; may be empty.
+        reason: The reason, in the same words for every row with this fault.
+        detail: The detail of this row, e.g. the place in the line; may be empty.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -71,17 +71,16 @@ class ConfigError(CallerError, ValueError):
 
 
 class InvalidReward(GymLLMError, ValueError):
-    """`verify` returned something that is no reward: NaN, infinite, not a number, or a `Verdict` of the wrong shape."""
+    """`verify` returned an invalid reward: NaN, infinite, not a number, or a `Verdict` of the wrong shape."""
 
 
 # The model's ----------------------------------------------------------------------------------------------------------
 
 
 class ToolError(GymLLMError):
-    """How a tool answers the model with an error: the message is what the model reads, and the episode goes on.
+    """Raised by a tool to answer the model with an error: the model reads the message, and the episode goes on.
 
-    Anything else that a tool raises is taken for the author's mistake, or for a service that failed, and masks the
-    episode.
+    Any other exception of a tool counts as the author's mistake, or as a failed service, and masks the episode.
     """
 
 
@@ -117,7 +116,7 @@ class EngineUnavailable(EngineError):
 
 
 class JudgeError(InfrastructureError):
-    """What a verifier asked (a judge, a simulated user) failed; the episode has no reward."""
+    """A judge or a simulated user failed; the episode has no reward."""
 
     failure_kind = "judge_failed"
 

@@ -1,7 +1,7 @@
-"""Every contract of gym_llm in one place: what is observed, what is answered, what is recorded.
+"""The contracts of gym_llm: observations, actions and records.
 
-The hot path passes these as plain dicts (`TypedDict` says what is in them); `protocols/responses/` holds the pydantic
-models of the same shapes, used where data comes in from outside. Field names are the OpenAI Responses API's
+The hot path passes them as plain dicts, typed by `TypedDict`. `protocols/responses/` has the pydantic models of the
+same shapes for data from outside. Field names are those of the OpenAI Responses API
 (https://platform.openai.com/docs/api-reference/responses); the three token fields are NeMo Gym's.
 """
 
@@ -110,12 +110,12 @@ class ResponseDict(TypedDict):
 
 @dataclass(slots=True)
 class Verdict:
-    """What `verify` returns when a bare reward does not say enough.
+    """A reward with details, for `verify` to return instead of a bare number.
 
     Args:
         reward: The episode's reward.
-        info: Details for `info` of the last step, e.g. `{"extracted_answer": "B"}`; JSON values, deterministic. Its
-            `trajectory`, `reward`, `reward_components` and `agent` are others'.
+        info: Details for `info` of the last step, e.g. `{"extracted_answer": "B"}`; JSON values, deterministic. The
+            keys `trajectory`, `reward`, `reward_components` and `agent` are reserved.
         reward_components: Named parts of the reward, where there are several.
     """
 
@@ -125,7 +125,7 @@ class Verdict:
 
 
 def known(**numbers: float | None) -> dict[str, float]:
-    """Those of these details of a verdict that are numbers: one that is sometimes None fits no array of Gymnasium's.
+    """Return the details that are numbers: Gymnasium cannot batch a detail that is sometimes None.
 
     >>> known(x=1, y=None)
     {'x': 1}
@@ -135,7 +135,7 @@ def known(**numbers: float | None) -> dict[str, float]:
 
 @dataclass(slots=True)
 class Episode:
-    """One episode as the hooks see it. Items are shared with the observation: read them, never change them.
+    """An episode as the hooks see it. Its items are shared with the observation: do not change them.
 
     Attributes:
         task_index: Index of the task in its source, -1 for a row given in `options`.
@@ -181,7 +181,7 @@ class Episode:
 
     @property
     def last_message(self) -> str:
-        r"""What the model said in its last message, parts joined with "\n", stripped; "" if there is none."""
+        r"""The text of the model's last message, parts joined with "\n", stripped; "" without a message."""
         for item in reversed(self.items):
             if is_said(item):
                 return "\n".join(_said(item)).strip()
@@ -199,7 +199,7 @@ class Episode:
 
     @property
     def reasoning(self) -> str:
-        r"""What the model reasoned in all turns: the parts of its reasoning items, joined with "\n"."""
+        r"""The model's reasoning in all turns: the parts of its reasoning items, joined with "\n"."""
         texts = []
         for item in self.items:
             if item.get("type") == "reasoning":
@@ -215,7 +215,7 @@ class Episode:
         return ""
 
     def add_usage(self, usage: dict[str, Any]) -> None:
-        """Add a response's token counts to the sums; those that are no counts are left out."""
+        """Add a response's token counts to the sums; invalid counts are left out."""
         total: Usage = self.usage or {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
         for name in total:
             if type(count := usage.get(name)) is int and 0 <= count < 2**48:
@@ -242,7 +242,7 @@ def message_text(items: list[Item]) -> str:
 
 
 def is_said(item: Item) -> bool:
-    """Whether an item is a message of the model's."""
+    """Whether an item is a message of the model."""
     return item.get("type", "message") == "message" and item.get("role") == "assistant"
 
 
@@ -259,14 +259,14 @@ def _texts(content: Any) -> list[str]:
 
 
 class RolloutId(TypedDict):
-    """What identifies an episode of a run."""
+    """The id of an episode in its run."""
 
     task_index: int
     repeat_index: int
 
 
 class TurnTiming(TypedDict):
-    """How long one turn took, in seconds."""
+    """The duration of a turn in seconds."""
 
     engine: float
     """Waiting for the model."""
@@ -275,7 +275,7 @@ class TurnTiming(TypedDict):
 
 
 class Rollout(TypedDict, total=False):
-    """One finished episode: one line of a rollout file. The task's own fields stand beside these, at the top level."""
+    """A finished episode: a line of a rollout file. The task's own fields are at the top level, too."""
 
     rollout_id: RolloutId
     env_id: str

@@ -18,7 +18,6 @@ NOT_YET = frozenset(
         "docs/how-to/train.md",
         "docs/how-to/trainers.md",
         "envs",
-        "gym_llm",
         "gym_llm/agents",
         "gym_llm/author",
         "gym_llm/cli",
@@ -37,8 +36,6 @@ NOT_YET = frozenset(
         "gym_llm/tokens",
         "gym_llm/trainers",
         "gym_llm/utils",
-        "vector",
-        "wrappers",
     ]
 )
 

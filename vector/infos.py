@@ -11,18 +11,18 @@ _PLAIN = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
 def batch_infos(infos: list[tuple[int, dict[str, Any]]], num_envs: int) -> dict[str, Any]:
-    """Put the infos of single environments together.
+    """Batch the infos of single environments.
 
-    The result is what `gymnasium.vector.VectorEnv._add_info` makes, except that values which do not fit one array
-    (lists of different lengths, a number here and None there) get an object array instead of an error.
+    The result equals that of `gymnasium.vector.VectorEnv._add_info`, with one difference. Values that do not fit one
+    array (lists of different lengths, numbers beside None) get an object array instead of an error.
 
     Args:
         infos: Pairs of environment number and info.
         num_envs: Length of the arrays.
 
     Returns:
-        For each key an array of `num_envs` values (a dict of such arrays where the values are dicts) and under `_key` a
-        bool array that says which environments have it.
+        For each key an array of `num_envs` values, or a dict of such arrays if the values are dicts. Under `_key` a
+        bool array that marks the environments with this key.
 
     >>> batch_infos([(1, {"turn": 2})], 3)
     {'turn': array([0, 2, 0]), '_turn': array([False,  True, False])}

@@ -34,9 +34,9 @@ class LocalVectorEnv(BatchedVectorEnv):
         num_envs: How many environments there are.
         tasks: See `VerifierEnv`; read once and shared by all.
         env_kwargs: Further arguments of each environment.
-        env_wrappers: What each is wrapped with, the first one innermost.
+        env_wrappers: Wrappers of each environment, the first one innermost.
         autoreset_mode: See `gymnasium.vector.AutoresetMode`.
-        batch_size: How many outcomes `recv` waits for if it is not told.
+        batch_size: The default number of outcomes that `recv` waits for.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class LocalVectorEnv(BatchedVectorEnv):
         Args:
             engine: A started engine.
             jobs: The episodes, taken as they are needed.
-            settings: Of these count `seed`, `sampling`, `step_timeout` and `on_waiting`; for the others this object was
-                told its own.
+            settings: The method uses `seed`, `sampling`, `step_timeout` and `on_waiting`; this object has its own
+                values of the others.
 
         Yields:
-            Records in the order of finishing. While nobody takes them, no further episode is started. Leaving the
+            Records in the order of finishing. No further episode starts until they are taken. Leaving the
             iteration early cancels the episodes under way. Not to be mixed with `step` or `send`.
         """
         self._check_open()

@@ -9,7 +9,7 @@ The protocol between this class (the driver) and its shards:
    (`_lose`). `ShardDied` replaces the process (`_handle_death`) and loses the episodes of all its busy slots; resets
    under way are sent again.
 4. A lost episode ends truncated and masked (reward NaN), with `info["error"]`. Idle slots of a dead process are in
-   `shard.lost`: their episodes end in the same way at their next step, because the new process does not know them.
+   `shard.lost`. The new process does not know their episodes, which end in the same way at their next step.
 5. With autoreset in the same step a lost slot is reset first. Its ending waits in `_lost_endings`, and is merged into
    the result of the reset.
 """

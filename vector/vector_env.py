@@ -32,12 +32,12 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
     Observations and actions are tuples with one entry per environment, because requests cannot be stacked.
 
     Args:
-        num_envs: How many environments there are.
+        num_envs: Number of environments.
         observation_space: One environment's.
         action_space: One environment's.
         metadata: One environment's.
-        autoreset_mode: Who resets a finished environment; see `gymnasium.vector.AutoresetMode`. By default nobody does.
-        batch_size: How many outcomes `recv` waits for if it is not told; None for all that are under way.
+        autoreset_mode: When a finished environment is reset; see `gymnasium.vector.AutoresetMode`. Never by default.
+        batch_size: The default number of outcomes that `recv` waits for; None for all that are under way.
     """
 
     def __init__(
@@ -100,8 +100,8 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
 
         Args:
             seed: One per environment; an int stands for seed, seed + 1, ….
-            options: `reset_mask` (bool, shape `(num_envs,)`) chooses the environments; `task_index` and `task` may
-                be one value or a sequence of one per environment; the rest is every environment's.
+            options: `reset_mask` (bool, shape `(num_envs,)`) chooses the environments. `task_index` and `task` are one
+                value, or a sequence with one per environment. Other options go to every environment.
 
         Returns:
             All observations, the untouched ones too, and the infos of the environments that were reset.
@@ -129,7 +129,7 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
 
         Raises:
             InvalidAction: If an action is not a Responses answer.
-            ResetNeeded: If an environment's episode is over and nobody reset it.
+            ResetNeeded: If an environment's episode is over and the environment was not reset.
             AlreadyPendingCallError: If an environment is busy.
         """
         if len(actions) != self.num_envs:
@@ -172,12 +172,12 @@ class BatchedVectorEnv(VectorEnv[tuple[Any, ...], Sequence[Any], npt.NDArray[Any
         """Take the results that are ready, oldest first.
 
         Args:
-            min_size: Wait for so many; None for `batch_size`. Never more than there are under way.
-            max_size: Take no more than that; None for `min_size` and whatever else is ready.
-            timeout: Seconds after which fewer will do.
+            min_size: Number of results to wait for, at most those under way; None for `batch_size`.
+            max_size: Maximum number of results; None for `min_size` and all others that are ready.
+            timeout: Seconds after which fewer results are returned.
 
         Returns:
-            As `step`, but with one entry per outcome; `infos["env_id"]` (int64) says whose.
+            The same as `step`, with one entry per result; `infos["env_id"]` (int64) has the environments' indices.
 
         Raises:
             RuntimeError: If nothing is under way.

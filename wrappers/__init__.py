@@ -1,9 +1,9 @@
 """Gymnasium wrappers for language-model environments.
 
 Wrappers that rewrite the action go around the environment in this order, innermost first: `ToolCallParser`,
-`ReasoningParser`, `TextAction` (text becomes a message, thinking leaves the message, what is left is searched for
-calls). `VLLMParser` takes the place of one of the two parsers or of both, `HarmonyParser` that of both, and
-`ParseActions` that of any: it takes parsers by their names (`gym_llm.parsers`).
+`ReasoningParser`, `TextAction`. Text becomes a message, reasoning leaves the message, and calls are parsed from the
+rest. `VLLMParser` replaces one of the two parsers or both. `HarmonyParser` replaces both. `ParseActions` takes any
+parsers by their names (`gym_llm.parsers`).
 """
 
 from gym_llm.core.spaces import AnyText

@@ -26,15 +26,15 @@ _NOTHING: Any = {"input": []}
 
 
 class ParsingWrapper(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Has a parser structure each action, given the request that it answers; `arguments` are the subclass's own."""
+    """A wrapper whose parser structures each action, given its request; `arguments` are those of the subclass."""
 
     def __init__(self, env: gym.Env[Any, Any], parser: Parser, **arguments: Any) -> None:
         layer = env
         while isinstance(parser, ToolCalls) and isinstance(layer, gym.Wrapper):
             if isinstance(layer, ParsingWrapper) and isinstance(layer.parser, Reasoning):
                 raise ValueError(
-                    "ToolCallParser was put around ReasoningParser and would make calls that were only thought of; "
-                    "put it on first, then ReasoningParser."
+                    "ToolCallParser around ReasoningParser would execute calls inside the reasoning: "
+                    "put it on first."
                 )
             layer = layer.env
         RecordConstructorArgs.__init__(self, **arguments)
@@ -185,8 +185,8 @@ def parser_wrappers(
         reasoning_parser: One of `tokens.parsers.parser_names()`, or vLLM's name for one; None for `ReasoningParser`.
         tool_call_parser: The same for calls; None for `ToolCallParser`. A parser that finds both is named twice;
             `harmony`, and vLLM's names for it, stand for both alone.
-        model: Whose tokenizer vLLM's parsers are given; see `VLLM`.
-        engine: What serves the model, for the error.
+        model: The model whose tokenizer vLLM's parsers use; see `VLLM`.
+        engine: The name of the engine, for the error.
 
     Raises:
         ValueError: If a parser is unknown, lacks options, or needs a tokenizer and `model` is None.

@@ -16,13 +16,13 @@ from gym_llm.types import Item, Request
 
 
 class TextObservation(gym.ObservationWrapper[str, Any, Request], RecordConstructorArgs):
-    r"""Gives the request as one string to complete, for models and loops that take text.
+    r"""A wrapper that returns the request as one string to complete, for models and loops that take text.
 
-    `"plain"` is a readable transcript: what tools there are, a paragraph for each item headed by who speaks, and at
-    the end `assistant:` for the model to go on. `"chat"` is what a chat template makes of the conversation, ending
-    where the model's turn begins. The observation space becomes `AnyText`.
+    `"plain"` is a readable transcript: the tools, a paragraph for each item with its speaker, and at the end
+    `assistant:` for the model to continue. `"chat"` is the output of a chat template, up to the start of the model's
+    turn. The observation space becomes `AnyText`.
 
-    `ToolCallParser` looks at the request's tools, so this wrapper goes around it.
+    `ToolCallParser` reads the request's tools, so this wrapper goes around it.
 
     Args:
         env: The environment to wrap.
@@ -51,7 +51,7 @@ class TextObservation(gym.ObservationWrapper[str, Any, Request], RecordConstruct
             raise ValueError(f"format is 'plain' or 'chat', got {format!r}.")
         if (format == "chat") != (tokenizer is not None):
             raise ValueError(
-                "format='chat' needs a tokenizer (a name or a path) and format='plain' takes none; "
+                "format='chat' needs a tokenizer, format='plain' takes none; "
                 f"got format={format!r}, tokenizer={tokenizer!r}."
             )
         RecordConstructorArgs.__init__(self, format=format, tokenizer=tokenizer)

@@ -34,11 +34,11 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     Otherwise (the chat template rewrote the history, or a caller did) it begins a new segment. So an engine that
     appends gives one segment, and every segment is exactly what the model saw and said.
 
-    Turns are read from the output items that carry their tokens (see `gym_llm.types.Item`), in any place among wrappers
-    that leave them there, as the parsers do. An engine that samples several times for one action has the tokens of each
-    time on an item of its own: each is a turn. Turns without tokens are not sampled ids: they are in a later
-    prompt, with mask 0, or nowhere. In an episode without any such turn there is no `trajectory` in the info; with
-    turns that carry tokens but sampled none, it is an empty list.
+    The wrapper reads turns from the output items that carry their tokens (see `gym_llm.types.Item`). It works in any
+    place among wrappers that leave the tokens there, as the parsers do. An engine that samples several times for one
+    action puts the tokens of each time on an item of its own: each is a turn. The ids of turns without tokens appear in
+    a later prompt, with mask 0, or nowhere. Without any turn with tokens the info has no `trajectory`. If such turns
+    sampled no ids, it is an empty list.
 
     Raises:
         InvalidAction: By `step`, if a turn has not all of the three token fields, or not one log probability for each
@@ -165,8 +165,8 @@ def _tokens_of(items: list[Item]) -> list[tuple[list[int], list[int], list[float
             )
         if len(sampled) != len(log_probs):
             raise InvalidAction(
-                f"An output item has {len(sampled)} generation_token_ids but {len(log_probs)} generation_log_probs: "
-                "there is one log probability per sampled id."
+                f"An output item needs one log probability per sampled id; "
+                f"got {len(log_probs)} for {len(sampled)} ids."
             )
         turns.append((prompt, sampled, log_probs))
     return turns

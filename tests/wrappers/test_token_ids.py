@@ -138,7 +138,7 @@ def test_its_place_among_the_parsers_does_not_matter(outermost):
     [
         ({"generation_token_ids": [1]}, "all three"),
         ({**tokens([1], [2]), "prompt_token_ids": None}, "all three"),
-        (tokens([1], [2, 3], [-0.1]), "2 generation_token_ids but 1 generation_log_probs"),
+        (tokens([1], [2, 3], [-0.1]), "got 1 for 2 ids"),
     ],
 )
 def test_incomplete_tokens_are_an_invalid_action_and_change_nothing(fields, problem):
