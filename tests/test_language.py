@@ -20,22 +20,18 @@ NOT_YET = frozenset(
         "envs",
         "gym_llm/agents",
         "gym_llm/author",
-        "gym_llm/cli",
-        "gym_llm/concurrency",
         "gym_llm/core",
         "gym_llm/engines",
         "gym_llm/evaluation",
         "gym_llm/grading",
         "gym_llm/judge",
         "gym_llm/protocols",
-        "gym_llm/records",
         "gym_llm/rollouts",
         "gym_llm/sandbox",
         "gym_llm/serve",
         "gym_llm/stats",
         "gym_llm/tokens",
         "gym_llm/trainers",
-        "gym_llm/utils",
     ]
 )
 

@@ -33,8 +33,7 @@ class ParsingWrapper(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         while isinstance(parser, ToolCalls) and isinstance(layer, gym.Wrapper):
             if isinstance(layer, ParsingWrapper) and isinstance(layer.parser, Reasoning):
                 raise ValueError(
-                    "ToolCallParser around ReasoningParser would execute calls inside the reasoning: "
-                    "put it on first."
+                    "ToolCallParser around ReasoningParser would execute calls inside the reasoning: put it on first."
                 )
             layer = layer.env
         RecordConstructorArgs.__init__(self, **arguments)

@@ -165,8 +165,7 @@ def _tokens_of(items: list[Item]) -> list[tuple[list[int], list[int], list[float
             )
         if len(sampled) != len(log_probs):
             raise InvalidAction(
-                f"An output item needs one log probability per sampled id; "
-                f"got {len(log_probs)} for {len(sampled)} ids."
+                f"An output item needs one log probability per sampled id; got {len(log_probs)} for {len(sampled)} ids."
             )
         turns.append((prompt, sampled, log_probs))
     return turns

@@ -68,7 +68,7 @@ def _failure_limit(text: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """How episodes are sampled, chosen, played and distributed: the panels Engine, Episodes and Processes."""
+    """Options for sampling, choosing, playing and distributing episodes: the panels Engine, Episodes and Processes."""
 
     model: Model = None
     engine_option: EngineOptions = None
@@ -144,7 +144,7 @@ class PlayOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFileOptions:
-    """Whether a run goes on with its files, and what follows it: the end of the panel Output."""
+    """Options for resuming a run and for following it: the end of the panel Output."""
 
     resume: Annotated[bool, output(None, "go on with the output of an interrupted run", None, "--resume")] = False
     retry_failed: Annotated[bool, output(None, "with --resume: play masked episodes again", None, "--retry-failed")] = (

@@ -6,7 +6,7 @@ in a greenlet of the running event loop, and `wait` suspends that greenlet. The 
 1. `run_until_wait` switches into a child greenlet, which calls the function.
 2. The child switches back with `(_RETURNED, result)`, `(_RAISED, error)`, or, from `wait`, `(_WAITS, awaitable)`.
 3. For `_WAITS` the caller gets a `Waiting`. Its `resume` awaits the awaitable on the event loop, where other episodes
-   go on meanwhile, and switches its result (or throws its error, also a cancellation) into the child. Back to 2.
+   go on meanwhile. Then it switches the result into the child, or throws the error (also a cancellation). Back to 2.
 4. A child that has returned or raised goes to a list of idle greenlets of its thread, for the next call.
 
 Outside a driver `wait` runs the awaitable to its end. The idea is SQLAlchemy's
@@ -143,7 +143,7 @@ def wait(awaitable: Awaitable[T]) -> T:
     """Wait for an awaitable from synchronous code and return its result.
 
     Inside `drive` this suspends the calling greenlet. Elsewhere it runs the awaitable on an event loop of the calling
-    thread, or in a thread of its own where the caller's thread is already running a loop (a notebook, an async test).
+    thread. If that thread already runs a loop (a notebook, an async test), the awaitable runs in a new thread.
     """
     current = getcurrent()
     if isinstance(current, _Driven) and current.parent is not None:

@@ -1,10 +1,9 @@
 """A pool of worker processes with a deadline per call: for functions that may hang or crash.
 
-Some verifiers run code that no timeout inside the process can stop: a big-integer power or a regular expression holds
-the interpreter until it is done. Here such a function runs in a worker, and the kernel ends the worker when the
-deadline has passed (`setitimer` with its signal's default action, armed for each call, so that it also works while the
-interpreter is held, and after the parent's death). POSIX only. The function must leave SIGPROF and SIGALRM
-alone.
+Some verifiers run code that a timeout inside the process cannot stop. A big-integer power or a regular expression holds
+the interpreter until it is done. The pool runs such a function in a worker, and the kernel ends the worker after the
+deadline. Each call arms `setitimer` with its signal's default action. This works while the interpreter is held, and
+after the parent's death. POSIX only. The function must not use SIGPROF and SIGALRM.
 
 The deadline is one of CPU time: whether a slow answer is right must not depend on how busy the machine is. For the same
 reason a worker's hash seed is always the same.
@@ -39,11 +38,11 @@ class ProcessPool(contextlib.AbstractContextManager["ProcessPool"]):
     Args:
         function: `"module:name"` of a function of one argument; workers import it, this process does not.
         deadline: Seconds of CPU time that a call may take. One that waits instead has four times as many by the clock.
-        workers: The most worker processes at a time, started as calls pile up; None for one per usable core, at most 4
-            (a machine may run many processes with a pool each).
+        workers: Maximum number of worker processes; they start as calls pile up. None for one per usable core, at most
+            4, because a machine may run many processes with a pool each.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
 
     >>> with ProcessPool("math:sqrt", deadline=5.0) as pool:
     ...     asyncio.run(pool.call(9))

@@ -15,8 +15,8 @@ _THRESHOLDS = (50_000, 20, 100)
 def relax_gc() -> None:
     """Set thresholds for a process that holds thousands of waiting episodes.
 
-    With the default (700 allocations) the collector walks the same living episodes over and over; with 16,384 of them
-    that was half of the processor time of a rollout.
+    With the default (700 allocations) the collector walks the same living episodes many times. For 16,384 episodes that
+    was half of a rollout's CPU time.
     """
     gc.set_threshold(*_THRESHOLDS)
 

@@ -144,16 +144,17 @@ def lost_record(
 
 
 def read_record(value: Any) -> Rollout:
-    """A record as it comes out of a file, of this version or an earlier one: whatever has its fields' kinds.
+    """Check a value from a file and return it as a record of the current version.
 
-    NeMo Gym's records are read, too: their ids become `rollout_id`, and one with `mask_sample` is masked.
+    Earlier versions and NeMo Gym's records are accepted. NeMo Gym's ids become `rollout_id`; `mask_sample` masks.
 
     Args:
-        value: What JSON said. Becomes the record, with the outcome that earlier versions did not write down: an episode
-            with an error, or with a reward that is no finite number, is masked.
+        value: The parsed JSON, which becomes the record. Earlier versions wrote no outcome: an episode with an error,
+            or without a finite reward, is masked.
 
     Raises:
-        DataError: If it is no record, or of a later version; the message says why, for a sentence that says where.
+        DataError: If the value is not a record, or of a later version. The message is the end of a sentence that names
+            the place.
 
     >>> read_record({"rollout_id": {"task_index": 3, "repeat_index": 0}, "reward": 0.0, "error": "down"})["outcome"]
     'masked'
@@ -162,7 +163,7 @@ def read_record(value: Any) -> Rollout:
 
 
 def check_record(value: Any) -> Rollout:
-    """As `read_record`, but token ids stay where they are written once, in the trajectory, which may be missing."""
+    """Read a record as `read_record` does, but leave token ids in the trajectory, where they are written once."""
     if not isinstance(value, dict):
         raise DataError(f"it is not an object, but of type {type(value).__name__}")
     if "_ng_task_index" in value and "rollout_id" not in value:

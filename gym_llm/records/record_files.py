@@ -45,7 +45,7 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, Rollout]
         Line, with its line ending, and record.
 
     Raises:
-        DataError: If the file cannot be read, or a line is no rollout; names file and line.
+        DataError: If the file cannot be read, or a line is not a rollout; names file and line.
     """
     return ((line, record) for _, line, record in numbered_records(path))
 
@@ -65,7 +65,7 @@ def numbered_records(
 ) -> Iterator[tuple[int, bytes, Rollout]]:
     """Yield line numbers from 1 and records, as `read_records` does.
 
-    Of the lines only those are parsed of which `where` says so.
+    Lines for which `where` is false are skipped.
     """
     for number, line in numbered_lines(path):
         if where is not None and not where(line):
@@ -75,5 +75,5 @@ def numbered_records(
         except DataError as error:
             if not line.endswith(b"\n") and is_torn(line):
                 return
-            raise DataError(f"{path}, line {number} is no rollout: {error}.") from None
+            raise DataError(f"{path}, line {number} is not a rollout: {error}.") from None
         yield number, line, record

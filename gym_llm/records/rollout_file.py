@@ -24,19 +24,19 @@ _STREAMS = {1: "stdout", 2: "stderr"}
 
 
 class RolloutFile(AbstractContextManager["RolloutFile"]):
-    """One JSON line per finished episode, and beside it `NAME.summary.json`: what was run, and in the end its numbers.
+    """A file with one JSON line per finished episode. `NAME.summary.json` beside it has the settings and the figures.
 
-    Each record is a single append, so that a kill at any moment costs at most an unfinished last line, which the first
-    write of the next run cuts off. The file is locked while it is open; the kernel drops the lock with the process. A
-    file that is still empty when it is closed is removed. Symbolic links stay what they are.
+    Each record is a single append. A kill at any moment costs at most an unfinished last line, which the next run cuts
+    off. The file is locked while it is open; the kernel drops the lock with the process. A file that is still empty
+    when it is closed is removed. Symbolic links are kept.
 
     Args:
         path: The file; folders are made as needed.
         resume: Whether to go on with a file that already holds records.
 
     Raises:
-        DataError: If the file holds records and is not to be resumed, is open in another process, cannot be written, is
-            no file (a device, a pipe, what this program prints to), or another file's summary has its summary's name.
+        DataError: If the file holds records and `resume` is false, or another process has it open. If it cannot be
+            written, or is a device, a pipe or this program's output. If its summary belongs to another file.
 
     Attributes:
         path: The file.
@@ -105,8 +105,8 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
             key = dataset if isinstance(dataset, str) else None, ids["task_index"], ids["repeat_index"]
             if lines.setdefault(key, number) != number:
                 raise DataError(
-                    f"{self.path}, line {number} is of the same episode as line {lines[key]} (task {key[1]}, repeat "
-                    f"{key[2]}): remove one of them."
+                    f"{self.path}: lines {lines[key]} and {number} have the same episode "
+                    f"(task {key[1]}, repeat {key[2]}): remove one."
                 )
             yield record
 
@@ -179,7 +179,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
         if not self._has_tail:
             return
         if (tail := read_tail(self._target)) and not (tail.isspace() or is_torn(tail)):
-            raise DataError(f"{self.path} is no file of rollouts: its last line is none.")
+            raise DataError(f"{self.path} is not a rollout file: its last line is invalid.")
         repair_tail(self._target)
 
     def _is_in_place(self) -> bool:
@@ -195,8 +195,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
         self._told_of_loss = True
         what = "another file is in its place" if os.path.lexists(self._target) else "it was renamed or removed"
         raise DataError(
-            f"{self.path} is not what this run writes to any more: {what}. Put the file of this run back, if you have "
-            "it, and go on with it (--resume), or name another file."
+            f"{self.path} is no longer this run's file: {what}. Put it back and use --resume, or name another file."
         )
 
     def _check_summary(self, is_new: bool = False) -> None:

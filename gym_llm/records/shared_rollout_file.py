@@ -45,7 +45,7 @@ class SharedRolloutFile:
         """Make the file, and its folder, if it is missing, and read what it has.
 
         Raises:
-            DataError: If the file has lines that are not rollouts, or is no file but a device, a pipe or a folder.
+            DataError: If the file has lines that are not rollouts, or is a device, a pipe or a folder.
             OSError: If the file cannot be opened for writing.
         """
         refuse_special(self.path)

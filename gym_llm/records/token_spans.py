@@ -1,9 +1,9 @@
 """The token ids of a record, written once.
 
-In memory a record has a turn's ids twice: on the turn's item, as the engine gave them, and in the `trajectory`. What is
-written has them in the `trajectory` only, and the item says where, as `trajectory_span`: the segment's index, where the
-sampled ids begin in it, and where they end. All before the beginning was the turn's prompt. An item whose ids are not
-in the trajectory to the last one (a wrapper changed them, nothing was sampled) keeps its own.
+In memory a record has a turn's ids twice: on the turn's item, from the engine, and in the `trajectory`. The file has
+them in the `trajectory` only, and the item has a `trajectory_span`: the segment's index, and the start and end of the
+sampled ids in it. The ids before the start are the turn's prompt. An item whose ids are not all in the trajectory (a
+wrapper changed them, or the turn sampled none) keeps its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def without_copies(record: Rollout) -> Rollout:
 
 
 def with_copies(record: Rollout) -> Rollout:
-    """The record as it was in memory, for one that was written: changed in place. One without spans stays as it is.
+    """Restore a written record to its form in memory, in place. A record without spans is not changed.
 
     Raises:
         DataError: If an item names a place that the trajectory does not have.
@@ -63,7 +63,7 @@ def with_copies(record: Rollout) -> Rollout:
             except (LookupError, TypeError, ValueError):
                 fits = False
             if not fits:
-                raise DataError(f"an item's `{SPAN}` is {item[SPAN]!r:.80}, which is no place in its trajectory")
+                raise DataError(f"an item's `{SPAN}` is {item[SPAN]!r:.80}, which is not in its trajectory")
             del item[SPAN]
             item.update(zip(TOKEN_FIELDS, tokens, strict=True))
     return record

@@ -10,14 +10,13 @@ _LEARNED_FROM = 64  # lines
 
 
 class ByteMatcher:
-    """Finds byte strings in lines that rarely contain one.
+    """A matcher of byte strings in lines that rarely contain one.
 
-    To look for one byte takes a tenth of the time of looking for a string, and a byte is chosen that as many strings as
-    possible have. Which ones are rare the lines say themselves: with each of the first that had such a byte for nothing
-    the choice gets better.
+    Searching for one byte takes a tenth of the time of searching for a string. The matcher therefore searches first for
+    bytes that the strings share. It learns from the first lines which bytes are rare.
 
     Args:
-        needles: What is looked for; none is empty.
+        needles: The byte strings to find; not empty.
 
     >>> ByteMatcher([b"sk-1234", b"sk-5678"]).are_in(b"my key is sk-5678")
     True

@@ -70,9 +70,9 @@ def check_limits() -> None:
 
 
 def count_values(text: str, most: int) -> int:
-    r"""How many JSON values a text has, at most; of one with more than `most` some larger number. Linear in its length.
+    r"""Return the number of JSON values in a text, or some larger number if it exceeds `most`. Linear in its length.
 
-    They are counted by what separates them outside of strings: a text of 1 MB full of commas is one value.
+    The function counts separators outside of strings: a string of 1 MB full of commas is one value.
 
     >>> count_values("[1, 2, [3]]", 9), count_values('["a, b, \\", c", ""]', 9)
     (5, 3)
@@ -100,7 +100,7 @@ def check_seconds(name: str, seconds: Any) -> None:
     """Check an argument that is a number of seconds.
 
     Raises:
-        ValueError: If it is none, or more than a day; one sentence.
+        ValueError: If the argument is not a number above 0, or more than a day.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 86_400:
         raise ValueError(f"{name} is a number of seconds above 0, at most a day; got {seconds!r}.")

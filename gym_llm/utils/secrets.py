@@ -155,7 +155,7 @@ def register_secrets(*values: Any) -> None:
 
 
 def add_secrets(secrets: Set[str]) -> None:
-    """Have these strings be `***` wherever this process writes: those that are no plain words."""
+    """Mask these strings as `***` wherever this process writes; plain words are not masked."""
     _known.add(set().union(*map(_parts, secrets)))
 
 
@@ -250,7 +250,7 @@ def redacted_streams() -> Iterator[None]:
 
 
 def redacted_logger(name: str) -> logging.Logger:
-    """The logger of a module; learned secrets are `***` in its messages and tracebacks, whoever handles them."""
+    """Return the logger of a module that masks learned secrets as `***` in messages and tracebacks."""
     logger = logging.getLogger(name)
     if _redact_log_record not in logger.filters:
         logger.addFilter(_redact_log_record)

@@ -196,7 +196,7 @@ def test_a_reader_that_leaves_early_is_no_error():
         ([ENV, "--runtime-env", "3", "--workers", "1"], "--runtime-env is a JSON object such as"),
         ([ENV, "--output", "bad.jsonl"], r"bad\.jsonl already exists"),
         ([ENV, "--output", "bad.jsonl/x.jsonl"], r"Cannot write bad\.jsonl/x\.jsonl"),
-        ([ENV, "--output", "bad.jsonl", "--resume"], r"bad\.jsonl, line 1 is no rollout"),
+        ([ENV, "--output", "bad.jsonl", "--resume"], r"bad\.jsonl, line 1 is not a rollout"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -92,7 +92,7 @@ def test_a_later_version_is_one_sentence_that_names_file_and_line(tmp_path: Path
         dumps(record(schema_version=SCHEMA_VERSION)) + dumps(record(schema_version=later, error_phase=None))
     )
     with pytest.raises(
-        DataError, match=rf"a\.jsonl, line 2 is no rollout: its schema_version is {later}.*update it\.$"
+        DataError, match=rf"a\.jsonl, line 2 is not a rollout: its schema_version is {later}.*update it\.$"
     ):
         list(read_records(path))
 
@@ -117,7 +117,7 @@ def test_a_later_version_is_one_sentence_that_names_file_and_line(tmp_path: Path
 def test_what_is_no_record_is_refused(tmp_path: Path, broken: Any) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(dumps(record()) + dumps(broken))
-    with pytest.raises(DataError, match=r"a\.jsonl, line 2 is no rollout: it"):
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2 is not a rollout: it"):
         list(read_records(path))
 
 
@@ -126,7 +126,7 @@ def test_a_torn_last_line_and_empty_ones_are_left_out(tmp_path: Path) -> None:
     path.write_bytes(dumps(record()) + b"\n" + dumps(record())[:-9])
     assert [one["rollout_id"] for _, one in read_records(path)] == [record()["rollout_id"]]
     path.write_bytes(b"half\n" + dumps(record()))
-    with pytest.raises(DataError, match="line 1 is no rollout: not JSON"):
+    with pytest.raises(DataError, match="line 1 is not a rollout: not JSON"):
         list(read_records(path))
 
 
@@ -248,7 +248,7 @@ def test_a_record_that_was_edited_by_hand_is_one_sentence_with_file_and_line(tmp
     with RolloutFile(path, resume=True) as file, pytest.raises(DataError) as refused:
         list(file.records())
     said = str(refused.value)
-    assert said.startswith(f"{path}, line 3 is no rollout: ") and said.endswith(".")
+    assert said.startswith(f"{path}, line 3 is not a rollout: ") and said.endswith(".")
     assert "\n" not in said and len(said) < 400 + len(str(path))
 
 

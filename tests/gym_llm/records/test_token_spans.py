@@ -122,5 +122,5 @@ def test_what_somebody_else_calls_a_span_is_not_written(trajectory: Any, tokens:
 )
 def test_a_span_that_fits_nothing_is_a_sentence(span: Any) -> None:
     line = json.dumps(record_of({"type": "message", SPAN: span}, [SEGMENT])).encode()
-    with pytest.raises(DataError, match=r"an item's `trajectory_span` is .* no place in its trajectory"):
+    with pytest.raises(DataError, match=r"an item's `trajectory_span` is .* not in its trajectory"):
         parse_record(line)
