@@ -1,8 +1,8 @@
 """The token ids of a record, written once.
 
 In memory a record has a turn's ids twice: on the turn's item, from the engine, and in the `trajectory`. The file has
-them in the `trajectory` only, and the item has a `trajectory_span`: the segment's index, and the start and end of the
-sampled ids in it. The ids before the start are the turn's prompt. An item whose ids are not all in the trajectory (a
+them in the `trajectory` only. There the item has a `trajectory_span`: the segment's index, and the start and the end of
+the sampled ids. The ids before the start are the turn's prompt. An item whose ids are not all in the trajectory (a
 wrapper changed them, or the turn sampled none) keeps its own.
 """
 

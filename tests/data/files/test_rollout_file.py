@@ -377,7 +377,7 @@ def test_a_summary_of_an_earlier_version_is_read_and_not_taken_over_by_a_new_fil
 def test_an_episode_that_is_there_twice_is_named(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(dumps(record(0)) + dumps(record(0, dataset="a")) + b"\n" + dumps(record(0)))
-    with RolloutFile(path, resume=True) as file, pytest.raises(DataError, match=r"a\.jsonl, lines 1 and 4"):
+    with RolloutFile(path, resume=True) as file, pytest.raises(DataError, match=r"a\.jsonl: lines 1 and 4"):
         list(file.records())
 
 
