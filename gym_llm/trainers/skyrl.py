@@ -337,7 +337,7 @@ class TextEnv(BaseTextEnv):
 
     def close(self) -> None:
         """Close the environment."""
-        self._env.close()
+        self._driver.env.close()
 
 
 def register_text_env(name: str, env: TrainedEnv) -> None:
