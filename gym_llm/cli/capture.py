@@ -84,18 +84,20 @@ def capture(
     async def serve() -> None:
         print(f"Starting {served.model} ...", file=sys.stderr, flush=True)
         async with server:
-            header = "" if token is None else ' -H "Authorization: Bearer $GYM_LLM_TOKEN"'
-            print(f"{served.model} is served at {server.url}. Ctrl-C ends it.")
-            print(
-                f"  a session: curl -X POST{header} -H 'Content-Type: application/json' -d '{{}}' {server.url}/sessions"
-            )
-            print(f"  an agent:  OPENAI_BASE_URL={server.url}/v1 OPENAI_API_KEY=SESSION_ID python my_agent.py")
-            print(f"             or ANTHROPIC_BASE_URL={server.url} ANTHROPIC_API_KEY=SESSION_ID")
-            print(f"  its data:  curl{header} {server.url}/sessions/SESSION_ID/trajectory", flush=True)
+            print(_welcome(served.model, server.url, token is not None), flush=True)
             await asyncio.Event().wait()
 
     run_until_interrupted(serve, loop_factory())
     return 0
+
+
+def _welcome(model: str, url: str, has_token: bool) -> str:
+    header = ' -H "Authorization: Bearer $GYM_LLM_TOKEN"' if has_token else ""
+    return f"""{model} is served at {url}. Ctrl-C ends it.
+  a session: curl -X POST{header} -H 'Content-Type: application/json' -d '{{}}' {url}/sessions
+  an agent:  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=SESSION_ID python my_agent.py
+             or ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=SESSION_ID
+  its data:  curl{header} {url}/sessions/SESSION_ID/trajectory"""
 
 
 def _model_at(spec: str, name: str) -> dict[str, str]:

@@ -89,10 +89,7 @@ def serve(
     ] = False,
 ) -> int:
     """Serve environments to clients of OpenEnv, NeMo Gym and MCP."""
-    from gym_llm.cli.interrupts import run_until_interrupted
     from gym_llm.cli.shared_options import read_kwargs_by_env
-    from gym_llm.concurrency.relaxed_gc import freeze_gc
-    from gym_llm.serve.event_loop import loop_factory
 
     if ray_address and not workers:
         raise UsageError("--ray-address only makes sense with --workers N.")
@@ -115,6 +112,13 @@ def serve(
         numbers = max_sessions, idle_seconds, step_timeout, workers
         print(_containerfile(env_ids, tasks, protocols, env_kwargs or [], *numbers), end="")
         return 0
+    return _run(server, token)
+
+
+def _run(server: EnvServer | EnvWorkers, token: str | None) -> int:
+    from gym_llm.cli.interrupts import run_until_interrupted
+    from gym_llm.concurrency.relaxed_gc import freeze_gc
+    from gym_llm.serve.event_loop import loop_factory
 
     async def run() -> None:
         async with server:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,8 @@ def collect_results(
     on_bytes: Callable[[int], None] | None = None,
 ) -> EvaluationResult:
     """Compute the figures of each run's datasets from its file; for the arguments see `Evaluation`."""
-    scores: dict[tuple[str, str], list[EpisodeScore]] = {}
     datasets = dict.fromkeys(dataset for run in runs.values() for dataset in run.parts)
-    for dataset in datasets:
-        scores |= {(engine, dataset): [] for engine, run in runs.items() if dataset in run.parts}
-    for engine, run in runs.items():
-        for line, record in read_records(run.path) if run.summary.episodes else ():
-            scores[engine, record.get("dataset", "")].append(score_of(record, by))
-            if on_bytes is not None:
-                on_bytes(len(line))
+    scores = _read_scores(runs, datasets, by, on_bytes)
     every = [score for each in scores.values() for score in each]
     unknown = [name for name in by if every and all(score.groups[name] == NO_GROUP for score in every)]
     edges = {
@@ -140,6 +133,21 @@ def collect_results(
         "files": [f"{run.path.parent.name}/{run.path.name}" for run in runs.values() if run.summary.episodes],
     }
     return EvaluationResult(folder, redact_values(loads(dumps(data))))
+
+
+def _read_scores(
+    runs: Mapping[str, Run], datasets: Iterable[str], by: Sequence[str], on_bytes: Callable[[int], None] | None
+) -> dict[tuple[str, str], list[EpisodeScore]]:
+    """The scores of each engine's episodes of each dataset, in the order of the datasets."""
+    scores: dict[tuple[str, str], list[EpisodeScore]] = {}
+    for dataset in datasets:
+        scores |= {(engine, dataset): [] for engine, run in runs.items() if dataset in run.parts}
+    for engine, run in runs.items():
+        for line, record in read_records(run.path) if run.summary.episodes else ():
+            scores[engine, record.get("dataset", "")].append(score_of(record, by))
+            if on_bytes is not None:
+                on_bytes(len(line))
+    return scores
 
 
 def write_results(result: EvaluationResult) -> None:

@@ -70,14 +70,7 @@ def make_record(
         failure = failure or failure_of(wrong, None, verifier.env_id)
         info = {"task_index": rollout_id["task_index"]}
     episode = verifier.episode
-    record: dict[str, Any] = {}
-    if episode is not None:
-        row = episode.row
-        record.update(row)
-        if not OWN_NAMES.isdisjoint(row):
-            record["task_fields"] = {name: record.pop(name) for name in row if name in OWN_NAMES}
-        record["responses_create_params"] = {**episode.request, **(sampling or {})}
-        record["response"] = _response(episode)
+    record = {} if episode is None else _fields_of(episode, sampling)
     record.update(
         rollout_id=rollout_id,
         env_id=verifier.env_id,
@@ -111,6 +104,17 @@ def make_record(
         if episode is not None:  # the last step's info is of the one before the step that failed
             record["info"].update(turn=episode.turn, tool_errors=episode.tool_errors)
     return record  # type: ignore[return-value]
+
+
+def _fields_of(episode: Episode, sampling: dict[str, Any] | None) -> dict[str, Any]:
+    """The task's fields, the request and the response."""
+    row = episode.row
+    fields = dict(row)
+    if not OWN_NAMES.isdisjoint(row):
+        fields["task_fields"] = {name: fields.pop(name) for name in row if name in OWN_NAMES}
+    fields["responses_create_params"] = {**episode.request, **(sampling or {})}
+    fields["response"] = _response(episode)
+    return fields
 
 
 def _trajectory_so_far(env: Any) -> Any:

@@ -90,27 +90,23 @@ class Run(AbstractContextManager["Run"]):
         settings: RolloutSettings | None = None,
         **more: Any,
     ) -> None:
-        if resume and output is None:
-            raise UsageError("resume needs output: the file to go on with.")
-        if retry_failed and not resume:
-            raise UsageError("retry_failed only makes sense with resume.")
-        register_env_secrets()
         self.settings = RolloutSettings.of(settings, **more)
-        if self.settings.wrappers is not None and (reasoning_parser or tool_call_parser):
-            raise UsageError("Give either wrappers or the parsers' names, not both.")
+        has_parsers = bool(reasoning_parser or tool_call_parser)
+        for wrong, sentence in (
+            (resume and output is None, "resume needs output: the file to go on with."),
+            (retry_failed and not resume, "retry_failed only makes sense with resume."),
+            (self.settings.wrappers is not None and has_parsers, "Give either wrappers or parsers' names, not both."),
+        ):
+            if wrong:
+                raise UsageError(sentence)
+        register_env_secrets()
         if isinstance(env_id, str):
             env_id = [Part(env_id, engine, tasks, env_kwargs or {}, engine_options or {}, repeats)]
-        names = {part.dataset for part in env_id}
-        if not names or len(names) < len(env_id) or ("" in names and len(names) > 1):
-            raise ValueError("A run has one part or more; several need a `dataset` each, to tell their records by.")
+        _check_names(env_id)
+        how: dict[str, Any] = {"episodes": episodes, "limit": limit, "pass_threshold": pass_threshold}
+        parsers = {"reasoning_parser": reasoning_parser, "tool_call_parser": tool_call_parser}
         self.parts = {
-            part.dataset: part.plan(
-                self.settings,
-                part.wrappers(reasoning_parser, tool_call_parser) or self.settings.wrappers,
-                episodes=episodes,
-                limit=limit,
-                pass_threshold=pass_threshold,
-            )
+            part.dataset: part.plan(self.settings, part.wrappers(**parsers) or self.settings.wrappers, **how)
             for part in env_id
         }
         self._failures = FailureLimit(max_failures)
@@ -120,14 +116,8 @@ class Run(AbstractContextManager["Run"]):
         self._closed = False
         self._to_retry: set[str] = set()
         self._seconds = self._started = 0.0
-        self._summary_settings = {
-            **mask(notes or {}),
-            **self._describe(),
-            "reasoning_parser": reasoning_parser,
-            "tool_call_parser": tool_call_parser,
-            "episodes": episodes,
-            "limit": limit,
-        }
+        counts = {"episodes": episodes, "limit": limit}
+        self._summary_settings = {**mask(notes or {}), **self._describe(), **parsers, **counts}
         with ExitStack() as stack:
             self._file = stack.enter_context(RolloutFile(output or self._default_path(), resume=resume))
             self.path = self._file.path
@@ -369,3 +359,9 @@ class Run(AbstractContextManager["Run"]):
 
 def _name(wrap: Any) -> str:
     return getattr(wrap, "func", wrap).__qualname__
+
+
+def _check_names(parts: Sequence[Part]) -> None:
+    names = {part.dataset for part in parts}
+    if not names or len(names) < len(parts) or ("" in names and len(names) > 1):
+        raise ValueError("A run has one part or more; each of several parts needs a `dataset` of its own.")

@@ -28,25 +28,7 @@ def rollout_document(session: CaptureSession, *, include_messages: bool = False)
     """
     samples = session.graph.samples
     names = {id(sample): _name(number) for number, sample in enumerate(samples)}
-    leaves = [sample for sample in samples if not sample.children]
-    sequences = []
-    for leaf, branch in zip(leaves, session.trajectory() or (), strict=True):
-        path = _path(leaf)
-        trained = sum(branch["loss_mask"])
-        sequences.append(
-            {
-                "role": "agent",
-                "root_id": names[id(path[0])],
-                "node_ids": [names[id(sample)] for sample in path],
-                "n_turns": len(path),
-                "prompt_len": path[0].start,
-                "n_trainable": trained,
-                "turn_lengths": [len(sample.log_probs) for sample in path],
-                **branch,
-                "trainable": trained > 0,
-                "validation": [],
-            }
-        )
+    sequences = _sequences(session, names)
     roots: dict[int, str] = {}
     for sample in samples:  # a parent comes before its children
         roots[id(sample)] = names[id(sample)] if sample.parent is None else roots[id(sample.parent)]
@@ -86,6 +68,29 @@ def rollout_document(session: CaptureSession, *, include_messages: bool = False)
         "capture_level": "tokens" if session.graph.has_tokens else "text",
         "rollout_type": "train" if is_train else "eval",
     }
+
+
+def _sequences(session: CaptureSession, names: dict[int, str]) -> list[dict[str, Any]]:
+    leaves = [sample for sample in session.graph.samples if not sample.children]
+    sequences = []
+    for leaf, branch in zip(leaves, session.trajectory() or (), strict=True):
+        path = _path(leaf)
+        trained = sum(branch["loss_mask"])
+        sequences.append(
+            {
+                "role": "agent",
+                "root_id": names[id(path[0])],
+                "node_ids": [names[id(sample)] for sample in path],
+                "n_turns": len(path),
+                "prompt_len": path[0].start,
+                "n_trainable": trained,
+                "turn_lengths": [len(sample.log_probs) for sample in path],
+                **branch,
+                "trainable": trained > 0,
+                "validation": [],
+            }
+        )
+    return sequences
 
 
 def _entry(sample: Sample, number: int) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def test_parts_have_tasks_and_engines_of_their_own_and_share_those_that_are_the_
     assert "sk-0123456789" not in run.summary_path.read_text() + run.path.read_text()
     with Run(parts, limit=2, output=run.path, resume=True) as again:
         assert (again.remaining, again.model) == (0, "one, two")
-    with pytest.raises(ValueError, match="several need a `dataset` each"):
+    with pytest.raises(ValueError, match="a `dataset` of its own"):
         Run([Part(ENV), Part(ENV)])
 
 
@@ -429,7 +429,7 @@ def test_an_output_that_vanishes_is_one_sentence_and_no_summary_says_that_it_is_
             return await super().respond(request, episode_id=episode_id)
 
     with (
-        pytest.raises(DataError, match=r"a\.jsonl is not what this run writes to any more: it was renamed or removed"),
+        pytest.raises(DataError, match=r"a\.jsonl is no longer this run.s file: it was renamed or removed"),
         Run(ENV, Cleaning(), output="a.jsonl", concurrency=1) as run,
     ):
         run.play()
@@ -447,7 +447,7 @@ def test_a_closed_run_writes_nothing():
 
 
 def test_wrappers_and_parsers_names_do_not_go_together():
-    with pytest.raises(UsageError, match="either wrappers or the parsers' names"):
+    with pytest.raises(UsageError, match="either wrappers or parsers"):
         Run(ENV, Yes(), output="a.jsonl", wrappers=[ToolCallParser], reasoning_parser="think_tags")
 
 
