@@ -12,11 +12,6 @@ NOT_YET = frozenset(
     [
         "benchmarks",
         "data",
-        "docs/benchmarks.md",
-        "docs/how-to/agents.md",
-        "docs/how-to/serve-nemo.md",
-        "docs/how-to/train.md",
-        "docs/how-to/trainers.md",
         "envs",
         "gym_llm/agents",
         "gym_llm/author",
