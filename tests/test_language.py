@@ -19,12 +19,10 @@ NOT_YET = frozenset(
         "gym_llm/engines",
         "gym_llm/evaluation",
         "gym_llm/grading",
-        "gym_llm/judge",
         "gym_llm/protocols",
         "gym_llm/rollouts",
         "gym_llm/sandbox",
         "gym_llm/serve",
-        "gym_llm/stats",
         "gym_llm/tokens",
         "gym_llm/trainers",
     ]

@@ -23,10 +23,10 @@ class Prompt(NamedTuple):
     fields: frozenset[str]
 
     def messages(self, values: Mapping[str, Any]) -> list[Item]:
-        """The prompt with these values in their places; a value may hold braces.
+        """Return the prompt with these values in their places; a value may hold braces.
 
-        A mark of the prompt's own, `<|end of answer|>`, gets a space in a value, `< |end of answer|>`: an answer cannot
-        end where it likes, and speak to the judge as the prompt does.
+        A mark of the prompt, such as `<|end of answer|>`, gets a space in a value: `< |end of answer|>`. An answer
+        therefore cannot pretend to end and address the judge as the prompt does.
         """
         marks = _marks(self.texts)
         if marks is not None:
@@ -51,8 +51,8 @@ def check_fields(prompt: Prompt, path: str, values: Collection[str]) -> None:
     """Raise a DataError if a prompt has a place for an unknown value."""
     if unknown := sorted(prompt.fields - set(values)):
         raise DataError(
-            f"The prompt {path} has a place for {{{unknown[0]}}}, but the values are "
-            f"{', '.join(sorted(values))} (a brace of the text itself is written twice)."
+            f"The prompt {path} has {{{unknown[0]}}}; its values are {', '.join(sorted(values))} "
+            "(write a literal brace twice)."
         )
 
 

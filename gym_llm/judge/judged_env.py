@@ -43,14 +43,14 @@ class JudgedEnv(NemoCompatible):
             `gym_llm.judge.recorded_answers`.
         judge_responses_create_params: Fields of the judge's requests, over the class's own; null removes one.
         judge_prompt_fpath: A prompt instead of the class's `judge.yaml`.
-        judge_cache: Whether identical calls are answered once: None for those of temperature 0, true, false, or the
+        judge_cache: Whether identical calls are answered once: true, false, or None for those of temperature 0. Or the
             path of an SQLite file, which any number of processes share.
-        judge_endpoint_max_concurrency: The most requests at a time, per event loop.
+        judge_endpoint_max_concurrency: Maximum number of requests at a time, per event loop.
         judge_votes: How often the judge is asked; the most frequent verdict counts. A draw of true and false is false;
             any other draw is unreadable.
         judge_retries: How often it is asked again when its verdict cannot be read.
-        judge_max_characters: The longest text that a prompt shows; of a longer one the middle is left out (not with
-            `conform`), so that no answer is too long for the judge to say no to.
+        judge_max_characters: Maximum length of a text in a prompt. The middle of a longer text is left out, so that a
+            long answer cannot keep the judge from deciding. Not with `conform`.
         conform: `"nemo"` reads verdicts as NeMo Gym does.
         **kwargs: See `VerifierEnv`.
 
@@ -88,9 +88,8 @@ class JudgedEnv(NemoCompatible):
         super().__init__(tasks, **kwargs)
         if judge is None and self.judge_required:  # last: a misspelt argument has its own error
             raise ValueError(
-                f'{type(self).__name__} needs a judge: give judge="http://HOST:PORT/v1" (or any other engine\'s spec), '
-                'or judge="constant:TEXT", which always says that, for a dry run. On the command line that is '
-                '--env-kwargs \'{"judge": "http://HOST:PORT/v1"}\'.'
+                f'{type(self).__name__} needs a judge: give judge="http://HOST:PORT/v1" '
+                '(or judge="constant:TEXT" for a dry run).'
             )
         config = self.config
         self._params = Params.read(self.judge_params, config.judge_responses_create_params or {})

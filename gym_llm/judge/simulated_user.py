@@ -34,15 +34,15 @@ class SimulatedUser:
     The environment then takes the argument `user`, the engine that plays it: `TeaShop(tasks, user="http://HOST/v1")`.
     The user opens the conversation unless the row's own input has a user's message.
 
-    The engine sees the conversation with the roles exchanged, without calls, tool outputs and reasoning: the model's
-    messages are its user's, and the user's messages its own.
+    The engine sees the conversation with the roles exchanged: the model's messages are its user's, and the user's
+    messages its own. Calls, tool outputs and reasoning are left out.
 
     Args:
         user: An engine, as `JudgedEnv` takes a judge; None for the script alone.
         prompt: The system message: who the user is, what they want, and when they write the stop words. `{name}` stands
             for the task's field of that name.
         stop: The words with which the user ends the conversation. A message that has them is not passed on.
-        max_turns: The most messages of the user in an episode; those of the row are not counted.
+        max_turns: Maximum number of the user's messages in an episode, without those of the row.
         script: The user's messages if there is no engine, or the name of the task's field that lists them.
         params: Fields of the engine's requests.
 

@@ -1,8 +1,8 @@
 r"""Reading a judge's verdict: functions from its text to a value, or None if the text has none.
 
-A judge that reasons before it decides mentions other labels on the way, so the last one counts, and only a whole one:
-`INCORRECT` is no `CORRECT`. `conform=True` reads as NeMo Gym does instead, which often takes the first. The time of
-each is linear in the length of the text, whatever it says.
+A judge that reasons before it decides mentions other labels on the way. The last label therefore counts, and only as a
+whole word: `INCORRECT` does not contain `CORRECT`. `conform=True` reads as NeMo Gym does instead, which often takes the
+first label. The time of each function is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -104,10 +104,14 @@ def tail_label(yes: str, no: str, characters: int = 200, *, conform: bool = Fals
 
 
 def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
-    r"""The grade of a judge that was asked for a letter.
+    r"""Return a parser of a letter grade.
 
-    It is the text, if that is a letter (`**B**.`); else the last line, if that is one or begins with one; else the last
-    `grade is B`, `Answer: B` or `verdict B`; else the last of the words that stand for letters.
+    The grade is the first of these that the text has:
+
+    1. the whole text, if it is a letter (`**B**.`);
+    2. the last line, if it is a letter or begins with one;
+    3. the last `grade is B`, `Answer: B` or `verdict B`;
+    4. the last word that stands for a letter.
 
     Args:
         letters: The grades, e.g. `ABC`.
@@ -188,7 +192,7 @@ def json_field(key: str, allowed: Sequence[Any] | None = None) -> Parser:
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, in order; none that is inside of another; those of its end, where it is very long."""
+    """Yield the outermost JSON objects in a text, in order; of a very long text only those near its end."""
     text = text[-_MOST_READ:]
     braces: list[int] = []
     place = len(text)

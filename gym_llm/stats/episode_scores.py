@@ -26,15 +26,15 @@ class EpisodeScore:
     """A record without its items.
 
     Attributes:
-        dataset: Where a configuration was played; else "".
+        dataset: The dataset's name in a configuration; else "".
         env_id: The environment.
-        model: The model of the last response; "" if there was none.
-        task_index: With `dataset` it says which task it is.
-        repeat_index: Which try at it.
+        model: The model of the last response; "" without a response.
+        task_index: The task's index in `dataset`.
+        repeat_index: The repeat of the task.
         outcome: `scored`, `truncated` or `masked`.
-        reward: None where it is masked.
-        failure_kind: Why it is masked.
-        answer: What the verifier took for the answer (`info["extracted_answer"]`), as JSON where it is not a text; None
+        reward: The reward; None if the episode is masked.
+        failure_kind: The reason why the episode is masked.
+        answer: The answer that the verifier extracted (`info["extracted_answer"]`), as JSON if it is not a text; None
             without one.
         log_prob: Natural log of the probability of all sampled tokens; None where the engine reports none.
         turns: Model turns.

@@ -36,31 +36,36 @@ def evaluate_scores(
 ) -> dict[str, Any]:
     """Return the figures of a set of episodes.
 
-    A masked episode is in the counts, the tokens and the cost; it is in no other figure, and so in no denominator.
-    Each figure with an interval is a dict of `value`, `standard_error`, `interval` (analytic), `bootstrap` (percentiles
-    of a bootstrap over tasks), both `[low, high]`, and `tasks`, how many it is over; see `gym_llm.stats.intervals`.
+    Masked episodes are in the counts, the tokens and the cost. All other figures leave them out, also of denominators.
+    Each figure with an interval is a dict of `value`, `standard_error`, `interval`, `bootstrap` and `tasks`. `interval`
+    is analytic, `bootstrap` has percentiles over tasks, both are `[low, high]`. `tasks` is the number of tasks. See
+    `gym_llm.stats.intervals`.
 
     Args:
-        scores: Of one environment and engine; see `gym_llm.stats.episode_scores.read_scores`.
+        scores: Episodes of one environment and engine; see `gym_llm.stats.episode_scores.read_scores`.
         repeats: The largest k; None for the most episodes that a task has.
         pass_threshold: The reward from which on an answer is right.
         declared: The verifier's own metrics, by name: `VerifierEnv.metrics`.
-        prices: What tokens cost, by model; a model without one makes the cost None.
-        level: Of confidence.
-        seed: Of the bootstrap.
-        resamples: Of the bootstrap; 0 for none.
+        prices: Prices of tokens by model; a model without a price makes the cost None.
+        level: The confidence level.
+        seed: Seed of the bootstrap.
+        resamples: Number of resamples of the bootstrap; 0 for no bootstrap.
 
     Returns:
-        JSON values: `episodes`, `tasks`, `scored`, `masked`, `truncated`, `coverage` and the other shares (the masked's
-        is of all episodes, the others are of those with a reward), `failure_kinds`; `mean_reward`; by k, as a text,
-        over the tasks with k rewards or more: `pass_at`, `pass_all` (all k right), `majority_at`, `best_of` and
-        `best_of_per_token` (the reward of the answer with the highest log probability of k, in sum or per token),
-        `mean_at` (the mean over tasks of the mean of k, with the standard error that k repeats would have); `declared`;
-        `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `output_tokens`, `cost`; and `nemo_gym`, some of it
-        under the names that NeMo Gym has for it.
+        JSON values:
+
+        - `episodes`, `tasks`, `scored`, `masked`, `truncated`, `coverage`, other shares, and `failure_kinds`. The
+          masked share is of all episodes, the others are of those with a reward.
+        - `mean_reward`.
+        - By k, as a text, over the tasks with k rewards or more: `pass_at`, `pass_all` (all k right), `majority_at`,
+          `best_of`, `best_of_per_token` and `mean_at`. `best_of` is the reward of the answer with the highest log
+          probability of k, in sum or per token. `mean_at` is the mean over tasks of the mean of k, with the standard
+          error of k repeats.
+        - `declared`, `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `output_tokens`, `cost`.
+        - `nemo_gym`: some of these figures under NeMo Gym's names.
 
     Raises:
-        ValueError: If a level or a price makes no sense.
+        ValueError: If a level or a price is invalid.
     """
     if not 0 < level < 1:
         raise ValueError(f"level is a confidence such as 0.95, got {level!r}.")

@@ -2,14 +2,14 @@
 
 Every figure here is a ratio of two sums over tasks, `sum(numerators) / sum(denominators)`. For the mean reward these
 are a task's sum of rewards and their number, for pass@k the task's own pass@k and 1. A task's repeats are not
-independent, so a task is the unit of everything: of the standard error (Miller 2024, "Adding Error Bars to Evals",
-arXiv 2411.00640, section 2.2, with the usual correction T / (T - 1) for few tasks), of the degrees of freedom (T - 1),
-and of the bootstrap.
+independent. The task is therefore the unit of the standard error, of the degrees of freedom (T - 1) and of the
+bootstrap. The standard error follows Miller 2024, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2, with the
+usual correction T / (T - 1) for few tasks.
 
-A figure in [0, 1] has Wilson's score interval (1927), with as many trials as would give the clustered standard error
-(`p (1 - p) / se**2`) and Student's quantile for the normal one: it never leaves [0, 1] and has a width at 0 and at 1,
-where the tasks are the trials. Where each task is simply right or wrong, it is Wilson's own. Other figures have
-`± t se`. How often these intervals cover the truth: `benchmarks/interval_coverage.py`.
+A figure in [0, 1] has Wilson's score interval (1927). The number of trials is the one that would give the clustered
+standard error, `p (1 - p) / se**2`, and Student's quantile replaces the normal one. The interval stays in [0, 1] and
+has a width at 0 and at 1, where the tasks are the trials. If each task is right or wrong, it is Wilson's own. Other
+figures have `± t se`. `benchmarks/interval_coverage.py` measures how often these intervals cover the truth.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The differences of the tasks that two runs played: their mean, whether it is chance, which tasks, how many it takes.
 
-A task's difference is the mean reward of its episodes in one run less that in the other. That a task is easy or hard is
-in both runs and so in no difference: an interval for the mean difference is much narrower than the two runs' own
-intervals would suggest.
+A task's difference is the mean reward of its episodes in one run less that in the other. The difficulty of a task
+affects both runs and cancels in the difference. An interval for the mean difference is therefore much narrower than the
+two runs' own intervals.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Paired:
         return math.ceil((_quantiles(self.level, power) * self.deviation / difference) ** 2)
 
     def detectable(self, *, power: float = POWER) -> float | None:
-        """Return the smallest difference that n tasks show; None where they tell nothing of how tasks differ."""
+        """Return the smallest difference that n tasks show; None if the tasks' variance is unknown."""
         if not self.deviation > 0:
             return None
         return _quantiles(self.level, power) * self.deviation / math.sqrt(len(self.tasks))

@@ -100,9 +100,9 @@ class Summary:
     def standard_error(self) -> float:
         """Standard error of the mean reward; NaN for fewer than two rewards.
 
-        Repeats of one task are not independent, so the errors are clustered by task (Miller 2024, "Adding Error Bars to
-        Evals", arXiv 2411.00640, section 2.2, with the usual correction for few clusters). With one episode a task this
-        is the sample deviation over the square root of n; with a single task its episodes are taken as independent.
+        Repeats of one task are not independent, so the errors are clustered by task, with the usual correction for few
+        clusters. Source: Miller 2024, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2. With one episode per
+        task this is the sample deviation over the square root of n. Episodes of a single task count as independent.
         """
         scores = [task for task in self._tasks.values() if task.episodes]
         n, mean, clusters = self.scored, self.mean_reward, len(scores)

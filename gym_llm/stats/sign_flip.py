@@ -1,8 +1,9 @@
 """The sign-flip test of paired differences: exactly, wherever that can be computed.
 
-If two runs are equally good, each task's difference might as well have had the other sign. The two-sided p-value is the
-share of all 2**T choices of signs under which the differences' sum is at least as far from 0 as it is (Fisher 1935,
-"The Design of Experiments", section 21). Where each difference is -1, 0 or 1, this is McNemar's exact test.
+If two runs are equally good, each task's difference is as likely to have the other sign. The test looks at all 2**T
+choices of signs. The two-sided p-value is the share whose sum of differences is at least as far from 0 as the observed
+sum. Source: Fisher 1935, "The Design of Experiments", section 21. If each difference is -1, 0 or 1, this is McNemar's
+exact test.
 """
 
 from __future__ import annotations

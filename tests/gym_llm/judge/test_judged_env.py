@@ -215,7 +215,7 @@ def test_a_prompt_of_the_users_replaces_it_and_is_checked_at_once(prompted: Any,
     (asked,) = info["judge_evaluations"][0]["responses_create_params"]["input"]
     assert asked["content"] == "q 4"
     for text, problem in {
-        "user: '{reference}'": r"place for \{reference\}, but the values are expected_answer, generated_answer, que",
+        "user: '{reference}'": r"has \{reference\}; its values are expected_answer",
         "user: 'x {'": "template",
         "user: '{question.__class__}'": "not a name",
         "user: '{question!r:>9}'": "not a name",
