@@ -13,7 +13,6 @@ NOT_YET = frozenset(
         "benchmarks",
         "data",
         "envs",
-        "gym_llm/agents",
         "gym_llm/author",
         "gym_llm/core",
         "gym_llm/engines",
@@ -21,8 +20,6 @@ NOT_YET = frozenset(
         "gym_llm/grading",
         "gym_llm/protocols",
         "gym_llm/rollouts",
-        "gym_llm/sandbox",
-        "gym_llm/serve",
         "gym_llm/tokens",
         "gym_llm/trainers",
     ]

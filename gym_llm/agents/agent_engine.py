@@ -1,10 +1,10 @@
 """AgentEngine: an engine whose answers come from an agent, which is a program or a function.
 
 The environment and its agent take turns, and each of them seems to be in control. `respond` starts the agent of a new
-episode and waits until it acts: its tool calls become the `function_call` items of one answer, and its submission
-becomes a message. The next `respond` brings the results for which the agent waits. Meanwhile the agent asks the model
-through a session (`agents/capture/`) that keeps every token, and of which the environment knows nothing. The end of
-the episode (`end_episode`) ends the agent.
+episode and waits until it acts. The agent's tool calls become the `function_call` items of one answer, and its
+submission becomes a message. The next `respond` brings the results for which the agent waits. Meanwhile the agent asks
+the model through a capture session (`agents/capture/`), which keeps every token. The end of the episode
+(`end_episode`) ends the agent.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class AgentEngine(Engine):
     """Lets an agent play each episode, with the model of another engine.
 
     Args:
-        agent: An async function of an `AgentEpisode`, or a plain one; `"module:function"`, `"file.py:function"`; or a
-            command, such as `"python my_agent.py"` (see `gym_llm.agents.agent_program`).
+        agent: An async or plain function of an `AgentEpisode`, its name (`"module:function"`, `"file.py:function"`), or
+            a command, such as `"python my_agent.py"` (see `gym_llm.agents.agent_program`).
         engine: The model's engine, started and closed with this one; or a spec.
         engine_options: The arguments of a spec.
         agent_timeout: Seconds that an agent may take for its episode, without the environment's own time.

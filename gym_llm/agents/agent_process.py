@@ -1,8 +1,8 @@
 """AgentProcess: a program with bounded output that leaves nothing behind.
 
-The program gets a session of its own, and so a process group. When its first process has ended, or has to end, the
-whole group is killed; then every other process with the mark in its environment, which children inherit: a daemon has
-left the group. If this process, the parent, is killed, the kernel kills the program, where `setpriv` is installed.
+The program gets a session of its own, and so a process group. At its end the whole group is killed. Then daemons that
+have left the group are killed: they have inherited a mark in their environment. If this process, the parent, is killed,
+the kernel kills the program, where `setpriv` is installed.
 """
 
 from __future__ import annotations

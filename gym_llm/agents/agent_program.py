@@ -22,8 +22,8 @@ class Program:
 
     The task is on its standard input, as text (`AgentEpisode.prompt`), and whole in a JSON file that `GYM_LLM_TASK`
     names. The variables that the clients of OpenAI and Anthropic look at point to the episode's model. The environment
-    has its tools at `GYM_LLM_MCP_URL`, and at `GYM_LLM_TOOLS_URL` over plain HTTP, where answers can be submitted, too;
-    what a program prints on its standard output is its answer only if it has submitted nothing.
+    has its tools at `GYM_LLM_MCP_URL`, and at `GYM_LLM_TOOLS_URL` over plain HTTP. Answers can be submitted at both. If
+    the program submits nothing, its standard output is its answer.
 
     Args:
         command: The program and its arguments.

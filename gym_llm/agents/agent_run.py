@@ -32,8 +32,8 @@ logger = redacted_logger(__name__)
 class AgentRun:
     """Runs an agent next to its environment, one action at a time.
 
-    An agent that has ended is started again when the environment asks on, so that a program or a function that answers
-    one question need not handle conversations. It finds the whole conversation in its request.
+    If the environment continues after the agent has ended, the agent is started again. So a program that answers one
+    question need not handle conversations. It finds the whole conversation in its request.
 
     Args:
         agent: The agent.

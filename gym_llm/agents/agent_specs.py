@@ -29,7 +29,7 @@ def parse_agent_spec(agent: str | Agent) -> Agent:
     """Return the agent of a spec.
 
     Args:
-        agent: An async function, or a plain one, of an `AgentEpisode`; or a text: `module:function`,
+        agent: An async or plain function of an `AgentEpisode`; or a text. The text is `module:function`,
             `path/file.py:function`, or else a command, whose paths are relative to the current folder.
 
     Raises:

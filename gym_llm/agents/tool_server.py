@@ -2,11 +2,11 @@
 
 Each episode has an address of its own, with its key in the path (or, without it, as `Authorization: Bearer KEY`):
 
-- `POST /s/KEY/mcp`: the tools and `submit`, over MCP;
-- `GET /s/KEY/tools`: the tools, as the Responses API has them;
-- `POST /s/KEY/tools/NAME`: a call, its arguments as a JSON object; `{"output": "..."}` comes back;
-- `POST /s/KEY/submit`: an answer, `{"answer": "..."}`; `{"over": true}` comes back, or `{"over": false, "message":
-  "..."}` with what the user says next;
+- `POST /s/KEY/mcp`: the tools and `submit`, over MCP.
+- `GET /s/KEY/tools`: the tools, as the Responses API has them.
+- `POST /s/KEY/tools/NAME`: call a tool with a JSON object of arguments; returns `{"output": "..."}`.
+- `POST /s/KEY/submit`: submit `{"answer": "..."}`; returns `{"over": true}`, or `{"over": false, "message": "..."}`
+  with the user's next message.
 - `GET /s/KEY/request`: the environment's latest request.
 """
 

@@ -16,8 +16,8 @@ _CGROUPS = (("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.
 class SessionMemory:
     """A bound on idle sessions: when they hold more memory together, the largest is ended.
 
-    Each session has a limit of its own, and an idle one takes no slot of the sandbox: without this bound, enough of
-    them would take all memory of a machine.
+    Each session has a limit of its own, but an idle session takes no slot of the sandbox. Without this bound, many
+    idle sessions could take all memory of a machine.
 
     Args:
         most: Bytes of all together; None for half of the memory available now.

@@ -42,8 +42,8 @@ class CellResult:
 class PythonSession:
     """An interpreter that starts with the first cell, and again after a cell that ended it.
 
-    Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the waiting
-    sessions of a sandbox hold more memory than it allows, the largest is ended: its next cell is not run, and says so.
+    Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the idle
+    sessions of a sandbox hold too much memory, the largest is ended. Its next cell is not run, and says so.
 
     Args:
         sandbox: Where it runs.

@@ -80,8 +80,8 @@ class PythonSessionEnv(VerifierEnv):
 
     The interpreter begins with the episode's first call and ends with the episode. A cell that takes too long ends it:
     the model reads that its definitions are lost, and the next cell begins anew. For a state of your own derive it from
-    `EpisodePython`, and return one from `setup`. Where an event loop runs around `step`, as in a
-    notebook, every step is a loop of its own, and so an interpreter: play with `await drive(env.step, action)` there.
+    `EpisodePython`, and return one from `setup`. In a notebook, call `await drive(env.step, action)`: a plain
+    `env.step` runs in an event loop of its own, and would get a new interpreter each time.
 
     Args:
         tasks: See `VerifierEnv`.

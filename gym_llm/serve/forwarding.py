@@ -2,10 +2,10 @@
 
 The processes (workers) share the server's port, and the kernel distributes connections among them without reading
 them. So a worker asks the frontend for the session id of a request (`Frontend.session_of`). The id names the worker
-that has the session: `w3g1-...` is the third worker, in its first life; the hash of a client's own id names one, too.
-If that is another worker, the request is forwarded over the listener that each worker has for the others: a Unix
-socket in a folder of this user alone, or a port on other machines. All workers share a secret, without which these
-listeners refuse. A request that arrives there is answered there and never forwarded again.
+that has the session: `w3g1-...` belongs to worker 3, restarted once. An id that a client chose is hashed to a worker.
+A request for another worker's session is forwarded to that worker's inner listener. This is a Unix socket in a folder
+that only this user can open, or a port on other machines. The listener refuses requests without the secret that all
+workers share. A request that arrives there is answered there and never forwarded again.
 
 A request without a session is answered by the worker that got it. If that worker is full, the one with most room
 answers. A front (of Ray actors) plays nothing itself: it is a worker without a number that forwards everything.

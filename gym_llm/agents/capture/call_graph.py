@@ -142,8 +142,8 @@ class CallGraph:
     """Links calls by token prefix, as they are answered.
 
     A prompt that begins with all ids of an earlier call, prompt and sample, continues that call; the longest, if there
-    are several. So retries and parallel calls are siblings. Any change of the history (compaction, edits, dropped
-    reasoning, another system prompt) begins a root, or a branch at the last call that it left unchanged.
+    are several. So retries and parallel calls are siblings. A change of the history (compaction, edits, dropped
+    reasoning, another system prompt) begins a branch at the last unchanged call, or a new root.
 
     Attributes:
         samples: All samples, in the order in which they were added.

@@ -16,8 +16,8 @@ from . import framing, script
 def serve(requests: int, replies: int) -> NoReturn:
     """Answer cells until the other side closes.
 
-    A cell's answer has texts by name: `repr` and `str` of the last line's value, if the last line is an expression
-    that is not None; `error`, a traceback, if it raised.
+    A cell's answer has texts by name. `repr` and `str` show the last line's value, if that line is an expression that
+    is not None. `error` is the traceback, if the cell raised.
 
     Args:
         requests: What the cells are read from.

@@ -54,7 +54,7 @@ def fork_apart(flags: int) -> int:
 
 
 def fork() -> int:
-    """Fork without telling the interpreter: what it does after a fork writes to a megabyte of memory.
+    """Fork without the interpreter's own work after a fork, which would copy a megabyte of memory.
 
     There must be no other thread. What is random in the child has to be made so again.
     """

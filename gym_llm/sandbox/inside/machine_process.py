@@ -1,8 +1,8 @@
 """The first process of a machine: a root file system in which commands are run for as long as it lives.
 
-It never runs a model's code itself, and does not live in the machine's root: that is a folder for it, `ROOT`, which
-every command enters permanently (and gives up its rights) before its first line. What commands leave running is stopped
-in between. When the other side of the socket closes, all ends, and the file system is gone: it is memory.
+It never runs a model's code itself and stays outside the machine's root, the folder `ROOT`. Every command enters that
+root permanently, and gives up its rights, before its first line. What commands leave running is stopped in between.
+When the other side of the socket closes, all ends, and the file system, which is memory, is gone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Folders as tar archives, and back: what goes into a machine, what comes out, and what it has changed.
 
-The changes of a machine are the upper layer of an overlay: a deleted file is a character device 0:0 there, a folder
+The changes of a machine are the upper layer of an overlay. A deleted file is a character device 0:0 there. A folder
 that hides the one below it has the attribute `user.overlay.opaque`. Both are kept.
 """
 

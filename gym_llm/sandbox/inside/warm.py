@@ -1,7 +1,7 @@
 """Has the sandbox's first process do beforehand what its copies would each write to memory of their own.
 
 A copy shares its parent's memory until one of them writes to it, page by page. Python writes when it first runs a
-function (its adapted instructions, names that types look up), and whenever it makes an object: into gaps, all over
+function (its adapted instructions, names that types look up). It also writes each new object into a gap, anywhere in
 memory. So the first process holds some sessions itself, runs some cells, and fills the gaps.
 """
 

@@ -1,8 +1,8 @@
 """Dockerfiles on bases that are there already: read, and carried out in a machine. Docker is not needed.
 
-Carried out are FROM (one), RUN, COPY, ADD (files beside it), WORKDIR, ENV, ARG and USER; what only says how a container
-is started or described is passed over. Anything else is refused, by its line: a task whose image is made otherwise
-than it says is another task. https://docs.docker.com/reference/dockerfile/
+FROM (one), RUN, COPY, ADD (files beside it), WORKDIR, ENV, ARG and USER are carried out. Instructions that only start
+or describe a container are skipped. Any other line is an error, because a task on a different image is another task.
+https://docs.docker.com/reference/dockerfile/
 """
 
 from __future__ import annotations

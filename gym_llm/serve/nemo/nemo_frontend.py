@@ -148,7 +148,7 @@ class NemoFrontend:
         if session is None:
             raise UnknownSession(
                 f"The request has no session: POST /seed_session, and send its cookie ({self._cookie.name}). "
-                "Paths that GET /openapi.json does not list are tools."
+                "See GET /openapi.json."
             )
         return session
 

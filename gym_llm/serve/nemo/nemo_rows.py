@@ -34,10 +34,10 @@ class Seeded:
 
 
 def read_row(body: dict[str, Any]) -> Row:
-    """The row of a body.
+    """Return the row of a body without what agents add.
 
-    Agents add the `response`, fields that begin with `_` for themselves (`_ng_rollout_index`), and null for each
-    parameter that the row does not have: none of that is the task's.
+    Agents add the `response`, private fields such as `_ng_rollout_index`, and null for each parameter that the row
+    does not have.
     """
     row = {name: value for name, value in body.items() if name[:1] != "_" and name != "response"}
     params = row.get(PARAMS)
