@@ -6,8 +6,8 @@ task, queue or lock in between. Only an answer that has to wait (for a tool or a
 frames are answered and a few messages are queued. Then reading pauses until the answer is sent, and while a client does
 not read its answers.
 
-An episode costs a server with aiohttp's `WebSocketResponse` 20 % more CPU (64 sessions). With picows it costs 10 % less,
-but picows has to own the port, and its user has to join fragments and limit them.
+With `WebSocketResponse` of aiohttp an episode costs a server 20 % more CPU (64 sessions), with picows 10 % less. But
+picows has to own the port, and its user has to join fragments and limit them.
 """
 
 from __future__ import annotations
