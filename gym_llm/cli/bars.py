@@ -1,14 +1,17 @@
-"""Progress bars, and the console for tables."""
+"""Progress bars, and tables with the console for them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from gym_llm.cli.refusals import printable
 
@@ -52,3 +55,28 @@ def table_console() -> Console:
     """Return the console for tables on stdout; if that is not a terminal, every row is one line, for `grep`."""
     console = Console()
     return console if console.is_terminal else Console(width=400)
+
+
+def figures_table(rows: Mapping[str, str]) -> Table:
+    """Return a table without a header: names in bold, and their figures."""
+    table = Table(box=box.SIMPLE_HEAD, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for row in rows.items():
+        table.add_row(*row)
+    return table
+
+
+def columns_table(*names: str | Text, words: int = 1, **options: Any) -> Table:
+    """Return an empty table: the first columns have words, which are folded; the others have figures.
+
+    Args:
+        *names: The names of the columns.
+        words: The number of columns with words.
+        **options: Options of `rich.table.Table`.
+    """
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", **options)
+    for number, name in enumerate(names):
+        is_word = number < words
+        table.add_column(name, justify="left" if is_word else "right", overflow="fold", no_wrap=not is_word)
+    return table

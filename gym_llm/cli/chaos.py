@@ -84,16 +84,12 @@ def chaos(
 
 
 def _print(console: Any, report: Any) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("place")
-    table.add_column("fault")
+    from gym_llm.cli.bars import columns_table
+
     names = ("masked", "retried", "scored", "wrong")
-    for name in names:
-        table.add_column(name, justify="right")
+    table = columns_table("place", "fault", *names, words=2)
     for (place, kind), counts in sorted(report.outcomes.items()):
         table.add_row(place or "none", "" if not place else kind, *(f"{counts[name]:,}" for name in names))
     interruptions = ", ".join(f"{count} x {kind}" for kind, count in report.interruptions.most_common()) or "none"

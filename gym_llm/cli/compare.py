@@ -128,24 +128,18 @@ def _read(paths: list[str]) -> list[RunScores]:
 
 
 def _print(tables: list[Table]) -> None:
-    from rich import box
-    from rich.table import Table as Shown
     from rich.text import Text
 
-    from gym_llm.cli.bars import table_console
+    from gym_llm.cli.bars import columns_table, table_console
     from gym_llm.evaluation.tables import plain
 
     console = table_console()
     narrow = console.width < _WIDE
     for table in tables:
-        shown = Shown(box=box.SIMPLE_HEAD, header_style="bold", collapse_padding=narrow, pad_edge=not narrow)
-        for number, name in enumerate(table.header):
-            is_word = number < table.words
-            text = Text(name.replace(" ", "\n") if narrow else name)
-            width = min(_NAME, max(len(row[0]) for row in table.rows)) if is_word else None
-            shown.add_column(
-                text, justify="left" if is_word else "right", overflow="fold", no_wrap=not is_word, min_width=width
-            )
+        names = (Text(name.replace(" ", "\n") if narrow else name) for name in table.header)
+        shown = columns_table(*names, words=table.words, collapse_padding=narrow, pad_edge=not narrow)
+        for column in shown.columns[: table.words]:
+            column.min_width = min(_NAME, max(len(row[0]) for row in table.rows))
         for row in table.rows:
             shown.add_row(*(Text(plain(cell).replace(" [", "\n[") if narrow else plain(cell)) for cell in row))
         console.print(Text(plain(table.title), "bold"), shown, sep="\n", soft_wrap=True)

@@ -219,11 +219,9 @@ def _report(evaluation: Evaluation, quiet: bool) -> EvaluationResult:
 
 
 def _print(result: EvaluationResult) -> None:
-    from rich import box
-    from rich.table import Table as Shown
     from rich.text import Text
 
-    from gym_llm.cli.bars import table_console
+    from gym_llm.cli.bars import columns_table, table_console
     from gym_llm.evaluation.tables import group_tables, headline, overview, plain
 
     console = table_console()
@@ -231,12 +229,10 @@ def _print(result: EvaluationResult) -> None:
     console.print(Text(plain(title), "bold"), Text(plain(state)), sep="\n", soft_wrap=True)
     narrow = console.width < _WIDE
     for table in (overview(result.data), *group_tables(result.data)):
-        shown = Shown(box=box.SIMPLE_HEAD, header_style="bold", collapse_padding=narrow, pad_edge=not narrow)
         words = table.words - narrow
         header, *rows = ([plain(text) for text in row] for row in (table.header, *table.rows))
-        for number, name in enumerate(_narrowed(header, words) if narrow else header):
-            is_word = number < words
-            shown.add_column(Text(name), justify="left" if is_word else "right", overflow="fold", no_wrap=not is_word)
+        names = map(Text, _narrowed(header, words) if narrow else header)
+        shown = columns_table(*names, words=words, collapse_padding=narrow, pad_edge=not narrow)
         for row in rows:
             shown.add_row(*map(Text, _narrowed(row, words) if narrow else row))
         console.print(shown)

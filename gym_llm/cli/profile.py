@@ -69,19 +69,14 @@ def profile_env(
 
 
 def _print(result: Any) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    from gym_llm.cli.bars import table_console
+    from gym_llm.cli.bars import columns_table, table_console
 
     console = table_console()
 
     def table(rows: list[tuple[str, ...]], *headings: str) -> None:
-        grid = Table(box=box.SIMPLE_HEAD, header_style="bold")
-        for heading in headings:
-            is_name = heading == headings[0]
-            grid.add_column(heading, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
+        grid = columns_table(*headings)
         for row in rows:
             grid.add_row(*map(Text, row))
         console.print(grid)

@@ -6,11 +6,10 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from gym_llm.cli.bars import columns_table, figures_table
 from gym_llm.cli.print_conversation import print_conversation
 from gym_llm.cli.refusals import printable
 from gym_llm.rollouts.run import Run
@@ -35,9 +34,6 @@ def print_report(run: Run, conversations: Sequence[Rollout]) -> None:
 
 def _print_summary(console: Console, run: Run) -> None:
     summary, numbers = run.summary, run.summary.as_dict()
-    table = Table(box=box.SIMPLE_HEAD, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
     rows = {
         "episodes": f"{summary.episodes:,} ({numbers['tasks']:,} tasks)",
         "mean reward": _mean_reward(summary),
@@ -50,19 +46,14 @@ def _print_summary(console: Console, run: Run) -> None:
     }
     if run.played:
         rows |= {"episodes/s": f"{run.played / run.seconds:,.1f}", "wall time": f"{run.seconds:.1f} s"}
-    for row in rows.items():
-        table.add_row(*row)
     title = printable(f"{run.title} played by {run.model or 'no model'}")
-    console.print(Text(title, "bold"), table, sep="\n", soft_wrap=True)
+    console.print(Text(title, "bold"), figures_table(rows), sep="\n", soft_wrap=True)
     if summary.first_error:
         console.print(Text(f"first masked: {printable(summary.first_error)}", "red"), soft_wrap=True)
 
 
 def _print_parts(console: Console, kind: str, summaries: Mapping[str, Summary]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    table.add_column(kind, overflow="fold")
-    for name in ("episodes", "mean reward", "turns", "masked"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = columns_table(kind, "episodes", "mean reward", "turns", "masked")
     for name, summary in summaries.items():
         turns = summary.turns / summary.episodes if summary.episodes else math.nan
         numbers = f"{summary.episodes:,}", _mean_reward(summary), f"{turns:.2f}", f"{summary.failures:,}"

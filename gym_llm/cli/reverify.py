@@ -88,17 +88,12 @@ def reverify_rollouts(
 
 
 def _print(report: Any) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    from gym_llm.cli.bars import table_console
+    from gym_llm.cli.bars import figures_table, table_console
 
     console = table_console()
     numbers = report.as_dict()
-    table = Table(box=box.SIMPLE_HEAD, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
     rows = {
         "records": f"{report.records:,}",
         "scored again": f"{report.scored:,}",
@@ -110,9 +105,8 @@ def _print(report: Any) -> None:
         "is masked now": f"{report.kinds['masked']:,}",
         "only details differ": f"{report.kinds['details_only']:,}",
     }
-    for row in rows.items():
-        table.add_row(*row)
-    console.print(Text(f"{printable(report.path)} scored by {printable(report.env_id)}", "bold"), table, sep="\n")
+    title = Text(f"{printable(report.path)} scored by {printable(report.env_id)}", "bold")
+    console.print(title, figures_table(rows), sep="\n")
     if report.changes:
         _print_changes(console, report.changes)
     if report.output is not None:

@@ -38,7 +38,8 @@ class LetterGraded(JudgedEnv):
 
     async def grade(self, values: Mapping[str, Any]) -> tuple[str, str]:
         """The verdict on an answer, and what the judge said; a judge that says nothing fails."""
-        parse = (_nemo_parser if self.conform else _parser)(type(self))
+        letters = "".join(self.verdicts)
+        parse = nemo_letter(letters, self.first_characters) if self.conform else _parser(type(self))
         judgement = await self.ask(values, parse, unparsable=self.fallback, empty_fails=True)
         return self.verdicts[judgement.value], judgement.text
 
@@ -51,10 +52,6 @@ def _parser(env: type[LetterGraded]) -> Parser:
     if env not in _parsers:
         _parsers[env] = letter("".join(env.verdicts), env.words)
     return _parsers[env]
-
-
-def _nemo_parser(env: type[LetterGraded]) -> Parser:
-    return nemo_letter("".join(env.verdicts), env.first_characters)
 
 
 _parsers: WeakKeyDictionary[type[LetterGraded], Parser] = WeakKeyDictionary()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gym_llm.judge.judge import Params
 from gym_llm.judge.judged_env import FAILS, JudgedEnv
 from gym_llm.judge.verdicts import boxed_score
 from gym_llm.tokens.parsers.thinking import strip_thinking
@@ -27,21 +28,21 @@ class ProofEnv(JudgedEnv):
     reverify_mode = "stateless"
     dry_run_kwargs = {"judge": "constant:\\boxed{1}"}
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        temperature: float = 0.6,
-        top_p: float = 0.95,
-        max_tokens: int = 100_000,
-        assert_think_end: bool = False,
-        judge_responses_create_params: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        params = {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_tokens}
-        params |= judge_responses_create_params or {}
-        super().__init__(tasks, judge_responses_create_params=params, **kwargs)
-        self.assert_think_end = assert_think_end
+    class Config(JudgedEnv.Config):
+        """The sampling of the judge, and the end of an answer's reasoning."""
+
+        temperature: float = 0.6
+        top_p: float = 0.95
+        max_tokens: int = 100_000
+        assert_think_end: bool = False
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
+        super().__init__(tasks, **kwargs)
+        config = self.config
+        params = {"temperature": config.temperature, "top_p": config.top_p, "max_output_tokens": config.max_tokens}
+        self._params = Params.read(self.judge_params, params, config.judge_responses_create_params or {})
 
     def score_of(self, text: str) -> float | None:
         """The score that a text ends with."""
@@ -50,7 +51,7 @@ class ProofEnv(JudgedEnv):
 
     def after_thinking(self, text: str) -> str | None:
         """Return the text after all reasoning; None if reasoning is required and does not end."""
-        if self.assert_think_end and "</think>" not in text:
+        if self.config.assert_think_end and "</think>" not in text:
             return None
         return text.rpartition("</think>")[2].strip() if self.conform else strip_thinking(text)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from gym_llm.grading.program_output import read_json
@@ -66,9 +65,7 @@ class Functions:
     async def __aenter__(self) -> Functions:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def load(self, source: str, *arguments: Any) -> Called:

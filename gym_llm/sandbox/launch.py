@@ -1,4 +1,4 @@
-"""Starts bubblewrap from root without root's rights: `python -I -S launch.py JSON`.
+"""Starts bubblewrap from root without root's rights; `sandbox.backends.without_root` runs `main`.
 
 In namespaces inside, root outside would still own the kernel's settings, and no limit on processes would hold for it.
 So root becomes an unused user. Folders that this user could not reach, e.g. an interpreter below /root, are mounted in
@@ -7,9 +7,7 @@ their place first, in a private namespace of mounts.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 
 from inside import kernel
 
@@ -31,8 +29,3 @@ def main(user: int, hidden: dict[str, list[str]], command: list[str]) -> None:
     os.setgid(user)
     os.setuid(user)
     os.execv(command[0], command)
-
-
-if __name__ == "__main__":
-    settings = json.loads(sys.argv[1])
-    main(settings["user"], settings["hidden"], settings["command"])

@@ -79,7 +79,7 @@ MODULES = {
     "judge.user_simulator": "judge.simulated_user",
     "judge.side_engine": "judge.engine_argument",
     "limits": "utils.limits",
-    "loopback": "utils.loopback",
+    "loopback": "protocols.http.access",
     "mcp": "protocols.mcp",
     "metric": "core.rewards",
     "outcomes": "records.failures",

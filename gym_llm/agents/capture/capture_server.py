@@ -20,6 +20,7 @@ from gym_llm.agents.capture.capture_session import CallRefused, CaptureSession
 from gym_llm.agents.capture.session_api import SessionControl
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.engines.engine import Engine
+from gym_llm.engines.engine_response import text_response
 from gym_llm.engines.model_server import ModelApiServer
 from gym_llm.errors import InfrastructureError
 from gym_llm.protocols import Dialect, Refusal
@@ -27,7 +28,7 @@ from gym_llm.protocols.http.access import AccessDenied, given_key
 from gym_llm.protocols.http.http_server import Handler, json_response
 from gym_llm.protocols.http.metrics import Metric
 from gym_llm.protocols.http.model_api import check_context, write_response
-from gym_llm.types import ResponseDict
+from gym_llm.types import ResponseDict, Usage
 from gym_llm.utils.limits import check_seconds
 
 CAPACITY = 4_096
@@ -224,14 +225,5 @@ class CaptureServer(ModelApiServer):
 
 
 def _stop(session: CaptureSession) -> ResponseDict:
-    part = {"type": "output_text", "text": _STOP, "annotations": []}
-    message = {"type": "message", "id": "msg_stop", "role": "assistant", "status": "completed", "content": [part]}
-    return {
-        "id": "resp_stop",
-        "object": "response",
-        "created_at": time.time(),
-        "model": session.engine.model,
-        "status": "completed",
-        "output": [message],
-        "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0},
-    }
+    usage: Usage = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    return {**text_response(_STOP, model=session.engine.model), "id": "resp_stop", "usage": usage}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,8 +12,20 @@ from aiohttp import web
 
 from gym_llm.errors import CallerError, UsageError
 from gym_llm.utils.deprecated import renamed
-from gym_llm.utils.loopback import is_loopback
 from gym_llm.utils.secrets import add_secrets
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address is of this machine; DNS is not asked.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("localhost.example.com")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class AccessDenied(CallerError):

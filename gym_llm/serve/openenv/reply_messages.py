@@ -33,11 +33,6 @@ def encode(message: dict[str, Any]) -> bytes:
     return dumps(message)[:-1]
 
 
-def observation(step: Step) -> dict[str, Any]:
-    """Return the observation of a reset or a step."""
-    return {"request": step.request, "info": step.info, "truncated": step.truncated}
-
-
 def result(step: Step, *, began: bool = False) -> dict[str, Any]:
     """Return the result of a reset or a step, with the reward and the end.
 
@@ -45,7 +40,8 @@ def result(step: Step, *, began: bool = False) -> dict[str, Any]:
         step: The step.
         began: Whether it is a reset, which has no reward.
     """
-    return {"observation": observation(step), "reward": None if began else step.reward, "done": step.done}
+    observation = {"request": step.request, "info": step.info, "truncated": step.truncated}
+    return {"observation": observation, "reward": None if began else step.reward, "done": step.done}
 
 
 def state(session: EpisodeSession) -> dict[str, Any]:
