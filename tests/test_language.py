@@ -19,7 +19,6 @@ NOT_YET = frozenset(
         "gym_llm/evaluation",
         "gym_llm/grading",
         "gym_llm/protocols",
-        "gym_llm/rollouts",
         "gym_llm/sandbox",
         "gym_llm/serve",
         "gym_llm/tokens",

@@ -34,8 +34,8 @@ def run_calls(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any
         One `function_call_output` item per call, in the calls' order, and how many of them report an error.
 
     Raises:
-        Exception: The first exception of a tool that is not a `ToolError`, or JSON's error about a return value. It is raised
-            after all tools have ended.
+        Exception: The first exception of a tool that is not a `ToolError`, or JSON's error about a return value. It is
+            raised after all tools have ended.
     """
     outcomes: list[_Result | Awaitable[Any]] = []
     refused = _beyond_limits(calls, tools)
