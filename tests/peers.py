@@ -5,8 +5,8 @@ with the few that what we use of it imports. Everything else, gym_llm included, 
 
 The environments are in the user's cache, so that all checkouts share them; `python -P tests/peers.py` makes those that
 are missing, which `make test` does in the background. The cache also keeps for which sources each test last passed.
-`python -P tests/peers.py --record` writes these passes to tests/peers_passed.json, which is committed. Under `make test`
-(GYM_LLM_PEERS=changed) a test is skipped while its sources are those of the cache or of that file.
+`python -P tests/peers.py --record` writes these passes to tests/peers_passed.json, which is committed. `make test`
+(GYM_LLM_PEERS=changed) skips a test while its sources are those of the cache or of that file.
 """
 
 from __future__ import annotations
