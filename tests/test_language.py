@@ -22,7 +22,6 @@ NOT_YET = frozenset(
         "gym_llm/sandbox",
         "gym_llm/serve",
         "gym_llm/tokens",
-        "gym_llm/trainers",
     ]
 )
 
