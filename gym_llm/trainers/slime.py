@@ -59,9 +59,9 @@ class EpisodeGenerate:
     `--rollout-max-response-len` limits each turn, and `--rollout-max-context-len` prompt and answer together.
 
     slime trains on no token of a masked episode, or of one without sampled tokens. Its sample has `remove_sample`, the
-    status FAILED and the reason in `metadata["masked"]`; `post_process_rewards` leaves it out of its group. Its reward is
-    NaN. So the mean of an evaluation with a masked episode is NaN, and slime's dynamic filters drop its group. An episode
-    that slime aborts is returned unchanged, with the status ABORTED.
+    status FAILED and the reason in `metadata["masked"]`; `post_process_rewards` leaves it out of its group. Its reward
+    is NaN. So the mean of an evaluation with a masked episode is NaN, and slime's dynamic filters drop its group. An
+    episode that slime aborts is returned unchanged, with the status ABORTED.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
