@@ -15,7 +15,6 @@ NOT_YET = frozenset(
         "envs",
         "gym_llm/agents",
         "gym_llm/author",
-        "gym_llm/engines",
         "gym_llm/evaluation",
         "gym_llm/grading",
         "gym_llm/protocols",
