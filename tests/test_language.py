@@ -11,11 +11,9 @@ from language import ROOT, check, files, room
 NOT_YET = frozenset(
     [
         "benchmarks",
-        "data",
         "envs",
         "gym_llm/agents",
         "gym_llm/author",
-        "gym_llm/evaluation",
         "gym_llm/grading",
         "gym_llm/protocols",
         "gym_llm/sandbox",
