@@ -14,11 +14,8 @@ NOT_YET = frozenset(
         "envs",
         "gym_llm/agents",
         "gym_llm/author",
-        "gym_llm/grading",
-        "gym_llm/protocols",
         "gym_llm/sandbox",
         "gym_llm/serve",
-        "gym_llm/tokens",
     ]
 )
 

@@ -78,8 +78,8 @@ def _check_expansion(path: str, group: int, columns: list[Any]) -> None:
     values = sum(column.num_values for column in columns)
     if content > _FREE_BYTES + times * compressed or values > _FREE_VALUES + times * compressed:
         raise DataError(
-            f"{path}: row group {group} has {compressed:,} bytes and {content >> 20:,} MiB of content, over {times:,} "
-            f"times: see {EXPANSION}."
+            f"{path}: row group {group} expands from {compressed:,} bytes to {content >> 20:,} MiB, over "
+            f"{times:,} times: see {EXPANSION}."
         )
 
 
