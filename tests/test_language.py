@@ -12,10 +12,6 @@ NOT_YET = frozenset(
     [
         "benchmarks",
         "envs",
-        "gym_llm/agents",
-        "gym_llm/author",
-        "gym_llm/sandbox",
-        "gym_llm/serve",
     ]
 )
 
