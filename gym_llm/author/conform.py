@@ -1,7 +1,7 @@
 """Replaying episodes that NeMo Gym's servers scored, to compare rewards and details with our verifiers.
 
-A vector is one recorded episode: `source` ("mcqa/2"), the row `task`, the items `output`, `reward`, details in `info`,
-the judge's replies in `judge`, and the origin of the reward in `check`.
+A vector is one recorded episode. Its fields are `source` ("mcqa/2"), the row (`task`), the items (`output`) and
+`reward`. It may have details (`info`) and the judge's replies (`judge`). `check` is the origin of the reward.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Only a reply that must wait for a tool or a judge is a Future. Meanwhile the soc
 few messages; after that it stops reading until the reply is sent. It also stops reading while a client does not read
 its replies.
 
-We measured the server's CPU per episode with 64 sessions. The `WebSocketResponse` of aiohttp costs a fifth more. picows
-costs a tenth less, but must own the port, and leaves fragments and their limits to its user.
+We measured the server's CPU per episode with 64 sessions. The `WebSocketResponse` of aiohttp costs a fifth more. The
+library picows costs a tenth less, but must own the port, and leaves fragments and their limits to its user.
 """
 
 from __future__ import annotations
