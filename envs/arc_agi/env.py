@@ -3,6 +3,7 @@ r"""ArcAGI: puzzles of coloured grids, answered with a grid (NeMo Gym's `arc_agi
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable
 
 from pydantic import field_validator
 
@@ -46,7 +47,7 @@ class ArcAGI(NemoCompatible):
         """Return the expected grid in a box."""
         return f"\\boxed{{{json.dumps(task.expected_output)}}}"
 
-    def verify(self, task: Task, episode: Episode) -> Verdict:
+    def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the model's grid with the expected one."""
         text = episode.messages_text
         grid = first_json_grid_as_nemo_gym(text) if self.conform else last_json_grid(text)

@@ -1,23 +1,22 @@
-"""Finding the missing piece in an answer, and fitting it between what is before and behind it."""
+"""Find the completion in an answer and fit it between the prefix and the suffix."""
 
 from __future__ import annotations
 
-from gym_llm.grading.extraction import last_block_after, python_code
+from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
 
 
 def completions(text: str, prefix: str, suffix: str, *, conform: bool) -> list[str]:
-    r"""What may stand between prefix and suffix, the likeliest first; none without a block of code.
+    r"""Return the candidates for the code between prefix and suffix, the likeliest first.
 
-    What of the prefix or the suffix the block repeats at its ends is cut off. Whether the line break before the
-    closing mark belongs to the code is unknown: it may or may not. NeMo Gym's always does.
+    The pieces of prefix and suffix that the block repeats at its ends are cut off. The line break before the closing
+    mark may belong to the code, so there are two candidates. In NeMo Gym it always does.
 
     >>> completions("```python\nx = a + b\n```", "x = a", "\n", conform=False)
     [' + b']
     >>> completions("```python\nreturn True\n```", "  ", "ue\n", conform=True)
     ['return Tr']
     """
-    text = text.replace("\r", "")
-    text = text.partition("</think>")[2] if "</think>" in text else text
+    text = after_thinking(text)
     if conform:
         block = last_block_after(text)
         blocks = [] if block is None else [block.removeprefix("\n")]
@@ -33,7 +32,7 @@ def _fitted(code: str, prefix: str, suffix: str) -> str:
 
 
 def _overlap(left: str, right: str) -> int:
-    """How many characters at the left's end are also the right's beginning, but for blanks of one line."""
+    """Return the length of the longest end of the left that begins the right and is more than blanks of one line."""
     for size in range(min(len(left), len(right)), 0, -1):
         piece = right[:size]
         if left.endswith(piece) and (piece.strip() or "\n" in piece):
