@@ -159,7 +159,7 @@ def train_in_two(folder, *arguments):
     return [json.loads((folder / rank).read_text()) for rank in "01"]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_processes_play_their_parts_of_a_group_with_the_main_ones_engine(tmp_path, workers):
     first, second = train_in_two(tmp_path, str(workers))
     assert len(first["calls"]) == len(second["calls"]) == 3

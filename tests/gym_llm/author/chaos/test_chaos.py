@@ -54,7 +54,7 @@ def test_no_fault_becomes_a_reward(env_id: str) -> None:
     assert all(any(row[0] == place for row in report.outcomes) for place in PLACES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xdist_group("ray")
 def test_no_fault_becomes_a_reward_over_ray() -> None:
     report = attack("gym_llm/Counter-v0", episodes=200, share=0.5, seed=3, workers=2)

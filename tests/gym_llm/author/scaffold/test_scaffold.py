@@ -97,6 +97,7 @@ def test_an_editable_install_imports_the_folder_itself(tmp_path):
     assert done.stdout == f"{folder / '__init__.py'}\n", done.stderr
 
 
+@pytest.mark.nightly
 def test_in_this_repository_a_new_verifier_becomes_one_of_ours_and_leaves_everything_green(tmp_path):
     root = copy_repository(tmp_path / "clone")
     before = {path for path in root.rglob("*") if path.is_file()}
