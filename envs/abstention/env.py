@@ -32,9 +32,6 @@ class Abstention(LetterGraded):
         abstention_reward: The reward of an abstention.
         abstention_token: The answer that abstains without a judge. Case, articles and punctuation do not matter.
         **kwargs: As for every `JudgedEnv`; `judge` is required.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

@@ -21,9 +21,6 @@ class ArcAGI(NemoCompatible):
     Args:
         conform: `"nemo"` reads the first grid, as NeMo Gym does; the README lists the other differences.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

@@ -24,9 +24,6 @@ class ArenaJudge(JudgedEnv):
         reward: `first`: 1.0 if the answer wins as A. `both`: the mean of the two orders, where a tie counts 0.5, so
             that a judge's preference for one position cancels out.
         **kwargs: As for every `JudgedEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

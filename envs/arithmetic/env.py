@@ -25,9 +25,6 @@ class Arithmetic(VerifierEnv):
         operations: Some of `+`, `-` and `*`, drawn with equal chances, e.g. `"+-"`.
         terms: The number of terms; 2 to 9. `*` binds more tightly than `+` and `-`.
         **kwargs: See `VerifierEnv`. With `tasks`, nothing is generated.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     class Task(BaseTask):

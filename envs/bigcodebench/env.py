@@ -56,9 +56,6 @@ class BigCodeBench(SandboxedEnv):
         python: An interpreter with the packages of the tasks, e.g. of a virtual environment; None for this one.
         subprocess_timeout: Seconds of processor time for the program and all of its tests.
         **kwargs: See `SandboxedEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, FiniteFloat, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.envs.calendar.schedule import Event, Window, minutes, read_events, window
+from gym_llm.envs.calendar.schedule import Event, Window, minutes, overlap, read_events, window
 from gym_llm.grading.extraction import json_values
 
 _DAY, _STEP = 24 * 60, 5  # minutes
@@ -71,7 +71,7 @@ class Calendar(NemoCompatible):
             for name, one in task.exp_cal_state.items()
         }
         for name in sorted(choices, key=lambda each: len(choices[each])):
-            free = (event for event in choices[name] if all(_apart(event, other) for other in events.values()))
+            free = (event for event in choices[name] if not overlap([event, *events.values()]))
             if (first := next(free, None)) is None:
                 return None
             events[name] = first
@@ -106,10 +106,6 @@ class Calendar(NemoCompatible):
             return events
         met = all(event.is_met(events.get(name)) for name, event in expected.items())
         return None if met else "constraint_violated"
-
-
-def _apart(one: Event, other: Event) -> bool:
-    return one.end <= other.start or other.end <= one.start
 
 
 def _has_objects(entries: list[Any]) -> bool:

@@ -100,7 +100,7 @@ def read_events(entries: list[Any], count: int, as_nemo_gym: bool) -> dict[str, 
             return "invalid_event"
         events[name] = event
         taken.add((name, event))
-    return "conflicting_events" if _overlap(event for _, event in taken) else events
+    return "conflicting_events" if overlap(event for _, event in taken) else events
 
 
 def _read(entry: dict[str, Any], as_nemo_gym: bool) -> Event | None:
@@ -118,7 +118,8 @@ def _read(entry: dict[str, Any], as_nemo_gym: bool) -> Event | None:
         return None
 
 
-def _overlap(events: Iterable[Event]) -> bool:
+def overlap(events: Iterable[Event]) -> bool:
+    """Return whether two events overlap."""
     end = -math.inf
     for event in sorted(events):
         if event.start < end:

@@ -25,9 +25,6 @@ class CircleClick(NemoCompatible):
     Args:
         conform: `"nemo"` compares the click with the first circle of the color only.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

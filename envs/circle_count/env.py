@@ -25,9 +25,6 @@ class CircleCount(NemoCompatible):
     Args:
         conform: `"nemo"` reads the first box with digits only, instead of the last box.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

@@ -62,9 +62,6 @@ class CitationIF(VerifierEnv):
         deadline: Seconds of CPU time for a row's `id_regex`, which runs in a worker process if it could take long. An
             answer that takes longer fails.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

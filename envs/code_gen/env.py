@@ -39,9 +39,6 @@ class CodeGen(SandboxedEnv):
         unit_test_timeout_secs: Seconds of processor time for each test.
         reasoning_format_penalty: The reward if the answer has thinking tags, or the reasoning has one twice.
         **kwargs: See `SandboxedEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

@@ -31,11 +31,6 @@ def _known_kinds(kinds: Sequence[str]) -> Sequence[str]:
     return kinds
 
 
-def _known_backend(name: str) -> str:
-    check_backend(name)
-    return name
-
-
 class CodeOutput(VerifierEnv):
     """Write the output of a program; the reward is 1.0 if it is right.
 
@@ -50,9 +45,6 @@ class CodeOutput(VerifierEnv):
         timeout_s: Seconds of processor time for the program of a row without its output.
         sandbox: The back end of that run; see `gym_llm.sandbox.Sandbox`. It starts when it is first needed.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -71,7 +63,7 @@ class CodeOutput(VerifierEnv):
         kinds: Annotated[Sequence[str], Field(min_length=1), AfterValidator(_known_kinds)] | None = None
         parts: int = Field(1, ge=1, le=100)
         timeout_s: Seconds = 10.0
-        sandbox: Annotated[str, AfterValidator(_known_backend)] = "bubblewrap"
+        sandbox: Annotated[str, AfterValidator(check_backend)] = "bubblewrap"
 
     config: Config
 

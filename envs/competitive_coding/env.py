@@ -38,9 +38,6 @@ class CompetitiveCoding(SandboxedEnv):
         time_scale: The factor of all time limits, at most 1000.
         language: The language of answers; `"auto"` takes C++ or Python from the tag of the block.
         **kwargs: As for every `SandboxedEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"

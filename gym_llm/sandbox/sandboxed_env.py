@@ -16,11 +16,6 @@ from gym_llm.sandbox.shared import check_sandbox, sandbox_for
 _MEBI = 1 << 20
 
 
-def _checked(name: str) -> str:
-    check_sandbox(name)
-    return name
-
-
 class SandboxedEnv(NemoCompatible):
     """A verifier that runs the code that a model wrote. Environments of an event loop share one sandbox.
 
@@ -47,7 +42,7 @@ class SandboxedEnv(NemoCompatible):
     class Config(NemoCompatible.Config):
         """The back end and the limits of programs."""
 
-        sandbox: Annotated[str, AfterValidator(_checked), Field(validate_default=True)] = "bubblewrap"
+        sandbox: Annotated[str, AfterValidator(check_sandbox), Field(validate_default=True)] = "bubblewrap"
         memory_mib: Count = 4096
         num_processes: Count = 8
 
