@@ -24,7 +24,9 @@ def _with_a_word(token: str) -> str:
 
 
 class Abstention(LetterGraded):
-    r"""Answer in a `\boxed{…}`, or write `\boxed{[IDK]}`; a judge grades every other answer. Details: `verdict`, ….
+    r"""Answer in a `\boxed{…}`, or write `\boxed{[IDK]}`; a judge grades every other answer.
+
+    Details: `verdict`, `judge_output`, `omniscience_index` and more, see the README.
 
     Args:
         correct_reward: The reward of a correct answer.
@@ -84,9 +86,12 @@ class Abstention(LetterGraded):
             "judge_output": None if text is None else text.strip(),
             "omniscience_index": details["is_correct"] - details["is_incorrect"],
         }
-        config = self.config
-        rewards = (config.correct_reward, config.incorrect_reward, config.abstention_reward)
-        return Verdict(dict(zip(self.verdicts.values(), rewards, strict=True))[verdict], {**shown, **details, **rest})
+        rewards = {
+            "correct": self.config.correct_reward,
+            "incorrect": self.config.incorrect_reward,
+            "abstain": self.config.abstention_reward,
+        }
+        return Verdict(rewards[verdict], {**shown, **details, **rest})
 
 
 def _normalized(text: str) -> str:

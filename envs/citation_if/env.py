@@ -53,7 +53,7 @@ class CitationRules(BaseModel):
 
 
 class CitationIF(VerifierEnv):
-    """Answer from the results of a search with citations in a grammar; the reward is 1.0 if every gate is passed.
+    """Answer from search results with citations in a required grammar; the reward is 1.0 if every gate is passed.
 
     The content of the answer is not graded. Details: `match_details`, with the first failed gate as `gate_failed`. A
     call ends the episode, because the search is over.

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.config import Seconds
-from gym_llm.envs.code_fim.completion import completions
 from gym_llm.errors import DataError
+from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
 from gym_llm.sandbox import Sandbox
 from gym_llm.sandbox.functions import Called, Functions
@@ -124,3 +124,38 @@ def _status(called: Called) -> str:
     if called.out_of_time:
         return "timed out"
     return f"failed: {(called.error or '').partition(': ')[2] or called.error or called.limit}"
+
+
+def completions(text: str, prefix: str, suffix: str, *, conform: bool) -> list[str]:
+    r"""Return the candidates for the code between prefix and suffix, the likeliest first.
+
+    The pieces of prefix and suffix that the block repeats at its ends are cut off. The line break before the closing
+    mark may belong to the code, so there are two candidates. In NeMo Gym it always does.
+
+    >>> completions("```python\nx = a + b\n```", "x = a", "\n", conform=False)
+    [' + b']
+    >>> completions("```python\nreturn True\n```", "  ", "ue\n", conform=True)
+    ['return Tr']
+    """
+    text = after_thinking(text)
+    if conform:
+        block = last_block_after(text)
+        blocks = [] if block is None else [block.removeprefix("\n")]
+    else:
+        code = python_code(text)
+        blocks = [] if code is None else [code + "\n", code]
+    return list(dict.fromkeys(_fitted(block, prefix, suffix) for block in blocks))
+
+
+def _fitted(code: str, prefix: str, suffix: str) -> str:
+    code = code[_overlap(prefix, code) :]
+    return code[: len(code) - _overlap(code, suffix)]
+
+
+def _overlap(left: str, right: str) -> int:
+    """Return the length of the longest end of the left that begins the right and is more than blanks of one line."""
+    for size in range(min(len(left), len(right)), 0, -1):
+        piece = right[:size]
+        if left.endswith(piece) and (piece.strip() or "\n" in piece):
+            return size
+    return 0

@@ -25,7 +25,7 @@ def _known_language(name: str) -> str:
 
 
 class CompetitiveCoding(SandboxedEnv):
-    """Write a program; the reward is 1.0 if it reaches the subtask's score, or else the share of passed tests.
+    """Write a program; the reward is 1.0 if it reaches the subtask's score, or the share of the tests that it passes.
 
     Details: `name`, `subtask`, `language`, `extracted_model_code`, `num_tests_run`, and `test_case_results` by subtask:
     `score`, and `test_name`, `test_group`, `score` and `status` of each test that ran. `error` and `compile_error`
@@ -84,7 +84,7 @@ class CompetitiveCoding(SandboxedEnv):
     async def setup(self, task: Task) -> None:
         """Raise a `DataError` if the row's problem is missing."""
         if task.problem is None:
-            (await self._problems()).check(task.problem_id, task.competition_id)
+            (await self._problems()).place(task.problem_id, task.competition_id)
 
     def oracle(self, task: Task) -> str | None:
         """Return the row's solution, if it has one."""

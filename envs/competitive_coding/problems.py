@@ -151,10 +151,6 @@ class ProblemFile:
         except OSError as error:
             raise DataError(f"Cannot read the test_file {path}: {error.strerror or error}.") from None
 
-    def check(self, problem_id: str, competition_id: str | None) -> None:
-        """Raise a `DataError` if the problem is missing."""
-        self._place(problem_id, competition_id)
-
     def read(self, problem_id: str, competition_id: str | None) -> Problem:
         """Return a problem; blocks while it is read.
 
@@ -165,7 +161,7 @@ class ProblemFile:
             return self._cached(problem_id, competition_id)
 
     def _read(self, problem_id: str, competition_id: str | None) -> Problem:
-        path, offset, length = self._place(problem_id, competition_id)
+        path, offset, length = self.place(problem_id, competition_id)
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -177,7 +173,8 @@ class ProblemFile:
             place = ".".join(map(str, first["loc"]))
             raise DataError(f"The problem {problem_id!r} of {self.path} is invalid: {place} {first['msg']}.") from None
 
-    def _place(self, problem_id: str, competition_id: str | None) -> tuple[Path, int, int]:
+    def place(self, problem_id: str, competition_id: str | None) -> tuple[Path, int, int]:
+        """Return a problem's file, offset and length; raise a `DataError` if the problem is missing."""
         if self.path.is_dir():
             path = self.path / f"{problem_id}.json"
             if basename(problem_id) == problem_id and path.is_file():

@@ -92,13 +92,3 @@ class SandboxedEnv(NemoCompatible):
             output_bytes=max(_MEBI, 2 * output_bytes),
             stack_bytes=256 * _MEBI,
         )
-
-
-def check_number(name: str, value: Any) -> None:
-    """Check an argument that is a number of seconds, or of times.
-
-    Raises:
-        ValueError: If it is not a number above 0 and below 86,400, the seconds of a day.
-    """
-    if not isinstance(value, int | float) or not 0 < value < 86_400:
-        raise ValueError(f"{name} is a number above 0; got {value!r}.")

@@ -11,8 +11,7 @@ from testing import ROOT, message, row, scored
 from verifier_vectors import all_vectors_of, vector_id
 
 from gym_llm.data import read_jsonl
-from gym_llm.envs.code_fim.completion import completions
-from gym_llm.envs.code_fim.env import CodeFIM
+from gym_llm.envs.code_fim.env import CodeFIM, completions
 from gym_llm.errors import DataError, SandboxUnavailable
 
 SMALL = {"memory_mib": 256, "timeout": 0.5}

@@ -230,7 +230,7 @@ def test_problems_are_read_from_a_file_when_they_are_needed(tmp_path: Path, kind
     assert file.read("p7", None).all_tests["a"].output == "4\n"
     for name in ("no", "../p1", "p1.json"):
         with pytest.raises(DataError, match="There is no problem"):
-            file.check(name, None)
+            file.place(name, None)
 
 
 @pytest.mark.slow
