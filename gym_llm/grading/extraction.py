@@ -118,6 +118,12 @@ def python_code(text: str) -> str | None:
     return last_fence(text) if code is None else code
 
 
+def after_thinking(text: str) -> str:
+    """Return the text after the first `</think>`, or the whole text without one; carriage returns are removed."""
+    before, closed, after = text.replace("\r", "").partition("</think>")
+    return after if closed else before
+
+
 def lines_between_last_marks(text: str) -> str:
     r"""The lines between the last two that have a mark of three back-ticks, whatever the marks open; "" without two.
 

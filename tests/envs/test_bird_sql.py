@@ -125,7 +125,7 @@ def test_a_folder_of_files_and_scripts_will_do(folder: Path) -> None:
 
 def test_seconds_are_seconds() -> None:
     for seconds in (0, -1, True, "5", float("inf")):
-        with pytest.raises(ValueError, match="sql_execution_timeout_s is a number of seconds above 0, at most a day"):
+        with pytest.raises(ValueError, match="sql_execution_timeout_s"):
             gym.make(ENV_ID, sql_execution_timeout_s=seconds)
 
 
