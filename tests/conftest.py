@@ -123,12 +123,14 @@ def pytest_sessionfinish(exitstatus):
     hanging.start()
 
 
-@pytest.fixture(autouse=True)
-def nothing_stays_open():
-    """What a test's environments share, and leave open, is closed: others count what is open."""
-    yield
+def pytest_runtest_teardown(item, nextitem):
+    """Close what environments share and leave open: after each test of resources, else after a verifier's or a file's.
+
+    Worker processes take a second to start, so the tests of a verifier share them.
+    """
     resources = sys.modules.get("gym_llm.concurrency.resources")
-    if resources is not None and resources.open_resources():
+    stays = nextitem is not None and _group(nextitem) == _group(item) and "resources" not in item.fixturenames
+    if resources is not None and not stays and resources.open_resources():
         resources._close_all()
 
 

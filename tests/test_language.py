@@ -11,18 +11,7 @@ from language import ROOT, check, files, room
 NOT_YET = frozenset(
     [
         "benchmarks",
-        "data",
         "envs",
-        "gym_llm/agents",
-        "gym_llm/author",
-        "gym_llm/engines",
-        "gym_llm/evaluation",
-        "gym_llm/grading",
-        "gym_llm/protocols",
-        "gym_llm/sandbox",
-        "gym_llm/serve",
-        "gym_llm/tokens",
-        "gym_llm/trainers",
     ]
 )
 

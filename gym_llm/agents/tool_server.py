@@ -4,9 +4,9 @@ Each episode has an address of its own, with its key in the path (or, without it
 
 - `POST /s/KEY/mcp`: the tools and `submit`, over MCP;
 - `GET /s/KEY/tools`: the tools, as the Responses API has them;
-- `POST /s/KEY/tools/NAME`: a call, its arguments as a JSON object; `{"output": "..."}` comes back;
-- `POST /s/KEY/submit`: an answer, `{"answer": "..."}`; `{"over": true}` comes back, or `{"over": false, "message":
-  "..."}` with what the user says next;
+- `POST /s/KEY/tools/NAME`: a call with a JSON object of arguments. The reply is `{"output": "..."}`.
+- `POST /s/KEY/submit`: an answer, `{"answer": "..."}`. The reply is `{"over": true}`, or `{"over": false, "message":
+  "..."}` with the user's next message.
 - `GET /s/KEY/request`: the environment's latest request.
 """
 

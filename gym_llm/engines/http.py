@@ -1,7 +1,7 @@
 """HTTPEngine: any server that speaks OpenAI's Chat Completions, Responses or Completions API.
 
-Everything is in flight at once: no connection cap, so that it is the server that queues (it batches; a client-side
-queue would only hide requests from it). aiohttp, because httpx's pool walks its whole queue on every event.
+All requests are in flight at once, without a limit on connections. The server batches, and a queue in the client would
+hide requests from it. The client is aiohttp, because httpx's pool walks its whole queue on every event.
 """
 
 from __future__ import annotations
@@ -69,11 +69,13 @@ _NOT_RUNNING = "The engine is not running: use it as `async with engine`, or cal
 class HTTPEngine(Engine):
     """An engine that sends requests to one or several OpenAI-compatible servers.
 
-    The engine sends a request again after status 408, 409, 429 or 5xx, or without an answer, after an exponential
-    back-off with full jitter or the server's Retry-After. With several servers an episode stays on one server until
-    that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the server answers
-    again (`gym_llm.engines.health`). A prompt that no longer fits the model ends the episode without an error: the
-    response is `incomplete`, its `output` is empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
+    The engine sends a request again after status 408, 409, 429 or 5xx, or if there is no reply. It waits for the
+    server's Retry-After, or an exponential back-off with full jitter. With several servers an episode stays on one
+    server until that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the
+    server answers again (`gym_llm.engines.health`).
+
+    A prompt that no longer fits the model ends the episode without an error. The response is `incomplete`, its `output`
+    is empty, and `incomplete_details["reason"]` is `"context_length_exceeded"`.
 
     With `"completions"` the engine builds prompts as token ids (`gym_llm.tokens.prompt_tokens.PromptTokens`), and the
     server returns token ids. The other APIs send the conversation, which the server tokenises anew for every turn. In a
@@ -94,8 +96,8 @@ class HTTPEngine(Engine):
             `logprobs`). `"completions"` always does; `"responses"` cannot.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
-        max_response_bytes: The most that is read of an answer, decompressed; None for what `utils/limits.py` says. One
-            that is larger is an error: bodies without end, and a GB from a few KB of gzip, take no memory.
+        max_response_bytes: Largest size of a decompressed response; None for the limit of `utils/limits.py`. A larger
+            one is an error, so endless bodies and compressed gigabytes take no memory.
 
     Raises:
         ValueError: If an argument is invalid.

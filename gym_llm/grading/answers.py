@@ -17,10 +17,9 @@ _MOST_BRACES = 50_000
 def last_boxed(text: str) -> str | None:
     r"""Return the content of the last `\boxed{…}` whose braces balance, or None.
 
-    "Last" is by where the box opens, so of nested boxes it is the inner one. A box that is never closed (a generation
-    cut short) does not count: the last closed one before it does; nor does one that has thousands of braces in it, or
-    after it. The time is linear in the length of the text, whatever it says; the usual answer near the end of a long
-    text costs less than a microsecond.
+    The last box is the one that opens last, so of nested boxes it is the inner one. A box that is never closed does not
+    count, as in a generation that was cut off. Nor does a box with thousands of braces in it or after it. The time is
+    linear in the length of any text. The usual answer near the end of a long text costs less than a microsecond.
 
     Args:
         text: What the model wrote.

@@ -43,10 +43,10 @@ class PythonSession:
     """An interpreter that starts with the first cell, and again after a cell that ended it.
 
     Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the waiting
-    sessions of a sandbox hold more memory than it allows, the largest is ended: its next cell is not run, and says so.
+    sessions of a sandbox exceed its memory, the largest is ended. Its next cell does not run and reports this.
 
     Args:
-        sandbox: Where it runs.
+        sandbox: The sandbox.
         limits: Limits of each cell (time, output), and of the whole session (memory, files).
     """
 

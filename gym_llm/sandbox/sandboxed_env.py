@@ -16,11 +16,6 @@ from gym_llm.sandbox.shared import check_sandbox, sandbox_for
 _MEBI = 1 << 20
 
 
-def _checked(name: str) -> str:
-    check_sandbox(name)
-    return name
-
-
 class SandboxedEnv(NemoCompatible):
     """A verifier that runs the code that a model wrote. Environments of an event loop share one sandbox.
 
@@ -47,7 +42,7 @@ class SandboxedEnv(NemoCompatible):
     class Config(NemoCompatible.Config):
         """The back end and the limits of programs."""
 
-        sandbox: Annotated[str, AfterValidator(_checked), Field(validate_default=True)] = "bubblewrap"
+        sandbox: Annotated[str, AfterValidator(check_sandbox), Field(validate_default=True)] = "bubblewrap"
         memory_mib: Count = 4096
         num_processes: Count = 8
 
@@ -97,13 +92,3 @@ class SandboxedEnv(NemoCompatible):
             output_bytes=max(_MEBI, 2 * output_bytes),
             stack_bytes=256 * _MEBI,
         )
-
-
-def check_number(name: str, value: Any) -> None:
-    """Check an argument that is a number of seconds, or of times.
-
-    Raises:
-        ValueError: If it is not a number above 0 and below 86,400, the seconds of a day.
-    """
-    if not isinstance(value, int | float) or not 0 < value < 86_400:
-        raise ValueError(f"{name} is a number above 0; got {value!r}.")

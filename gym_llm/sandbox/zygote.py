@@ -140,6 +140,6 @@ def _pair() -> tuple[socket.socket, socket.socket]:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             return _pair()
         raise SandboxError(
-            f"No more runs or sessions can be opened at a time: {error} (at most {soft} files can be open here). "
-            "Each open one takes one; close some sessions, or raise the limit (ulimit -n)."
+            f"No more runs or sessions can be opened: {error} (limit {soft} open files); close sessions or raise "
+            "ulimit -n."
         ) from None

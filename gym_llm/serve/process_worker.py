@@ -2,12 +2,12 @@
 
 The parent starts the process with one end of a `multiprocessing` connection, and they exchange pickled messages:
 
-1. the parent sends its `sys.path`, then the `WorkerOrder`;
-2. the worker sends its `Place`, or a text: why it cannot begin;
-3. the parent sends the places of all workers; the worker opens the port and sends None, or a text as before;
-4. the parent sends the places again whenever a worker has moved.
+1. The parent sends its `sys.path`, then the `WorkerOrder`.
+2. The worker sends its `Place`, or an error message.
+3. The parent sends the places of all workers. The worker opens the port and sends None, or an error message.
+4. The parent sends the places again whenever a worker has moved.
 
-When the connection closes, the worker ends its sessions and itself: the parent has closed it, or has died.
+When the parent closes the connection or dies, the worker ends its sessions and itself.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from gym_llm.serve.sessions import Sessions
 
 
 class ServedEnv:
-    """One of a server's environments, for one protocol.
+    """An environment of a server, for one protocol.
 
     Args:
         factory: Makes its environments.

@@ -57,7 +57,7 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
         example = '{"enable_thinking": false}'
         raise EngineError(f"chat_template_kwargs is an object such as {example}, got {excerpt(kwargs, 80)}.")
     if wrong := _NO_VARIABLES & kwargs.keys():
-        raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
+        raise EngineError(f"{min(wrong)} in chat_template_kwargs is not a variable of the chat template.")
     effort = chat.get("reasoning_effort")
     if effort is not None:
         kwargs = {"enable_thinking": effort != "none", **kwargs, "reasoning_effort": effort}

@@ -283,9 +283,9 @@ def _means(episodes: list[dict[str, float]]) -> dict[str, float]:
 class TextEnv(BaseTextEnv):
     """An environment for SkyRL's own generator, text in and text out; see `register_text_env`.
 
-    SkyRL makes the ids. The first message describes the tools in the format of Hermes; our parsers find calls and
-    reasoning in the model's text, and tools' outputs are messages of a user. `generator.max_turns` truncates an
-    episode, which is then scored.
+    SkyRL makes the ids. The first message describes the tools in the format of Hermes. Our parsers find calls and
+    reasoning in the model's text. Tool outputs are user messages. `generator.max_turns` truncates an episode, which is
+    then scored.
 
     A failure is raised and ends the training: SkyRL's generator has no masked episodes. `EpisodeGenerator` has them.
 

@@ -257,7 +257,7 @@ def test_training_goes_on_from_samples_of_the_weights_that_are_trained(tmp_path)
     assert all(0 <= entry["reward"] <= 1 and entry["episodes/turns"] == 1 for entry in steps)
     assert all(entry["episodes/failed"] == 0 for entry in steps if "episodes/failed" in entry)
     assert not any(thread.name == "gym_llm rollout worker" for thread in threading.enumerate())
-    with pytest.raises(RuntimeError, match="does not play"):
+    with pytest.raises(RuntimeError, match="has stopped"):
         worker.check_health(300)
 
 

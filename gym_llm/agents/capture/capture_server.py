@@ -50,9 +50,9 @@ class CaptureServer(ModelApiServer):
 
     A session's id is the right to ask its model, and nothing else. A call without an id is answered 401. Sessions that
     NeMo Gym's path opens have names that others can guess, so their calls need the server's token, too. Where sessions
-    are opened over HTTP, clients that open or read them need the server's token, if there is one. A session that has
-    made all its calls (`max_model_calls`) answers with a message that says so, to end the agent; that message is not in
-    the trajectory.
+    are opened over HTTP, clients that open or read them need the server's token, if there is one. After the last
+    allowed call (`max_model_calls`), a session replies with a message that says so, to end the agent. That message is
+    not in the trajectory.
 
     Args:
         engine: The engine of sessions that are opened over HTTP; started and closed with the server. None: only `open`

@@ -13,9 +13,9 @@ from gym_llm.types import Verdict
 
 
 def loose_variants(text: str) -> Iterator[str]:
-    r"""The eight texts of which one is enough to follow a constraint loosely; blank ones are left out.
+    r"""Yield the eight variants of a text, one of which must follow a loose constraint; blank ones are left out.
 
-    The text, then without stars; without its first line, its last and both; these without stars.
+    The variants are the text, and the text without its first line, its last line or both, each with and without stars.
 
     >>> list(loose_variants("Sure:\n*Hello*"))
     ['Sure:\n*Hello*', 'Sure:\nHello', '*Hello*', 'Sure:', 'Hello', 'Sure:']

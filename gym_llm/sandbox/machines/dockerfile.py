@@ -1,8 +1,8 @@
-"""Dockerfiles on bases that are there already: read, and carried out in a machine. Docker is not needed.
+"""Building Dockerfiles in a machine, without Docker, on bases that exist already.
 
-Carried out are FROM (one), RUN, COPY, ADD (files beside it), WORKDIR, ENV, ARG and USER; what only says how a container
-is started or described is passed over. Anything else is refused, by its line: a task whose image is made otherwise
-than it says is another task. https://docs.docker.com/reference/dockerfile/
+The supported instructions are FROM (one), RUN, COPY, ADD (files beside it), WORKDIR, ENV, ARG and USER. Instructions
+that only describe or start a container are ignored. Any other line is refused, because the image would differ from the
+task's. https://docs.docker.com/reference/dockerfile/
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class Machines:
             source = next((path for one, path in self.images.items() if fnmatch.fnmatchcase(name, one)), None)
         if source is None:
             raise UsageError(
-                f"There is no image for {name!r}: say what stands for it, images={{{name!r}: PATH}}, a folder or tar of"
-                " its root file system or what `docker save` wrote; 'host' is this machine's own /usr."
+                f"There is no image {name!r}: give images={{{name!r}: PATH}}, a folder, a tar, a `docker save` or "
+                "'host'."
             )
         async with self._making[source]:
             return replace(await asyncio.to_thread(self._cache.image, source), name=name)

@@ -147,8 +147,7 @@ class NemoFrontend:
         session = self._session(http)
         if session is None:
             raise UnknownSession(
-                f"The request has no session: POST /seed_session, and send its cookie ({self._cookie.name}). "
-                "Paths that GET /openapi.json does not list are tools."
+                f"The request has no session: POST /seed_session and send its cookie ({self._cookie.name})."
             )
         return session
 

@@ -1,13 +1,15 @@
 """Socket: one client's WebSocket; it answers a message before it reads the next one.
 
-A client waits for the answer before it sends again, so the whole way from its bytes to ours is one call of the event
-loop: aiohttp does the handshake and passes the bytes on as they arrive (`RequestHandler.set_parser`, as for its own
-WebSocket); the frame is read, answered and written. There is no task, queue or lock in between. Only an answer that
-has to wait (for a tool or a judge) is a Future. Meanwhile control frames are answered and a few messages are queued;
-then the client is not read from until the answer is sent. A client that does not read its answers is not read from.
+A client waits for the reply before it sends again. So one call of the event loop reads a frame, answers it and writes
+the reply, without a task, queue or lock. The library aiohttp does the handshake and passes the bytes on as they arrive
+(`RequestHandler.set_parser`, as for its own WebSocket).
 
-Measured against the libraries (server CPU per episode, 64 sessions): aiohttp's `WebSocketResponse` costs a fifth more.
-picows costs a tenth less, but has to own the port, and leaves fragments and their limits to its user.
+Only a reply that must wait for a tool or a judge is a Future. Meanwhile the socket answers control frames and queues a
+few messages; after that it stops reading until the reply is sent. It also stops reading while a client does not read
+its replies.
+
+We measured the server's CPU per episode with 64 sessions. The `WebSocketResponse` of aiohttp costs a fifth more. The
+library picows costs a tenth less, but must own the port, and leaves fragments and their limits to its user.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_a_soft_limit_of_open_files_is_raised_for_sessions():
 
 def test_too_many_sessions_for_the_open_files_say_so_and_the_others_go_on():
     said = sessions("RLIMIT_NOFILE", 128, 136, opened=110)
-    assert "error: No more runs or sessions can be opened at a time" in said
+    assert "error: No more runs or sessions can be opened" in said
     assert "ulimit -n" in said
 
 

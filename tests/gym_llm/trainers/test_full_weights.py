@@ -65,7 +65,8 @@ def test_what_fsdp_has_sharded_is_gathered(way, adapters):
     run_in_two(sys.executable, way, adapters)
 
 
-@pytest.mark.parametrize("adapters", ["none", pytest.param("adapters", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("adapters", ["none", "adapters"])
 def test_what_zero_3_has_sharded_is_gathered(adapters, monkeypatch):
     if not shutil.which("c++") or not Path(sysconfig.get_path("include"), "Python.h").exists():
         pytest.skip("DeepSpeed compiles what its processes share: there is no C++ compiler, or no Python.h.")
