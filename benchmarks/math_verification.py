@@ -88,7 +88,7 @@ def with_the_library(pairs: list[tuple[str, str]]) -> tuple[list[float], float]:
     """The rewards of the bare library, as it is, and the CPU seconds it took."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-    from gym_llm.envs.math_verify.env import strip_delimiters
+    from gym_llm.grading.answers import strip_delimiters
 
     gold_config, config = (LatexExtractionConfig(),), (ExprExtractionConfig(), LatexExtractionConfig())
     parse("\\boxed{1}", config)

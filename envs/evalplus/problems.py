@@ -1,4 +1,4 @@
-"""A problem of HumanEval+ or MBPP+, and what its reference returns."""
+"""Problems of HumanEval+ and MBPP+, and the outputs of their references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gym_llm.sandbox.functions import Functions
 
 
 class Outputs(BaseModel):
-    """What the function has to return, for each input."""
+    """The expected outputs, one for each input."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,13 +24,13 @@ class Outputs(BaseModel):
 
 
 class Problem(BaseModel):
-    """A problem as the evalplus package's files have it; `expected` may stand for `canonical_solution`."""
+    """A problem as in the evalplus package's files, with `expected` or `canonical_solution` or both."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     prompt: str
     entry_point: str
-    base_input: Annotated[list[list[Any]], Field(min_length=1)]  # without any, every program would be right
+    base_input: Annotated[list[list[Any]], Field(min_length=1)]  # without inputs, every program would be right
     plus_input: list[list[Any]] = []
     expected: Outputs | None = None
     canonical_solution: str | None = None
@@ -39,7 +39,7 @@ class Problem(BaseModel):
     @model_validator(mode="after")
     def _can_be_compared(self) -> Problem:
         if self.expected is None and self.canonical_solution is None:
-            raise ValueError("a problem has `expected`, or a `canonical_solution` that tells it")
+            raise ValueError("a problem needs `expected` or `canonical_solution`")
         if self.expected is not None:
             for name, inputs, outputs in (
                 ("base", self.base_input, self.expected.base),
@@ -50,7 +50,7 @@ class Problem(BaseModel):
         return self
 
     def program(self, code: str) -> str:
-        """The whole program: the prompt, unless the code begins with it, and the code."""
+        """Return the whole program: the code after the prompt, unless it begins with the prompt."""
         if code.startswith(self.prompt):
             return code
         return self.prompt + ("" if self.prompt.endswith("\n") else "\n") + code
@@ -58,14 +58,14 @@ class Problem(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Outputs of the reference, and the seconds of processor time of each input; 0.0 for one that was not run."""
+    """Outputs of the reference, and its seconds of processor time for each input; 0.0 if it was not run."""
 
     outputs: list[Any]
     seconds: list[float]
 
 
 class References:
-    """The references of problems, run once: a resource that environments share."""
+    """The outputs of references, each computed once: a resource that environments share."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, bool], asyncio.Future[Reference]] = {}
@@ -78,10 +78,10 @@ class References:
             run.cancel()
 
     async def of(self, problem: Problem, name: str, plus: bool, sandbox: Sandbox, limits: Limits) -> Reference:
-        """What a problem's reference returns for its base or its plus inputs.
+        """Return the reference's outputs for the base or the plus inputs of a problem.
 
         Raises:
-            DataError: If it fails.
+            DataError: If the reference fails.
             SandboxError: If the sandbox failed.
         """
         inputs = problem.plus_input if plus else problem.base_input
@@ -93,7 +93,7 @@ class References:
         try:
             return await asyncio.shield(self._runs[key])
         except Exception:
-            self._runs.pop(key, None)  # the next to ask tries again
+            self._runs.pop(key, None)  # the next call tries again
             raise
 
 

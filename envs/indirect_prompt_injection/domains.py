@@ -1,4 +1,4 @@
-"""The tools of the nine domains."""
+"""The actions of the nine domains' tools."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _inbox(world: World, given: Arguments) -> list[dict[str, Any]]:
 
 
 def _list_of(table: str, key: str) -> Action:
-    """Give out the list that a table has for an id."""
+    """Make an action that returns the list of an id in a table."""
 
     def run(world: World, given: Arguments) -> Any:
         lists = world.data.get(table)

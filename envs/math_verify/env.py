@@ -13,10 +13,9 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
+from gym_llm.grading.answers import strip_delimiters
 from gym_llm.types import Row
 from gym_llm.utils.extras import install
-
-_DELIMITERS = (("\\(", "\\)"), ("$$", "$$"), ("$", "$"))
 
 
 class MathVerify(VerifierEnv):
@@ -100,16 +99,3 @@ class MathVerify(VerifierEnv):
             pass  # what a model writes can exhaust a worker's memory or stack: no answer, but no failure of ours either
         details = {"extracted_answer": answer, "timed_out": timed_out, "math_verify_version": self.library_version}
         return Verdict(float(correct), details)
-
-
-def strip_delimiters(answer: str) -> str:
-    r"""Without one pair of math delimiters around the whole answer, and without space around.
-
-    >>> strip_delimiters(r" \(\frac{1}{2}\) "), strip_delimiters("$$x$$"), strip_delimiters("$5 or $6")
-    ('\\frac{1}{2}', 'x', '$5 or $6')
-    """
-    answer = answer.strip()
-    for opening, closing in _DELIMITERS:
-        if len(answer) >= len(opening) + len(closing) and answer.startswith(opening) and answer.endswith(closing):
-            return answer[len(opening) : -len(closing)].strip()
-    return answer

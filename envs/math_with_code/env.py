@@ -8,8 +8,7 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict, tool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.envs.math_verify.env import strip_delimiters
-from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.answers import last_boxed, strip_delimiters
 from gym_llm.grading.call_matching import parse_arguments
 from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.python_tool import (

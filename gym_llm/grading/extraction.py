@@ -278,3 +278,29 @@ def flat_boxes(text: str) -> Iterator[str]:
     while (start := text.find("\\boxed{", position)) >= 0 and (end := text.find("}", start)) >= 0:
         yield text[start + 7 : end]
         position = end + 1
+
+
+def last_match(pattern_and_text: tuple[str, str]) -> str | None:
+    r"""Return the first group with text of a pattern's last match, or else all of the match.
+
+    A pattern may take exponential time and holds the interpreter meanwhile: call this in a worker process.
+
+    Args:
+        pattern_and_text: The pattern and the text. `^` and `$` match at lines; `.` matches any character.
+
+    Returns:
+        The stripped text; None if nothing matches or the pattern is invalid.
+
+    >>> last_match((r"Answer: (\w+)", "Answer: B, no, Answer: C"))
+    'C'
+    """
+    pattern, text = pattern_and_text
+    last = None
+    try:
+        for match in re.finditer(pattern, text, re.MULTILINE | re.DOTALL):
+            last = match
+    except re.error:
+        return None
+    if last is None:
+        return None
+    return next((group for group in last.groups() if group and group.strip()), last[0]).strip()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from gym_llm.judge.judged_env import FAILS, JudgedEnv
 from gym_llm.judge.verdicts import Parser
-from gym_llm.types import Item, Row
-from gym_llm.utils.text import did_you_mean
+from gym_llm.types import Item
 
 Aggregation: TypeAlias = Literal["mean", "min", "max", "all", "any", "weighted", "points"]
 PASSED = 0.99
@@ -51,20 +50,13 @@ class RubricEnv(JudgedEnv):
 
     reverify_mode = "stateless"
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        aggregation_mode: Aggregation = "mean",
-        parallel_evaluation: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        if aggregation_mode not in (modes := get_args(Aggregation)):
-            hint = did_you_mean(str(aggregation_mode), modes)
-            raise ValueError(f"aggregation_mode is one of {', '.join(modes)}; got {aggregation_mode!r}.{hint}")
-        super().__init__(tasks, **kwargs)
-        self.aggregation_mode: Aggregation = aggregation_mode
-        self.parallel_evaluation = parallel_evaluation
+    class Config(JudgedEnv.Config):
+        """The aggregation of the items' scores."""
+
+        aggregation_mode: Aggregation = "mean"
+        parallel_evaluation: bool = True
+
+    config: Config
 
     async def judge_items(
         self, questions: Sequence[list[Item]], parse: Parser, unparsable: str
@@ -77,7 +69,7 @@ class RubricEnv(JudgedEnv):
             unparsable: What one counts as that cannot be read, as NeMo Gym does it (`conform`); else the judge failed.
         """
         options: dict[str, Any] = {"unparsable": unparsable if self.conform else FAILS}
-        if self.parallel_evaluation:
+        if self.config.parallel_evaluation:
             judgements = await self.ask_each(questions, parse, **options)
         else:
             judgements = [await self.ask(question, parse, **options) for question in questions]
@@ -93,8 +85,8 @@ class RubricEnv(JudgedEnv):
         details = {
             "generated_response": answer,
             "rubric_evaluations": evaluations,
-            "aggregation_mode": self.aggregation_mode,
+            "aggregation_mode": self.config.aggregation_mode,
             "num_passed": sum(score >= PASSED for score in scores),
             "num_total": len(scores),
         }
-        return aggregate(scores, weights, self.aggregation_mode), details
+        return aggregate(scores, weights, self.config.aggregation_mode), details

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from math import inf
 from time import thread_time
 from typing import NamedTuple
 
 from gym_llm.grading.constraints.constraint import Check
 from gym_llm.grading.text_metrics import in_worker
+from gym_llm.types import Verdict
 
 
 def loose_variants(text: str) -> Iterator[str]:
@@ -68,6 +69,16 @@ def follow_quickly(job: Job) -> Followed | None:
 async def follow_later(job: Job) -> Followed:
     """Check a text as `follow` does, in a worker process; one that takes longer than `DEADLINE` follows nothing."""
     return await in_worker("gym_llm.grading.constraints.following:follow", job, DEADLINE) or _nothing(job)
+
+
+def follow_then(job: Job, finish: Callable[[Followed], Verdict]) -> Verdict | Awaitable[Verdict]:
+    """Check a text, at once or in a worker process, and return what `finish` makes of the result."""
+    followed = follow_quickly(job)
+    return _finish_later(job, finish) if followed is None else finish(followed)
+
+
+async def _finish_later(job: Job, finish: Callable[[Followed], Verdict]) -> Verdict:
+    return finish(await follow_later(job))
 
 
 def _follow(job: Job, until: float) -> Followed | None:
