@@ -62,6 +62,10 @@ class LCNIAH(NemoCompatible):
 
     config: Config
 
+    def oracle(self, task: Task) -> str:
+        """Return the expected list."""
+        return f"Final Answer: {task.expected_answer}"
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the list in the last line, and measure how much the reasoning has of the input."""
         predicted = final_answer_list(episode.text, quotes=True)
