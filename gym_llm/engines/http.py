@@ -82,7 +82,7 @@ class HTTPEngine(Engine):
     chat, calls whose arguments are not a JSON object are sent with `{}` instead, because older versions of vLLM refuse
     such a conversation (https://github.com/vllm-project/vllm/pull/48922).
 
-    The engine logs a warning when a server begins to fail; it logs retries and recoveries at level INFO.
+    A server that begins to fail is logged as a warning, retries and recoveries at level INFO.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
