@@ -186,7 +186,7 @@ def test_the_interval_of_a_difference_covers_it_as_often_as_it_says() -> None:
 
 
 def test_a_pair_needs_a_common_task() -> None:
-    with pytest.raises(ValueError, match="no scored task in common"):
+    with pytest.raises(ValueError, match="no task in common"):
         pair({}, {}, ("a", "b"))
     with pytest.raises(UsageError, match="Which runs"):
         compare_runs([])
