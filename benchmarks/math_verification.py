@@ -1,6 +1,6 @@
 """Verifications per second of MathVerify: many concurrent episodes through the environment, against the bare library.
 
-The texts are those of a training run: every task is answered several times, mostly in the same few ways, after a line
+The texts are like those of a training run. Every task has several answers, mostly in the same few forms, after a line
 or two of prose. CPU seconds count this process and its workers. Prints one JSON line last.
 
     python benchmarks/math_verification.py [--answers typical|symbolic] [--episodes N] [--concurrency C] [--workers W]

@@ -26,13 +26,13 @@ class LCNIAH(NemoCompatible):
 
     Args:
         overlap_metric_rule: How the overlap of reasoning and input is measured; see `measure_overlap`.
-        overlap_grading_rule: What becomes of the F1: `"multiply"`: times 1 - overlap; `"minus"`: less the overlap, so
-            that rewards may be negative; `"base"`: nothing.
-        conform: `"nemo"` reports all three overlaps, as NeMo Gym does; of long inputs that takes long.
+        overlap_grading_rule: The reward. `"multiply"`: F1 times 1 - overlap. `"minus"`: F1 minus the overlap, which may
+            be negative. `"base"`: F1.
+        conform: `"nemo"` reports all three overlaps, as NeMo Gym does, which takes long for long inputs.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If there is no such rule.
+        ValueError: If a rule is unknown.
     """
 
     metrics = {

@@ -33,7 +33,7 @@ _RULE_OF_TYPE: dict[AnswerType, RuleName] = {"float": "isclose", "bool": "bool_e
 
 
 class Match(BaseModel):
-    """How a row wants its answer compared."""
+    """The rules of a row to compare its answer."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -88,21 +88,23 @@ class LitmusAgent(PythonTool, NemoCompatible):
         @classmethod
         def _is_known(cls, name: str | None) -> str | None:
             if name and name not in FORMATS:
-                raise ValueError(f"{name!r} is none of {', '.join(FORMATS)}")
+                raise ValueError(f"{name!r} is not one of {', '.join(FORMATS)}")
             return name
 
         @model_validator(mode="after")
         def _comparable(self) -> LitmusAgent.Task:
             if self.answer_type is None and self.property_type not in list(_TYPE_OF_PROPERTY):
                 names = ", ".join(_TYPE_OF_PROPERTY)
-                raise ValueError(f"answer_type is missing, and property_type {self.property_type!r} is none of {names}")
+                raise ValueError(
+                    f"answer_type is missing, and property_type {self.property_type!r} is not one of {names}"
+                )
             if self.rule != "string_eq" and self.number is None:
                 raise ValueError(f"expected_answer {self.expected_answer!r} cannot be compared by the rule {self.rule}")
             return self
 
         @cached_property
         def type(self) -> AnswerType:
-            """What kind of answer is expected."""
+            """The kind of the expected answer."""
             return self.answer_type or _TYPE_OF_PROPERTY[self.property_type]
 
         @cached_property
@@ -117,7 +119,7 @@ class LitmusAgent(PythonTool, NemoCompatible):
 
         @cached_property
         def number(self) -> float | None:
-            """The expected answer as a number; None if it is no finite one."""
+            """The expected answer as a number; None if it is not finite."""
             if self.rule == "bool_eq":
                 return read_bool(str(self.expected_answer))
             try:
@@ -150,7 +152,7 @@ class LitmusAgent(PythonTool, NemoCompatible):
         self._thousands = self.conform is None
 
     def task_kind(self) -> TaskKind:
-        """What a row has to be; the tool is offered where a row declares it."""
+        """A row, with the Python tool if the row declares it."""
         return super().task_kind()._replace(tools=list)
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:

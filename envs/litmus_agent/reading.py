@@ -50,7 +50,7 @@ _LONGEST = 10_000  # characters of an answer that are read as a number
 
 
 def last_in_format(text: str, name: str) -> str | None:
-    r"""The last answer in a form, stripped; None if there is none.
+    r"""Return the last answer in a form, stripped, or None.
 
     >>> last_in_format("First ((1)), no: (( 2 )).", "fmt_00"), last_in_format("ANSWER IS 3 m\nok", "fmt_22")
     ('2', '3 m')
@@ -78,7 +78,7 @@ def _in_format(text: str, opening: re.Pattern[str], closing: str | None) -> Iter
 
 
 def last_capture(pattern_and_text: tuple[str, str]) -> str | None:
-    """What the group of a pattern captured in its last match, stripped. It may take for ever: call it in a worker."""
+    """Return the stripped group of a pattern's last match. It may take forever: call it in a worker."""
     pattern, text = pattern_and_text
     captures = re.compile(pattern, re.DOTALL).findall(text)
     return captures[-1].strip() if captures else None

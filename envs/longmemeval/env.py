@@ -112,7 +112,7 @@ def yes_or_no(text: str) -> bool | None:
 
 
 def nemo_strip(text: str) -> str:
-    """What NeMo Gym takes for the text without its thinking, which it looks for in `<think>` alone.
+    """Return the text without its thinking by NeMo Gym's rule, which knows only `<think>`.
 
     >>> nemo_strip("No. <think>or"), nemo_strip("or</think>No."), nemo_strip("<think>a</think>No.</think>")
     ('No.', 'No.', 'No.</think>')

@@ -146,7 +146,7 @@ def _plain_number(text: str) -> float | None:
 
 
 def read_number(text: str) -> float | None:
-    r"""The finite number that a text is: decimal, or a fraction of whole numbers; None if it is none.
+    r"""Parse a finite number: decimal, or a fraction of whole numbers; None if the text is not one.
 
     >>> read_number(r"-\frac{1}{2}"), read_number("3/4"), read_number("1e3"), read_number("x")
     (-0.5, 0.75, 1000.0, None)
