@@ -17,7 +17,7 @@ from gym_llm.core.config import Count
 from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.harbor import session as sessions
-from gym_llm.envs.harbor.folder import TaskFolder, folders_in, read_folder
+from gym_llm.envs.harbor.folder import folders_in, read_folder
 from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
 from gym_llm.errors import DataError, ToolError
 from gym_llm.grading.call_matching import call_items
@@ -187,7 +187,7 @@ class Harbor(VerifierEnv):
         folder = session.folder
         if folder is None or session.step + 1 >= len(folder.steps):
             return None
-        rewards = await _verify_step(self, session, folder)
+        rewards = await sessions.verify_step(session, await _machines(self), folder, solve=self.config.solve)
         if not sessions.goes_on(folder.steps[session.step], rewards):
             return None
         await sessions.leave_step(session, await _machines(self))
@@ -201,7 +201,7 @@ class Harbor(VerifierEnv):
         if session.folder is None:
             return await sessions.verify_swe_bench(session, await _machines(self), task, solve=self.config.solve)
         if len(session.rewards) <= session.step:
-            await _verify_step(self, session, session.folder)
+            await sessions.verify_step(session, await _machines(self), session.folder, solve=self.config.solve)
         verdict = sessions.folder_verdict(session, session.folder)
         if session.saved:
             verdict.info["snapshots"] = list(session.saved)
@@ -217,12 +217,6 @@ async def _machines(env: Harbor) -> Machines:
     name = json.dumps(["machines", env.made_from])
     machines: Machines = await env.shared(name, lambda: Machines(**cast(Any, env.made_from)))
     return machines
-
-
-async def _verify_step(env: Harbor, session: sessions.Session, folder: TaskFolder) -> dict[str, float]:
-    rewards = await sessions.verify_step(session, await _machines(env), folder, solve=env.config.solve)
-    session.rewards.append(rewards)
-    return rewards
 
 
 async def _keep(session: sessions.Session, folder: str) -> None:

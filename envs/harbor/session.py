@@ -216,7 +216,7 @@ class Session:
 
 
 async def verify_step(session: Session, machines: Machines, folder: TaskFolder, *, solve: bool) -> dict[str, float]:
-    """Run the tests of the current step, and return its rewards by name.
+    """Run the tests of the current step, add its rewards to the session, and return them by name.
 
     Raises:
         RewardFileError: If the tests leave no valid reward.
@@ -240,7 +240,9 @@ async def verify_step(session: Session, machines: Machines, folder: TaskFolder, 
         user=str(settings.verifier.user or "root"),
     )
     said = result.stdout or result.stderr
-    return await read_rewards(machine, said if result.limit is None else f"{said} (ended: {result.limit})")
+    rewards = await read_rewards(machine, said if result.limit is None else f"{said} (ended: {result.limit})")
+    session.rewards.append(rewards)
+    return rewards
 
 
 def goes_on(step: Step, rewards: dict[str, float]) -> bool:
