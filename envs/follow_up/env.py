@@ -24,7 +24,7 @@ class FollowUp(NemoCompatible):
     reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
         ("near miss", "all options", "look-alike"),
-        "NeMo Gym's rule, of its example: the expected answer has to be said, whatever is said beside it",
+        "NeMo Gym's rule: the last answer has to contain the expected one, whatever else it says",
     )
 
     class Task(BaseTask):

@@ -62,6 +62,7 @@ class Harbor(VerifierEnv):
 
     reverify_mode = "unsupported"
     default_max_turns = 100
+    accepted_findings = {"near miss/another number in a call": "the number is the time limit of the solution's command"}
 
     class Task(BaseTask):
         """A task folder's path, or a row of SWE-bench."""
