@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.config import Seconds
-from gym_llm.envs.evalplus.problems import Problem, References
+from gym_llm.envs.evalplus.problems import Problem, Reference, run_reference
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
@@ -98,12 +99,22 @@ class EvalPlus(SandboxedEnv):
         }
         return Verdict(float(details["is_correct_plus"]), details)
 
+    async def _reference(self, sandbox: Sandbox, name: str, problem: Problem, plus: bool) -> Reference:
+        if problem.expected is not None:
+            outputs = problem.expected.plus if plus else problem.expected.base
+            return Reference(outputs, [0.0] * len(outputs))
+        key = ["evalplus reference", name, plus, problem.prompt, problem.canonical_solution]
+        limits = self.limits(_REFERENCE_SECONDS, _OUTPUT_BYTES)
+        reference: Reference = await self.shared(
+            sha256(json.dumps(key).encode()).hexdigest(), lambda: run_reference(problem, name, plus, sandbox, limits)
+        )
+        return reference
+
     async def _check(
         self, sandbox: Sandbox, name: str, problem: Problem, code: str, *, plus: bool
     ) -> tuple[Status, list[int]]:
-        references: References = await self.shared("evalplus references", References)
-        reference = await references.of(problem, name, plus, sandbox, self.limits(_REFERENCE_SECONDS, _OUTPUT_BYTES))
-        inputs = problem.plus_input if plus else problem.base_input
+        inputs = problem.inputs(plus)
+        reference = await self._reference(sandbox, name, problem, plus)
         details: list[int] = []
         if not inputs:
             return "pass", details

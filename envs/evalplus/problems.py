@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -49,6 +48,10 @@ class Problem(BaseModel):
                     raise ValueError(f"there are {len(inputs)} {name} inputs and {len(outputs)} outputs")
         return self
 
+    def inputs(self, plus: bool) -> list[list[Any]]:
+        """Return the plus or the base inputs."""
+        return self.plus_input if plus else self.base_input
+
     def program(self, code: str) -> str:
         """Return the whole program: the code after the prompt, unless it begins with the prompt."""
         if code.startswith(self.prompt):
@@ -64,44 +67,17 @@ class Reference:
     seconds: list[float]
 
 
-class References:
-    """The outputs of references, each computed once: a resource that environments share."""
+async def run_reference(problem: Problem, name: str, plus: bool, sandbox: Sandbox, limits: Limits) -> Reference:
+    """Run the reference of a problem on its base or its plus inputs.
 
-    def __init__(self) -> None:
-        self._runs: dict[tuple[str, bool], asyncio.Future[Reference]] = {}
-
-    async def __aenter__(self) -> References:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for run in self._runs.values():
-            run.cancel()
-
-    async def of(self, problem: Problem, name: str, plus: bool, sandbox: Sandbox, limits: Limits) -> Reference:
-        """Return the reference's outputs for the base or the plus inputs of a problem.
-
-        Raises:
-            DataError: If the reference fails.
-            SandboxError: If the sandbox failed.
-        """
-        inputs = problem.plus_input if plus else problem.base_input
-        if problem.expected is not None:
-            return Reference(problem.expected.plus if plus else problem.expected.base, [0.0] * len(inputs))
-        key = (f"{name}\n{problem.prompt}{problem.canonical_solution}", plus)
-        if key not in self._runs:
-            self._runs[key] = asyncio.ensure_future(_run(problem, name, inputs, sandbox, limits))
-        try:
-            return await asyncio.shield(self._runs[key])
-        except Exception:
-            self._runs.pop(key, None)  # the next call tries again
-            raise
-
-
-async def _run(problem: Problem, name: str, inputs: list[list[Any]], sandbox: Sandbox, limits: Limits) -> Reference:
+    Raises:
+        DataError: If the reference fails.
+        SandboxError: If the sandbox failed.
+    """
     reference = Reference([], [])
     async with Functions(sandbox, limits) as functions:
         called = await functions.load(problem.prompt + (problem.canonical_solution or ""), problem.entry_point, False)
-        for arguments in inputs:
+        for arguments in problem.inputs(plus):
             if not called.failed:
                 called = await functions.call(json.dumps(arguments))
             if called.failed:

@@ -6,7 +6,7 @@ import re
 
 from gym_llm import BaseTask, Episode
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.types import Item, message_text
+from gym_llm.types import message_text
 
 
 class FollowUp(NemoCompatible):
@@ -24,7 +24,7 @@ class FollowUp(NemoCompatible):
     reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
         ("near miss", "all options", "look-alike"),
-        "NeMo Gym's rule, of its example: the expected answer has to be said, whatever is said beside it",
+        "NeMo Gym's rule: the last answer has to contain the expected one, whatever else it says",
     )
 
     class Task(BaseTask):
@@ -41,10 +41,9 @@ class FollowUp(NemoCompatible):
         """Return the next follow-up, None after the last."""
         return episode.state.pop() if episode.state else None
 
-    def oracle(self, task: Task) -> list[list[Item]] | None:
-        """Return the expected answer to every message; None if it is empty."""
-        answer: Item = {"type": "message", "role": "assistant", "content": task.expected_answer}
-        return [[answer] for _ in range(len(task.follow_ups) + 1)] if task.expected_answer else None
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected answer, to be given to every message; None if it is empty."""
+        return task.expected_answer or None
 
     def verify(self, task: Task, episode: Episode) -> float:
         """Look for `expected_answer` in the answer to the last message, in upper or lower case."""

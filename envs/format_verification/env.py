@@ -45,10 +45,7 @@ class FormatVerification(VerifierEnv):
     """
 
     reverify_mode = "stateless"
-    accepted_findings = {
-        "near miss": "the marks of a format are graded, not what is said with them",
-        "prompt echoed": "the marks of a format are graded, not what is said with them",
-    }
+    accepted_findings = {"prompt echoed": "the marks of a format are graded, not the text around them"}
     metrics = {"timed_out": Metric("rate", higher_is_better=False)}
 
     class Task(BaseTask):

@@ -44,6 +44,10 @@ class GPQADiamond(MultipleChoice):
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, grading_mode=None, **kwargs)
 
+    def oracle(self, task: Any) -> str:
+        """Return the expected letter in a box."""
+        return f"\\boxed{{{task.expected_answer}}}"
+
     def _verdict(self, task: MultipleChoice.Task, text: str) -> Verdict:
         choice = choice_as_nemo_gym(text) if self.conform else extract_choice(text, task.choices)
         letters = task.choices.letters

@@ -125,7 +125,8 @@ class IHEval(VerifierEnv):
 
     def oracle(self, task: Task) -> str | None:
         """Return the expected answer; None for a rule-following task."""
-        kind, answer = task.task, task.answer
+        kind: str = task.task
+        answer = task.answer
         if kind == "get-webpage":
             kind, answer = SUBTASKS[answer["task"]], answer["content"]
         if kind == "lang-detect":

@@ -143,7 +143,15 @@ def find(
 
 
 def change(
-    table: str, key: str, noun: str, fields: str, said: str, *, optional: str = "", onto: str = "", **fixed: str
+    table: str,
+    key: str,
+    noun: str,
+    fields: str,
+    said: str | None = None,
+    *,
+    optional: str = "",
+    onto: str = "",
+    **fixed: str,
 ) -> Action:
     """Make an action that sets fields of a record.
 
@@ -152,11 +160,13 @@ def change(
         key: The parameter with the record's id.
         noun: Name of the record in the error if it is missing.
         fields: Required parameters; each sets the field of its name.
-        said: The answer; "" returns the record.
+        said: The answer; "" returns the record, None says that the field is updated.
         optional: Optional parameters; each sets the field of its name.
         onto: The field to which the only parameter is appended as a line.
         **fixed: Fields that are always set.
     """
+
+    said = f"{noun} {{{key}}} {fields} updated." if said is None else said
 
     def run(world: World, given: Arguments) -> Any:
         record = world.record(table, key, given[key])
