@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli.refusals import complete_env, printable
+from gym_llm.cli.refusals import printable
+from gym_llm.cli.shared_options import EnvIds, EnvKwargs, read_env_kwargs
 from gym_llm.errors import UsageError
 
 EXAMPLES = """\
@@ -33,16 +34,11 @@ exit codes: 0 no findings; 1 findings; 2 wrong arguments; 130 interrupted.
 
 
 def attack(
-    env_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENV_ID", help="e.g. gym_llm/Weather-v0, or a file: ./my_env.py", autocompletion=complete_env
-        ),
-    ] = None,
+    env_ids: EnvIds = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
     rows: Annotated[str | None, typer.Option(metavar="FILE", help="tasks instead of the verifier's own")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="number of tasks to play")] = 5,
-    env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
+    env_kwargs: EnvKwargs = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="seed of generated tasks")] = 0,
     seconds: Annotated[
         float, typer.Option(metavar="S", min=1, help="time limit for each verifier; checks that did not run are listed")
@@ -56,7 +52,6 @@ def attack(
     from gym_llm.author.attack.card import write_card
     from gym_llm.author.scaffold import find_verifier, missing_package
     from gym_llm.cli.bars import show_bars
-    from gym_llm.cli.shared_options import read_env_kwargs
     from gym_llm.core.registry.ids import env_ids as registered
 
     if bool(env_ids) == every:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Annotated, Any
 
 import typer
 
 from gym_llm.cli.help import Command, Group
-from gym_llm.cli.refusals import complete_env, printable
+from gym_llm.cli.refusals import printable
+from gym_llm.cli.shared_options import EnvIds, EnvKwargs, read_env_kwargs
 from gym_llm.errors import UsageError
 
 _EXAMPLES = """\
@@ -33,18 +33,13 @@ logger = logging.getLogger("gym_llm")
 
 @app.command("chaos", cls=Command, epilog=_EXAMPLES)
 def chaos(
-    env_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENV_ID", help="e.g. gym_llm/Weather-v0, or a file: ./my_env.py", autocompletion=complete_env
-        ),
-    ] = None,
+    env_ids: EnvIds = None,
     every: Annotated[bool, typer.Option("--all", help="every registered environment")] = False,
     episodes: Annotated[int, typer.Option(metavar="N", min=1, help="episodes of each environment")] = 500,
     share: Annotated[float, typer.Option(metavar="P", help="share of the episodes with a fault")] = 0.5,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="seed of tasks, answers and faults")] = 0,
     workers: Annotated[int, typer.Option(metavar="N", min=0, help="processes over Ray; 0 for this one alone")] = 0,
-    env_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="the environment's further arguments")] = None,
+    env_kwargs: EnvKwargs = None,
 ) -> int:
     """Break everything around an environment, and check that no fault becomes a reward."""
     from rich.console import Console
@@ -56,10 +51,7 @@ def chaos(
 
     if bool(env_ids) == every:
         raise UsageError("No environment is given: name one or more, or add --all.")
-    try:
-        kwargs = json.loads(env_kwargs) if env_kwargs else None
-    except ValueError as error:
-        raise UsageError(f"--env-kwargs is not JSON ({error}).") from None
+    kwargs = read_env_kwargs(env_kwargs)
     console, clean = Console(), True
     for env_id in env_ids or registered():
         if every and (missing := missing_package(find_verifier(env_id))):

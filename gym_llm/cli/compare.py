@@ -117,7 +117,6 @@ def _check_numbers(
 
 
 def _read(paths: list[str]) -> list[RunScores]:
-    """The runs, with a bar where they are large."""
     from gym_llm.cli.progress import show_file
     from gym_llm.evaluation.compare import read_run
     from gym_llm.stats.episode_scores import rollout_files

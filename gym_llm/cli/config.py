@@ -79,7 +79,6 @@ def _unmapped(config: Config) -> Iterator[str]:
 
 
 def _check_arguments(config: Config) -> None:
-    """Raise a ConfigError that lists all arguments that the environments do not take."""
     from gym_llm.core.registry.classes import env_arguments, env_class
     from gym_llm.errors import ConfigError, DataError
     from gym_llm.utils.text import did_you_mean

@@ -7,14 +7,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gym_llm.cli.config import ConfigFiles, Settings, read_config
 from gym_llm.cli.help import Command
+from gym_llm.cli.play_options import with_options
 from gym_llm.cli.refusals import printable
 from gym_llm.errors import DataError, UsageError
 from gym_llm.types import HubName
@@ -87,17 +89,33 @@ _gitlab_option = partial(typer.Option, rich_help_panel="GitLab")
 From = Annotated[HubName, typer.Option("--from", help="hub of the dataset")]
 Yes = Annotated[bool, typer.Option("--yes", help="delete without asking")]
 Version = Annotated[str | None, _gitlab_option(metavar="X.Y.Z", help="the version")]
-Domain = Annotated[str | None, _hub_option(help="part of the repository's name (default: the configuration's)")]
-SplitOption = Annotated[Literal["train", "validation", "test"] | None, _hub_option(help="the split (default: train)")]
-CreatePr = Annotated[bool, _hub_option("--create-pr", help="open a pull request instead of writing to the branch")]
-Branch = Annotated[str | None, _hub_option(metavar="BRANCH", help="default: main; with --create-pr also a new one")]
-Message = Annotated[str | None, _hub_option(metavar="TEXT", help="default: Upload FILE")]
-Description = Annotated[str | None, _hub_option(metavar="TEXT", help="the commit's description")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadOptions:
+    """Options for a dataset and a commit on Hugging Face."""
+
+    domain: Annotated[str | None, _hub_option(help="part of the repository's name (default: the configuration's)")] = (
+        None
+    )
+    split: Annotated[Literal["train", "validation", "test"] | None, _hub_option(help="the split (default: train)")] = (
+        None
+    )
+    create_pr: Annotated[
+        bool, _hub_option("--create-pr", help="open a pull request instead of writing to the branch")
+    ] = False
+    revision: Annotated[
+        str | None, _hub_option(metavar="BRANCH", help="default: main; with --create-pr also a new one")
+    ] = None
+    commit_message: Annotated[str | None, _hub_option(metavar="TEXT", help="default: Upload FILE")] = None
+    commit_description: Annotated[str | None, _hub_option(metavar="TEXT", help="the commit's description")] = None
+
 
 app = typer.Typer()
 
 
 @app.command(cls=Command, epilog=_UPLOAD_EXAMPLES)
+@with_options
 def upload(
     *,
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines (plain, .gz, .zst) or parquet")],
@@ -105,23 +123,16 @@ def upload(
     name: Annotated[str | None, typer.Option(help="the dataset's name (default: the configuration's section)")] = None,
     files: ConfigFiles,
     version: Version = None,
-    domain: Domain = None,
-    split: SplitOption = None,
-    create_pr: CreatePr = False,
-    revision: Branch = None,
-    commit_message: Message = None,
-    commit_description: Description = None,
+    hub: UploadOptions,
     settings: Settings,
 ) -> int:
     """Publish a file (Hugging Face, GitLab)."""
     with _configured(files, settings) as config:
-        commit = {"create_pr": create_pr, "revision": revision, "commit_message": commit_message}
-        commit["commit_description"] = commit_description
         if to == "huggingface":
             _refuse("GitLab's: a repository on Hugging Face has branches, see --revision", version=version)
-            _upload_to_hub(config, file, name, domain, split, **commit)
+            _upload_to_hub(config, file, name, hub)
         else:
-            _refuse("Hugging Face's", domain=domain, split=split, **commit)
+            _refuse("Hugging Face's", **vars(hub))
             name, version = _need(name=name, version=version)
             registry = _registry(config)
             artifact = registry.upload(file, name, version)
@@ -180,6 +191,7 @@ def download(
 
 
 @app.command(cls=Command, epilog=_MIGRATE_EXAMPLES)
+@with_options
 def migrate(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="the dataset's name in GitLab")],
@@ -190,12 +202,7 @@ def migrate(
     source: Annotated[Literal["gitlab"], typer.Option("--from")] = "gitlab",
     to: Annotated[Literal["huggingface"], typer.Option("--to")] = "huggingface",
     files: ConfigFiles,
-    domain: Domain = None,
-    split: SplitOption = None,
-    create_pr: CreatePr = False,
-    revision: Branch = None,
-    commit_message: Message = None,
-    commit_description: Description = None,
+    hub: UploadOptions,
     settings: Settings,
 ) -> int:
     """Copy a dataset from GitLab to Hugging Face; with --delete, delete it from GitLab."""
@@ -205,8 +212,7 @@ def migrate(
         registry = _registry(config)
         path = Path(folder, Path(artifact).name)
         registry.download(name, version, artifact, path)
-        commit = {"create_pr": create_pr, "revision": revision, "commit_message": commit_message}
-        _upload_to_hub(config, path, name, domain, split, **commit, commit_description=commit_description)
+        _upload_to_hub(config, path, name, hub)
         if delete:
             _delete(registry, name, yes)
     return 0
@@ -249,11 +255,11 @@ def list_datasets(*, source: From, files: ConfigFiles, settings: Settings) -> in
     return 0
 
 
-def _upload_to_hub(
-    config: Config, path: str | Path, name: str | None, domain: str | None, split: SplitOption, **commit: Any
-) -> None:
+def _upload_to_hub(config: Config, path: str | Path, name: str | None, options: UploadOptions) -> None:
     from gym_llm.data.hubs.publishing import collection_id, repo_name
 
+    commit = vars(options).copy()
+    domain, split = commit.pop("domain"), commit.pop("split")
     if len(config.environments) == 1:
         ((key, section),) = config.environments.items()
         name, domain = name or key, domain or section.domain
@@ -304,7 +310,6 @@ def _configured(files: Sequence[str], settings: Sequence[str]) -> Iterator[Confi
 
 
 def _delete(shelf: Hub | ModelRegistry, name: str, yes: bool) -> None:
-    """Delete a dataset when its name has been typed, or `--yes` is given."""
     if not yes:
         print(f"This deletes {name} and all its files from {shelf.place} permanently. Type its name to go on: ", end="")
         sys.stdout.flush()
@@ -318,7 +323,6 @@ def _delete(shelf: Hub | ModelRegistry, name: str, yes: bool) -> None:
 
 
 def _need(**options: str | None) -> list[str]:
-    """The values of options that have to be given."""
     if flags := [_flag(name) for name, value in options.items() if not value]:
         raise UsageError(f"{' and '.join(flags)} must be given as well.")
     return [str(value) for value in options.values()]

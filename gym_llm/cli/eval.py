@@ -147,7 +147,6 @@ def _parts(
     play: PlayOptions,
     quiet: bool,
 ) -> dict[str, list[Part]]:
-    """The parts that each engine plays."""
     from gym_llm.cli.config import read_config
     from gym_llm.evaluation.evaluation import is_suite
     from gym_llm.evaluation.suite import env_parts, suite_parts
@@ -210,7 +209,6 @@ def _progress(evaluation: Evaluation) -> Iterator[Callable[[str], None]]:
 
 
 def _report(evaluation: Evaluation, quiet: bool) -> EvaluationResult:
-    """Write the reports; reading and drawing may take some seconds."""
     from gym_llm.cli.progress import show_file
 
     if quiet:
@@ -221,7 +219,6 @@ def _report(evaluation: Evaluation, quiet: bool) -> EvaluationResult:
 
 
 def _print(result: EvaluationResult) -> None:
-    """Print the most important tables, and the paths of the reports."""
     from rich import box
     from rich.table import Table as Shown
     from rich.text import Text
@@ -265,5 +262,4 @@ def _narrowed(row: list[str], words: int) -> list[str]:
 
 
 def _below(interval: re.Match[str]) -> str:
-    """An interval in a line of its own, as short as it gets."""
     return re.sub(r"\b0\.", ".", f"\n{interval[1]}–{interval[2]}")

@@ -77,7 +77,6 @@ def _results_beside_calls(items: list[Item]) -> Iterator[Item]:
 
 
 def _call_id(item: Item) -> str:
-    """The id as a text: an edited file may have any value there."""
     return str(item.get("call_id"))
 
 

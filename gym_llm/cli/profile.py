@@ -41,7 +41,7 @@ def profile_env(
     ],
     *,
     rollouts: Annotated[str, typer.Option(metavar="FILE", help=_ROLLOUTS)],
-    env_kwargs: Annotated[str | None, options.what("JSON", "the environment's further arguments")] = None,
+    env_kwargs: options.EnvKwargs = None,
     dataset: Annotated[str | None, options.what("NAME", "only records of this dataset")] = None,
     limit: Annotated[int | None, options.what("N", "play only the first N records", options.positive)] = None,
     output: Annotated[str | None, options.what("DIR", "folder for the files (default: write none)")] = None,

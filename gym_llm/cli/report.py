@@ -59,7 +59,6 @@ def _print_summary(console: Console, run: Run) -> None:
 
 
 def _print_parts(console: Console, kind: str, summaries: Mapping[str, Summary]) -> None:
-    """A line of numbers for each part of a run."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
     table.add_column(kind, overflow="fold")
     for name in ("episodes", "mean reward", "turns", "masked"):

@@ -43,7 +43,7 @@ def reverify_rollouts(
     env: Annotated[
         str, typer.Option(metavar="ID", help="the verifier: an id, or a file: ./my_env.py", autocompletion=complete_env)
     ],
-    env_kwargs: Annotated[str | None, options.what("JSON", "the environment's further arguments")] = None,
+    env_kwargs: options.EnvKwargs = None,
     output: Annotated[str | None, options.what("NEW", _OUTPUT)] = None,
     rerun_tools: Annotated[bool, options.what(None, _RERUN, None, "--rerun-tools")] = False,
     dataset: Annotated[str | None, options.what("NAME", _DATASET)] = None,

@@ -62,7 +62,7 @@ def rollout(
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
-    env_kwargs: Annotated[str | None, options.what("JSON", "the environment's further arguments")] = None,
+    env_kwargs: options.EnvKwargs = None,
     engine: Annotated[str | None, options.engine("SPEC", options.ENGINE)] = None,
     play: PlayOptions,
     output: Annotated[
@@ -122,7 +122,6 @@ def _parts(
     play: PlayOptions,
     quiet: bool,
 ) -> tuple[list[Part], dict[str, Any]]:
-    """The parts of the run, and what its summary notes about them."""
     from gym_llm.cli.config import read_config
     from gym_llm.rollouts.config.compose import names_files
     from gym_llm.rollouts.config.workloads import config_parts

@@ -152,7 +152,6 @@ def _make_server(
 
 
 def _missing(env_ids: Sequence[str], error: Exception) -> UsageError:
-    """The error for the first name that is not an environment."""
     import gymnasium as gym
 
     from gym_llm.core.registry.env_files import env_spec, not_found
@@ -204,7 +203,6 @@ def _containerfile(
 
 
 def _welcome(url: str, env_ids: Sequence[str], protocols: Sequence[str], token: str | None) -> str:
-    """The text that is printed when the server is ready."""
     lines = [f"{printable(', '.join(env_ids))} at {url} ({url}/openapi.json). Ctrl-C ends it."]
     for protocol in protocols:
         path, request = _TRIES.get(protocol, ("", "{url}/openapi.json"))

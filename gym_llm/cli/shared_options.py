@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gym_llm.cli.refusals import shown_argument
+from gym_llm.cli.refusals import complete_env, shown_argument
 from gym_llm.errors import UsageError
 from gym_llm.utils.text import did_you_mean
 
@@ -78,6 +78,13 @@ Token = Annotated[
         help=_TOKEN,
     ),
 ]
+EnvIds = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ENV_ID", help="e.g. gym_llm/Weather-v0, or a file: ./my_env.py", autocompletion=complete_env
+    ),
+]
+EnvKwargs = Annotated[str | None, what("JSON", "the environment's further arguments")]
 Model = Annotated[str | None, engine("NAME", "the model to ask an http engine for")]
 EngineOptions = Annotated[list[Any] | None, engine("NAME=VALUE", _ENGINE_OPTION, _name_value)]
 

@@ -99,7 +99,6 @@ def _walk(console: Console, first: Rollout, more: Iterator[Rollout]) -> None:
 
 
 def _key() -> str:
-    """Return the next key; from a pipe the next character that does not end a line, "" at its end."""
     if sys.stdin.isatty():
         return typer.getchar().lower()
     while (key := sys.stdin.read(1)) == "\n":

@@ -59,9 +59,10 @@ def view(
         from gym_llm.evaluation.view.view_server import ViewServer
 
         async with ViewServer(runs, port=port) as server:
+            has_display = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
             names = ", ".join(printable(str(run)) for run in runs[:3]) + (", …" if len(runs) > 3 else "")
             print(f"{names}\nlook: {server.url}\nCtrl-C ends it.", flush=True)
-            if not no_browser and _has_display():
+            if not no_browser and has_display:
                 await asyncio.to_thread(webbrowser.open, server.url)
             await asyncio.Event().wait()
 
@@ -83,7 +84,3 @@ async def _export(runs: list[Path], path: Path, most: int) -> None:
     print(f"page: {printable(str(path))} ({path.stat().st_size / 1e6:.1f} MB)")
     if note:
         print(note)
-
-
-def _has_display() -> bool:
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

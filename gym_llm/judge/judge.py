@@ -260,7 +260,7 @@ class Judge:
     async def _fetch(self, messages: list[Item], params: Params, key: bytes) -> Answer:
         kept = None if self._file is None else await self._file.get(key)
         if kept is not None:
-            answer = Answer(_text(kept), kept)
+            answer = Answer(kept["output"][0]["content"][0]["text"], kept)
         else:
             answer = await self._request(messages, params, key.hex()[:16])
             if self._file is not None:
@@ -283,14 +283,12 @@ class Judge:
         return _answer(response)
 
 
+@dataclass(slots=True)
 class _Flight:
-    """A request under way, and how many wait for it."""
+    """A request under way, and the number of callers that wait for it."""
 
-    __slots__ = ("task", "waiting")
-
-    def __init__(self, task: asyncio.Task[Answer]) -> None:
-        self.task = task
-        self.waiting = 0
+    task: asyncio.Task[Answer]
+    waiting: int = 0
 
 
 def _answer(response: ResponseDict) -> Answer:
@@ -318,8 +316,3 @@ def _last_message(items: list[Item]) -> str:
             parts = content if isinstance(content, list) else []
             return "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
     return ""
-
-
-def _text(kept: Any) -> str:
-    text: str = kept["output"][0]["content"][0]["text"]
-    return text

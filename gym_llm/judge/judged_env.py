@@ -234,7 +234,6 @@ class JudgedEnv(NemoCompatible):
 
 
 def _own_prompt(env: type[JudgedEnv], name: str) -> Prompt:
-    """Return the prompt of this name of a class, or of the nearest base class that has it."""
     if name in env.judge_prompts:
         return make_prompt(env.judge_prompts[name], name)
     for each in env.__mro__:

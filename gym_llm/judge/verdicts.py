@@ -295,7 +295,6 @@ def _number_in(text: str, *, fractions: bool) -> float | None:
 
 
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The last match, looked for at the end of the text first."""
     last = None
     for start in (max(0, len(text) - _TAIL), 0):
         for match in pattern.finditer(text, start):

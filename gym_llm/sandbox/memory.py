@@ -58,7 +58,6 @@ def available() -> int:
 
 
 def _groups() -> list[str]:
-    """Return the paths of this process in the trees of control groups."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             fields = [line.rstrip("\n").split(":", 2) for line in file]

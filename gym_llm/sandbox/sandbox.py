@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from gym_llm.sandbox.backends import Mounts, make_backend, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.memory import SessionMemory
 from gym_llm.sandbox.run_limits import Limits
+from gym_llm.utils.deprecated import renamed_argument
 
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
 _LONG = 12  # times what a run may take: the supervisor ends it long before
@@ -93,6 +93,7 @@ class Sandbox:
         SandboxUnavailable: If this machine does not have the backend.
     """
 
+    @renamed_argument("box", "mounts")
     def __init__(
         self,
         backend: str = "bubblewrap",
@@ -102,11 +103,7 @@ class Sandbox:
         preload: Sequence[str] = (),
         concurrency: int | None = None,
         memory_bytes: int | None = None,
-        box: Mounts | None = None,
     ) -> None:
-        if box is not None:
-            warnings.warn("Sandbox(box=...) is Sandbox(mounts=...) now", DeprecationWarning, stacklevel=2)
-            mounts = box
         if memory_bytes is not None and memory_bytes < 1:
             raise ValueError(f"memory_bytes is a number of bytes, got {memory_bytes!r}.")
         if concurrency is not None and concurrency < 1:
@@ -249,17 +246,8 @@ def _is_text(name: str) -> bool:
 
 def result_of(answer: dict[str, Any], output: list[bytes], files: dict[str, bytes]) -> RunResult:
     """Return a supervisor's answer as a result."""
-    return RunResult(
-        limit=answer["limit"],
-        exit_code=answer["exit_code"],
-        signal=answer["signal"],
-        stdout=output[0],
-        stderr=output[1],
-        cpu_seconds=answer["cpu_seconds"],
-        wall_seconds=answer["wall_seconds"],
-        peak_bytes=answer["peak_bytes"],
-        files=files,
-    )
+    names = ("limit", "exit_code", "signal", "cpu_seconds", "wall_seconds", "peak_bytes")
+    return RunResult(stdout=output[0], stderr=output[1], files=files, **{name: answer[name] for name in names})
 
 
 def reply_timeout(limits: Limits) -> float:

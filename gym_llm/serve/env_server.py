@@ -153,7 +153,6 @@ class EnvServer(HttpServer):
             application.router.add_get(f"{prefix}/openapi.json", _constant(document))
 
     def _add_env(self, application: web.Application, prefix: str, frontends: Sequence[Frontend]) -> list[Route]:
-        """Add the frontends' routes below a prefix; a path of several frontends gets one handler."""
         by_address: dict[tuple[str, str], list[tuple[Frontend, Route]]] = defaultdict(list)
         for frontend in frontends:
             for route in frontend.routes():
@@ -192,7 +191,6 @@ class EnvServer(HttpServer):
         return claimed_route
 
     async def _answer(self, http: web.Request, frontend: Frontend, route: Route) -> web.StreamResponse:
-        """Answer a request here, or forward it to the process that has its session."""
         others = self._forwarding
         if others is not None and not http.get(_INNER):
             session_id = await frontend.session_of(http)

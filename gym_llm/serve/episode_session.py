@@ -379,7 +379,6 @@ def said(text: str) -> Item:
 
 
 def _said_after(items: list[Item], start: int) -> list[Item]:
-    """Return the environment's items from the index `start` on."""
     for index in range(start, len(items)):
         item = items[index]
         if item.get("type") == "function_call_output" or item.get("role", "assistant") != "assistant":

@@ -148,7 +148,6 @@ class EnvWorkers:
         return worker
 
     async def _watch(self, number: int) -> None:
-        """Start a worker again whenever it has ended."""
         pause = 0.0
         while True:
             began, worker = monotonic(), self._workers[number]

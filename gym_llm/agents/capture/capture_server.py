@@ -225,7 +225,6 @@ class CaptureServer(ModelApiServer):
 
 
 def _stop(session: CaptureSession) -> ResponseDict:
-    """Return the message for an agent that has made all its calls."""
     part = {"type": "output_text", "text": _STOP, "annotations": []}
     message = {"type": "message", "id": "msg_stop", "role": "assistant", "status": "completed", "content": [part]}
     return {

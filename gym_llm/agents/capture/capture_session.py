@@ -195,7 +195,6 @@ class CaptureSession:
             raise CallRefused(f"A session keeps {self.max_bytes:,} bytes of model calls.", code="session_full")
 
     def _keep(self, call: Call, response: ResponseDict) -> None:
-        """Note an answer: from now on it can be continued."""
         call.status = "answered"
         output: list[Item] = []
         for item in response["output"]:

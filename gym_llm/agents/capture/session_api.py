@@ -220,7 +220,6 @@ def _checked_id(id: Any) -> str:
 
 
 def _sampling(body: dict[str, Any], name: str) -> dict[str, Any]:
-    """A field of sampling parameters in a request's words, without those that say nothing."""
     fields = {} if body.get(name) is None else body[name]
     if not isinstance(fields, dict):
         raise Refusal(f"{name} is a JSON object.", param=name)

@@ -212,7 +212,6 @@ def _hash_of_frame(request: Request) -> int:
 
 
 def _said(turn: list[Item]) -> tuple[Any, ...]:
-    """Return the content of a turn of the model, without its reasoning."""
     texts: list[str] = []
     calls: list[Any] = []
     for item in turn:
@@ -231,7 +230,6 @@ def _words(turn: list[Item]) -> str:
 
 
 def _told(item: Item, kind: str) -> tuple[Any, ...]:
-    """Return the content of an item that is not the model's."""
     if kind == "message":
         role = item.get("role")
         return "system" if role == "developer" else role, _text(item.get("content"))
@@ -268,7 +266,6 @@ def _call_ids(turn: list[Item]) -> list[Any]:
 
 
 def _reasoning(turn: list[Item]) -> str:
-    """All that a turn thinks, without whitespace; "" if it has no reasoning."""
     thoughts = []
     for item in turn:
         if item.get("type") == "reasoning":

@@ -76,7 +76,6 @@ def _begin_again(settings: dict[str, Any]) -> None:
 
 
 def _start(channel: int, requests: socket.socket, settings: dict[str, Any]) -> None:
-    """Start a supervisor as the first process of namespaces of its own."""
     try:
         child = kernel.fork_apart(_APART)
     except OSError as error:

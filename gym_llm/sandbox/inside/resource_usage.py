@@ -289,7 +289,6 @@ def _tables(process: str) -> int:
 
 
 def _open_files(process: str, most: int) -> int:
-    """Count the open files of a process; if it hides them, as many as it may have."""
     try:
         return len(os.listdir(f"/proc/{process}/fd"))
     except PermissionError:

@@ -158,7 +158,6 @@ def unpack_members(archive: tarfile.TarFile, folder: str, limit: int, whiteouts:
 
 
 def _hide(path: str, made: set[str]) -> None:
-    """Carry out a whiteout that is a file's name."""
     parent, name = os.path.split(path)
     if name == _EMPTIED:
         _empty(parent, made)
@@ -171,7 +170,6 @@ def _hide(path: str, made: set[str]) -> None:
 
 
 def _empty(folder: str, made: set[str]) -> None:
-    """A folder has nothing but what was made, after this."""
     left = [folder]
     while left:
         parent = left.pop()

@@ -67,7 +67,6 @@ def _session(settings: dict[str, Any]) -> None:
 
 
 def _streams() -> None:
-    """Make the streams of programs, which write to pipes."""
     kept, pipe = [os.dup(1), os.dup(2)], os.pipe()
     for number in (1, 2):
         os.dup2(pipe[1], number)

@@ -88,9 +88,7 @@ class ContainerMachine:
     async def upload(self, path: str, files: bytes, *, replace: bool = False) -> None:
         """Unpack an archive in a folder."""
         await self._sure(f"{f'rm -rf {shlex.quote(path)}; ' if replace else ''}mkdir -p {shlex.quote(path)}")
-        code, _, said = await self._call(["cp", "-", f"{self._name}:{path}"], _SECONDS, files)
-        if code:
-            raise SandboxError(f"{self.program} cp ended with {code}: {_last(said)}")
+        await self._must(["cp", "-", f"{self._name}:{path}"], files)
 
     async def download(self, path: str, limit: int = 1 << 20) -> bytes | None:
         """Return a file of at most `limit` bytes, or None if it is missing."""
@@ -111,18 +109,14 @@ class ContainerMachine:
 
     async def seal(self, remove: Iterable[str]) -> None:
         """All that runs is ended by a restart of the container; these paths are gone."""
-        code, _, said = await self._call(["restart", "--time", "0", self._name], _SECONDS)
-        if code:
-            raise SandboxError(f"{self.program} restart ended with {code}: {_last(said)}")
+        await self._must(["restart", "--time", "0", self._name])
         if paths := " ".join(map(shlex.quote, remove)):
             await self._sure(f"rm -rf {paths}")
 
     async def snapshot(self) -> bytes:
         """The name of an image with all that is there now."""
         name = f"gym_llm/snapshot-{os.urandom(8).hex()}"
-        code, _, said = await self._call(["commit", self._name, name], _SECONDS)
-        if code:
-            raise SandboxError(f"{self.program} commit ended with {code}: {_last(said)}")
+        await self._must(["commit", self._name, name])
         self._saved.add(name)
         return name.encode()
 
@@ -153,6 +147,11 @@ class ContainerMachine:
         result = await self.exec(command)
         if result.return_code:
             raise SandboxError(f"A container could not do `{command[:100]}`: {_last(result.stderr.encode())}")
+
+    async def _must(self, arguments: list[str], data: bytes = b"") -> None:
+        code, _, said = await self._call(arguments, _SECONDS, data)
+        if code:
+            raise SandboxError(f"{self.program} {arguments[0]} ended with {code}: {_last(said)}")
 
     async def _call(
         self, arguments: list[str], seconds: float, data: bytes = b"", most: int = _BYTES

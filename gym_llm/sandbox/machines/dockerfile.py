@@ -267,7 +267,6 @@ async def _copy(path: str, one: Instruction, machine: Machine, workdir: str, val
 
 
 def _matches(path: str, one: Instruction, context: str, source: str) -> list[str]:
-    """The files of the context that a pattern names."""
     wanted = posixpath.normpath(source.lstrip("/"))
     paths = [context] if wanted == "." else []
     if not paths:

@@ -128,7 +128,6 @@ def _few(layers: list[Any]) -> list[Any]:
 
 
 def _checked(blob: _Blob, digest: str) -> str:
-    """The name of a blob, whose content is what its name says."""
     name = _place(digest)
     if digest.startswith("sha256:"):
         with blob(name) as file:

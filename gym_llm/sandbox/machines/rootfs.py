@@ -238,7 +238,6 @@ def _remove(folder: Path) -> None:
 
 
 def _write_host(target: Path) -> None:
-    """A small writable rest for this machine's own /usr."""
     root = target / _ROOT
     for name in _HOST_FOLDERS:
         (root / name).mkdir(parents=True)
@@ -329,7 +328,6 @@ def give_away(root: Path) -> None:
 
 
 def _finish(target: Path, config: dict[str, Any]) -> None:
-    """Write what an image's own configuration says, and give all to the user of machines."""
     root = target / _ROOT
     for name in ("proc", "dev", "tmp"):
         if not os.path.lexists(root / name):

@@ -228,7 +228,6 @@ def _own_tools(names: dict[str, str], *, reset: bool) -> list[dict[str, Any]]:
 
 
 def _choice(arguments: dict[str, Any]) -> tuple[int | None, dict[str, Any] | None]:
-    """Return the seed and the options of a reset."""
     given = {name: value for name, value in arguments.items() if value is not None}
     if unknown := given.keys() - _RESET_ARGUMENTS.keys():
         raise _Wrong(f"A reset takes {', '.join(_RESET_ARGUMENTS)}; got {', '.join(map(repr, sorted(unknown)))[:200]}.")

@@ -97,7 +97,6 @@ def _read(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _numbers(row: _Row) -> _Numbers:
-    """The columns of an answer."""
     usage = (response.get("usage") if isinstance(response := row.get("response"), dict) else None) or {}
     found = {}
     for name, value in [*row.items(), *(usage.items() if isinstance(usage, dict) else ())]:
@@ -107,7 +106,6 @@ def _numbers(row: _Row) -> _Numbers:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number or boolean as a float; None for anything else."""
     if not isinstance(value, (bool, int, float)):
         return None
     try:
@@ -117,7 +115,6 @@ def _number(value: Any) -> float | None:
 
 
 def _group(task: int, scored: list[tuple[_Row, _Numbers]]) -> dict[str, Any]:
-    """A task's own figures."""
     infos = [
         {"rollout_id": f"{task}:{row[REPEAT]}", TASK: task, REPEAT: row[REPEAT], **numbers} for row, numbers in scored
     ]
@@ -133,7 +130,6 @@ def _group(task: int, scored: list[tuple[_Row, _Numbers]]) -> dict[str, Any]:
 
 
 def _repeats(scored: list[dict[str, Any]], numbers: list[_Numbers], tasks: int) -> list[dict[str, Any]]:
-    """The figures of each repeat, where there are several."""
     by_repeat: dict[int, list[int]] = defaultdict(list)
     for position, row in enumerate(scored):
         by_repeat[row[REPEAT]].append(position)
@@ -155,7 +151,6 @@ def _across_repeats(repeats: Iterable[_Row]) -> dict[str, Any]:
 
 
 def _coverage(rows: Sequence[_Row], scored: Sequence[_Row]) -> dict[str, Any]:
-    """Return how much of a run the figures cover; {} if no episode is masked."""
     if len(rows) == len(scored):
         return {}
     measured = {row[TASK] for row in scored}

@@ -44,7 +44,6 @@ def step_answer(step: Step) -> dict[str, Any]:
 
 
 def _text(items: list[Item]) -> str | None:
-    """Return the user's text, with an empty line between messages; None without one."""
     texts = []
     for item in items:
         if item.get("type") == "function_call_output":

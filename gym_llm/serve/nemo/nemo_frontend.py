@@ -133,7 +133,6 @@ class NemoFrontend:
         session.notes.pop(CALL_REWARDS, None)
 
     def _session(self, http: web.Request) -> EpisodeSession | None:
-        """The session of the cookie, if there is (still) one."""
         session_id = self._cookie.read(http.headers.get("Cookie"))
         if session_id is None:
             return None
@@ -199,7 +198,8 @@ class NemoFrontend:
             status = 200
         except EpisodeFailed:  # what the author got wrong is not told to the model
             text, status = error_output(FAILED_TOOL), 500
-        answer = self._answer(session.id, text.encode(errors="backslashreplace"), _content_type(text))
+        content_type = "application/json" if text[:1] in ("{", "[") else "text/plain"
+        answer = self._answer(session.id, text.encode(errors="backslashreplace"), content_type)
         answer.set_status(status)
         return answer
 
@@ -223,7 +223,6 @@ class NemoFrontend:
         return self._answer(session_id, verdicts.answer(payload, body, fields))
 
     async def _scored(self, session_id: str, row: Row, conversation: Conversation) -> dict[str, Any]:
-        """Score a session's episode, and close the session."""
         sessions = self._served.sessions
         try:
             session = sessions.get(session_id)
@@ -303,7 +302,3 @@ class NemoFrontend:
 
 def _has_a_row(body: Any) -> bool:
     return isinstance(body, dict) and PARAMS in body
-
-
-def _content_type(text: str) -> str:
-    return "application/json" if text[:1] in ("{", "[") else "text/plain"

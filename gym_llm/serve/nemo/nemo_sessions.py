@@ -161,7 +161,6 @@ def _digest(value: Any) -> bytes:
 
 
 def _check(body: dict[str, Any], fields: tuple[str, ...]) -> str:
-    """The name in a body that has these fields and no other."""
     if body.keys() != {_NAME, *fields}:
         raise BadRequest(f"The body has the fields {_NAME}, {', '.join(fields)}, and no other.")
     name = body[_NAME]

@@ -43,7 +43,7 @@ RESET = _operation("Begin an episode with a row.", _ROW, "The observation, a tex
 STEP = _operation(
     "Take a model's turn.", _HANDED_IN, "Observation, reward, terminated, truncated and info.", refusals="400 404 500"
 )
-CLOSE = _operation("Give the session up.", _OBJECT, "It is closed, or never was.", refusals="400")
+CLOSE = CLOSE_SESSION
 AGGREGATE = _operation("Figures over many answers of /verify.", _ANSWERS, "The figures.", refusals="400")
 REVERIFY_MODE = _operation("Whether /verify needs a session.", None, "stateless, unsupported or unknown.", refusals="")
 ALIVE = _operation("Whether the server runs.", None, "It does.", refusals="")

@@ -218,7 +218,6 @@ async def score_anew(session: EpisodeSession, rows: Rows, row: Row, conversation
 
 
 async def _played_again(session: EpisodeSession, prepared: PreparedTask, conversation: Conversation) -> dict[str, Any]:
-    """Score an episode by playing it anew, up to where the environment ends it."""
     last = await session.reset(options={"task": prepared})
     turns = recorded_turns({**conversation.response, "output": conversation.items})
     for number, turn in enumerate(turns, 1):
@@ -232,7 +231,6 @@ async def _played_again(session: EpisodeSession, prepared: PreparedTask, convers
 
 
 def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversation, cut: _Cut) -> None:
-    """Lay what was said before the last turn into the episode."""
     episode: Any = session.episode
     session.total_reward = _total(session, cut.before)
     episode.items = [*opening, *cut.before]

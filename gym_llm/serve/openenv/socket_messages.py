@@ -74,13 +74,13 @@ class SocketSession:
         action = read_action(message.get("data"))
         if action is LIST_TOOLS:
             return _observation(listed(tools_of(self._env, session)))
-        answer: Callable[[Step], bytes] = _stepped
+        result: Callable[[Step], dict[str, Any]] = answers.result
         if action.__class__ is ToolCall:
-            answer = partial(_called, action, tools_of(self._env, session))
+            result = partial(called, action, tools=tools_of(self._env, session))
             action = [action.item(len(session.turn_rewards) + 1)]
         try:
             outcome = session.start_step(action)
-            return self._answered(outcome, answer)
+            return self._answered(outcome, result)
         except Exception as error:
             return self._refusal(error)
 
@@ -101,7 +101,7 @@ class SocketSession:
             raise CloseConnection(answer) from None
         session.notes["episode_id"] = episode_id
         try:
-            return self._answered(session.start_reset(seed, options), _begun)
+            return self._answered(session.start_reset(seed, options), partial(answers.result, began=True))
         except Exception as error:
             return self._refusal(error)
 
@@ -129,14 +129,16 @@ class SocketSession:
     def _state(self) -> bytes:
         return answers.encode({"type": "state", "data": answers.state(self._session)})
 
-    def _answered(self, outcome: Step | asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes | PendingReply:
+    def _answered(
+        self, outcome: Step | asyncio.Future[Step], result: Callable[[Step], dict[str, Any]]
+    ) -> bytes | PendingReply:
         if isinstance(outcome, asyncio.Future):
-            return PendingReply(outcome, lambda future: self._late(future, answer))
-        return answer(outcome)
+            return PendingReply(outcome, lambda future: self._late(future, result))
+        return _observation(result(outcome))
 
-    def _late(self, future: asyncio.Future[Step], answer: Callable[[Step], bytes]) -> bytes:
+    def _late(self, future: asyncio.Future[Step], result: Callable[[Step], dict[str, Any]]) -> bytes:
         try:
-            return answer(future.result())
+            return _observation(result(future.result()))
         except asyncio.CancelledError:
             return answers.error("The server has been stopped.", answers.SESSION_ERROR)
         except Exception as error:
@@ -155,18 +157,6 @@ class SocketSession:
 
 def _observation(result: dict[str, Any]) -> bytes:
     return answers.encode({"type": "observation", "data": result})
-
-
-def _begun(step: Step) -> bytes:
-    return _observation(answers.result(step, began=True))
-
-
-def _stepped(step: Step) -> bytes:
-    return _observation(answers.result(step))
-
-
-def _called(call: ToolCall, tools: list[dict[str, Any]], step: Step) -> bytes:
-    return _observation(called(call, step, tools))
 
 
 def _check(message: dict[str, Any], fields: set[str] = _FIELDS) -> None:
