@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tasks import TaskKind
-from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
+from gym_llm.envs.litmus_agent.reading import FORMATS, in_format, last_capture, last_in_format, read_bool, read_number
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.sandbox.python_tool import PythonTool
 from gym_llm.types import Row, known
@@ -107,6 +107,11 @@ class LitmusAgent(PythonTool, NemoCompatible):
             """The kind of the expected answer."""
             return self.answer_type or _TYPE_OF_PROPERTY[self.property_type]
 
+        @property
+        def format(self) -> str:
+            """The name of the answer's format."""
+            return self.answer_format or ("fmt_07" if self.use_box_format else "fmt_00")
+
         @cached_property
         def is_legacy(self) -> bool:
             """Whether the row is of before there were answer types: it is compared as a rounded number then."""
@@ -155,12 +160,15 @@ class LitmusAgent(PythonTool, NemoCompatible):
         """A row, with the Python tool if the row declares it."""
         return super().task_kind()._replace(tools=list)
 
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected answer in the row's format; None if the row has a pattern of its own."""
+        return None if task.output_regex else in_format(str(task.expected_answer), task.format)
+
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the answer in the model's messages and compare it."""
         if task.output_regex is not None:
             return self._verify_with_regex(task, task.output_regex, episode)
-        name = task.answer_format or ("fmt_07" if task.use_box_format else "fmt_00")
-        return self._verdict(task, last_in_format(episode.messages_text, name), episode)
+        return self._verdict(task, last_in_format(episode.messages_text, task.format), episode)
 
     async def _verify_with_regex(self, task: Task, pattern: str, episode: Episode) -> Verdict:
         function = f"{last_capture.__module__}:{last_capture.__name__}"

@@ -49,6 +49,16 @@ _FALSE = frozenset({"0", "0.0", "false", "no", "absent", "f", "n"})
 _LONGEST = 10_000  # characters of an answer that are read as a number
 
 
+def in_format(answer: str, name: str) -> str:
+    r"""Write an answer in a form.
+
+    >>> in_format("2", "fmt_00"), in_format("2", "fmt_16")
+    ('((2))', 'Final Answer: ||2||')
+    """
+    opening, closing = _FORMATS[name]
+    return re.sub(r"\\(.)", r"\1", opening.replace(r"\s*", " ")) + answer + (closing or "")
+
+
 def last_in_format(text: str, name: str) -> str | None:
     r"""Return the last answer in a form, stripped, or None.
 

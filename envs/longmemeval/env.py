@@ -63,6 +63,10 @@ class LongMemEval(JudgedEnv):
 
         verifier_metadata: Metadata
 
+    def oracle(self, task: Task) -> str:
+        """Return the gold answer."""
+        return str(task.verifier_metadata.answer)
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge by the rule for the question's type."""
         about = task.verifier_metadata

@@ -1,7 +1,7 @@
 r"""Verification with the math-verify library. It runs in worker processes, the only place where SymPy is imported.
 
-The rules are those of NeMo Gym's `math_with_judge` (https://github.com/NVIDIA-NeMo/Gym). The expected answer is
-parsed as LaTeX in a `\boxed{}`, and the model's text as plain expressions and LaTeX.
+As in NeMo Gym's `math_with_judge`, the expected answer is parsed as LaTeX in a `\boxed{}`, and the model's text as
+plain expressions and LaTeX. Source of the rules: https://github.com/NVIDIA-NeMo/Gym
 """
 
 from __future__ import annotations

@@ -74,15 +74,15 @@ class HTTPEngine(Engine):
     server until that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the
     server answers again (`gym_llm.engines.health`).
 
-    A prompt that no longer fits the model ends the episode without an error. The response is `incomplete`, its `output`
-    is empty, and `incomplete_details["reason"]` is `"context_length_exceeded"`.
+    If a prompt no longer fits the model, the response is `incomplete` with an empty `output` and the reason
+    `"context_length_exceeded"`.
 
     With `"completions"` the engine builds prompts as token ids (`gym_llm.tokens.prompt_tokens.PromptTokens`), and the
     server returns token ids. The other APIs send the conversation, which the server tokenises anew for every turn. In a
-    chat, calls whose arguments are not a JSON object are sent with `{}` instead. Newer vLLM does this itself; older
-    versions refuse the whole conversation (https://github.com/vllm-project/vllm/pull/48922).
+    chat, calls whose arguments are not a JSON object are sent with `{}` instead, because older versions of vLLM refuse
+    such a conversation (https://github.com/vllm-project/vllm/pull/48922).
 
-    The engine logs a warning when a server begins to fail; retries and recoveries are logged at level INFO.
+    A server that begins to fail is logged as a warning, retries and recoveries at level INFO.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -96,8 +96,8 @@ class HTTPEngine(Engine):
             `logprobs`). `"completions"` always does; `"responses"` cannot.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
-        max_response_bytes: Largest size of a decompressed response; None for the limit of `utils/limits.py`. A larger
-            one is an error, so endless bodies and compressed gigabytes take no memory.
+        max_response_bytes: Largest size of a decompressed response, beyond which it is an error; None for the limit of
+            `utils/limits.py`.
 
     Raises:
         ValueError: If an argument is invalid.

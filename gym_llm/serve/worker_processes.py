@@ -34,8 +34,9 @@ class EnvWorkers:
     """Serves environments from several processes, as `EnvServer` does from one.
 
     A session lives in one process; all processes take its requests (see `gym_llm.serve.forwarding`). A process that
-    dies is restarted. Its sessions are lost, and their clients get an error that says so. All processes end with this
-    one, even if it is killed.
+    dies is restarted. Its sessions are lost, and their clients get an error that says so. The kernel resets connections
+    that it gave to the dying process: their clients connect again. All processes end with this one, even if it is
+    killed.
 
     Args:
         env_ids: As for `EnvServer`.

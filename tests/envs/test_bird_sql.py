@@ -102,9 +102,9 @@ def test_nothing_is_written_not_even_as_nemo_gym_does(folder: Path) -> None:
 
 def test_a_database_that_is_not_there_is_said_when_the_rows_are_loaded(folder: Path) -> None:
     rows = [row("Who?", question="Who?", gt_sql=GOLD, db_id=name) for name in ("town", "village")]
-    with pytest.raises(DataError, match=r"no database 'village' in .*\(village/village.sqlite.*bird_sql_dir"):
+    with pytest.raises(DataError, match=r"bird_sql_dir .* has no database village/village.sqlite"):
         gym.make(ENV_ID, tasks=rows, bird_sql_dir=str(folder))
-    with pytest.raises(DataError, match="no database 'town'"):
+    with pytest.raises(DataError, match="has no database town"):
         gym.make(ENV_ID, tasks=rows[:1])
     (folder / "village").mkdir()
     (folder / "village" / "village.sqlite").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")

@@ -83,9 +83,8 @@ class RolloutWorker:
 
     The worker follows these arguments of TRL:
 
-    - Sampling: `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty` and
-      `chat_template_kwargs`.
-    - Limits: `max_completion_length` (of a turn, as in TRL's own worker), `max_inflight_tasks` (episodes at once) and
+    - `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty` and `chat_template_kwargs`.
+    - `max_completion_length` (of a turn, as in TRL's own worker), `max_inflight_tasks` (episodes at once) and
       `request_timeout`.
     - `max_staleness`: the worker starts a new group only if TRL can use its samples before they are stale.
 

@@ -202,7 +202,7 @@ def identity(line: str) -> tuple[Any, ...]:
         (["--resume", "chat.tasks=letters.jsonl"], "chat.tasks_sha256 was "),
         (
             ["--resume", "--engine", "b=random"],
-            "it has records/base.jsonl, of an engine that is not played",
+            "has records/base.jsonl of another engine",
         ),
         (
             ["--resume", "--engine", "base=random", "--repeats", 9],

@@ -239,7 +239,7 @@ def test_tools_are_shown_unless_none_may_be_called():
 def test_a_prompt_cannot_force_calls(choice):
     prompts = prompts_for(tokenizer_for("pocket"))
     tools = [{"type": "function", "name": "get_weather", "parameters": {}}]
-    with pytest.raises(EngineError, match="tool_choice is 'auto' or 'none'"):
+    with pytest.raises(EngineError, match="tool_choice must be 'auto' or 'none'"):
         prompts.build({"input": "Hi", "tools": tools, "tool_choice": choice})
     assert prompts.build({"input": "Hi", "tool_choice": choice}) == prompts.build({"input": "Hi"})
 
@@ -329,8 +329,8 @@ def test_variables_hold_for_all_that_is_shown_for_a_request(history):
     ("given", "said"),
     [
         (["enable_thinking"], r"is an object such as \{\"enable_thinking\": false\}, got \['enable"),
-        ({"chat_template": "{{ messages }}"}, "chat_template is none"),
-        ({"tokenize": True}, "tokenize is none"),
+        ({"chat_template": "{{ messages }}"}, "chat_template in chat_template_kwargs is not"),
+        ({"tokenize": True}, "tokenize in chat_template_kwargs is not"),
     ],
 )
 def test_what_is_no_variable_of_a_template_is_an_error(given, said):

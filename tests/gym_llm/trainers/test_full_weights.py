@@ -56,7 +56,7 @@ def run_in_two(python, way, adapters):
         ("fsdp2", "none"),
         pytest.param("fsdp2", "adapters", marks=pytest.mark.nightly),
         pytest.param("fsdp1", "none", marks=pytest.mark.nightly),
-        ("fsdp1", "adapters"),
+        pytest.param("fsdp1", "adapters", marks=pytest.mark.nightly),
         # Its units hold one flat tensor each; there it takes no adapters.
         pytest.param("fsdp1-flat", "none", marks=pytest.mark.nightly),
     ],
