@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.hubs.refusals import refusal
+from gym_llm.data.hubs.hub_errors import refusal
 from gym_llm.errors import DataError, Refused
 from gym_llm.utils.json_codec import loads
 from gym_llm.utils.limits import HUB_BYTES, limit

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from gym_llm import Episode, Metric, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.grading.answers import last_boxed
 from gym_llm.judge.letters import LetterGraded
 from gym_llm.tokens.parsers.thinking import strip_thinking

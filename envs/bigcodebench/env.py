@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
 from gym_llm.sandbox.backends import mounts_of
 from gym_llm.sandbox.functions import Functions

@@ -7,7 +7,7 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.errors import DataError
 from gym_llm.grading.sql import (
     Database,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.core.checks import check_choice
-from gym_llm.core.config import Pattern, Seconds
+from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.citation_if.grading import (
     DEFAULT_ID,
     GRAMMARS,

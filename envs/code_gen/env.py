@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward, Seconds
+from gym_llm.core.env_config import Reward, Seconds
 from gym_llm.envs.code_gen.runners import UnitTests, run_functions, run_script, run_wrapped
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import lines_between_last_marks, python_code

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv
 from gym_llm.core.checks import check_choice
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.code_output.programs import PROGRAMS, output_of, program
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_fence, last_tagged

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.judge import FAILS, JudgedEnv, labels
 from gym_llm.types import Row

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.evalplus.problems import Problem, Reference, run_reference
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.core.config import Pattern, Seconds
+from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.format_verification.grading import count_lines, is_quick, other_matches
 from gym_llm.grading.text_metrics import in_worker
 

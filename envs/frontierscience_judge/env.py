@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.judge import FAILS, JudgedEnv, number_over, yes_no_line
 from gym_llm.tokens.parsers.thinking import strip_thinking
 

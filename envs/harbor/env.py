@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
-from gym_llm.core.config import Count
+from gym_llm.core.env_config import Count
 from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.harbor import session as sessions

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.judge.proofs import MAX_ANALYSIS_CHARS, MAX_PROOF_CHARS, ProofEnv
 
 SOLUTION_HEADER = "## Solution"

@@ -10,7 +10,7 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
 from gym_llm.errors import DeadlinePassed, WorkerDied
 

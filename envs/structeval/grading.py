@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import Any, NamedTuple, get_args
 
-from gym_llm.grading.formats import Format, csv_header, is_quick, parse
+from gym_llm.grading.document_formats import Format, csv_header, is_quick, parse
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _BEGIN = re.compile(r"<\|BEGIN_CODE\|>[ \t]*+\n?", re.IGNORECASE)

@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from gym_llm.grading.formats import Format, is_quick, parse
+from gym_llm.grading.document_formats import Format, is_quick, parse
 from gym_llm.grading.json_schema import JsonSchema, json_schema
 
 _SHOWN = 200

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.envs.terminus_judge.actions import fits, is_complete, keystrokes, known_harness, read_action
 from gym_llm.grading.text_metrics import sequence_ratio
 from gym_llm.judge import FAILS, JudgedEnv, tail_label

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward, Seconds
+from gym_llm.core.env_config import Reward, Seconds
 from gym_llm.errors import DataError
 from gym_llm.grading.sql import Database, Question, RowsRule, compare, extract_sql
 from gym_llm.judge import FAILS, JudgedEnv, labels

@@ -16,7 +16,7 @@ from gym_llm.records.failures import failure_kind, reason, traceback_text
 from gym_llm.types import Episode, FailureKind
 
 if TYPE_CHECKING:
-    from gym_llm.core.config import EnvConfig
+    from gym_llm.core.env_config import EnvConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 Blocking = bool | Literal["thread", "process"]

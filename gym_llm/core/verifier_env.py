@@ -11,7 +11,7 @@ from gymnasium.error import ResetNeeded
 
 from gym_llm.concurrency import SHUTDOWN_ERRORS, wait
 from gym_llm.core.author_hooks import AuthorHooks
-from gym_llm.core.config import EnvConfig, constructor_signature, read_config
+from gym_llm.core.env_config import EnvConfig, constructor_signature, read_config
 from gym_llm.core.hooks import alias_respond
 from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict

@@ -25,7 +25,7 @@ _OURS = {
     "http": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "https": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
-    "random": ("random", "gym_llm.author.chaos.policy:RandomPolicy"),
+    "random": ("random", "gym_llm.author.chaos.random_policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
     "agent": ("agent", "gym_llm.agents:AgentEngine"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Count
+from gym_llm.core.env_config import Count
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.shared import check_sandbox, sandbox_for

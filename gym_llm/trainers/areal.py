@@ -20,8 +20,8 @@ from areal.utils.data import concat_padded_tensors
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
-from gym_llm.trainers.shared.constraint import refuse_constraint
 from gym_llm.trainers.shared.env_pool import EnvPool
+from gym_llm.trainers.shared.text_format import refuse_constraint
 from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv

@@ -24,9 +24,9 @@ from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.batch_failures import BatchFailures
-from gym_llm.trainers.shared.constraint import refuse_constraint
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
+from gym_llm.trainers.shared.text_format import refuse_constraint
 from gym_llm.trainers.shared.text_messages import first_messages, next_messages
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine

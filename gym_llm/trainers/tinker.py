@@ -40,9 +40,9 @@ from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job, open_plan
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
-from gym_llm.trainers.shared.constraint import refuse_constraint
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked import masking_error
+from gym_llm.trainers.shared.text_format import refuse_constraint
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.types import Rollout

@@ -20,8 +20,8 @@ from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.budget import WithinBudget
-from gym_llm.trainers.shared.constraint import for_vllm
 from gym_llm.trainers.shared.env_pool import EnvPool
+from gym_llm.trainers.shared.text_format import for_vllm
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv

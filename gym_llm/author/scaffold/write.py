@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from gym_llm.author.scaffold.checks import run_python
+from gym_llm.author.scaffold.verifier_checks import run_python
 from gym_llm.errors import DataError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")

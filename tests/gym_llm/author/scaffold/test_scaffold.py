@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from testing import ROOT, copy_repository, python_in
 
-from gym_llm.author.scaffold import Check, check_file, check_verifier, checks, find_verifier, write_verifier
+from gym_llm.author.scaffold import Check, check_file, check_verifier, find_verifier, write_verifier
+from gym_llm.author.scaffold import verifier_checks as checks
 from gym_llm.cli import main
 from gym_llm.core.registry import ids as registration
 from gym_llm.errors import DataError
