@@ -124,6 +124,7 @@ def pytest_sessionfinish(exitstatus):
     hanging.start()
 
 
+@pytest.hookimpl(trylast=True)  # after the fixtures
 def pytest_runtest_teardown(item, nextitem):
     """Close what environments share and leave open: after each test of resources, else after a verifier's or a file's.
 
