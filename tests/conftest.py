@@ -126,12 +126,12 @@ def pytest_sessionfinish(exitstatus):
 
 @pytest.hookimpl(trylast=True)  # after the fixtures
 def pytest_runtest_teardown(item, nextitem):
-    """Close what environments share and leave open: after each test of resources, else after a verifier's or a file's.
+    """Close what environments share and leave open, after the tests of a verifier or of a file.
 
-    Worker processes take a second to start, so the tests of a verifier share them.
+    Worker processes take a second to start, so these tests share them.
     """
     resources = sys.modules.get("gym_llm.concurrency.resources")
-    stays = nextitem is not None and _group(nextitem) == _group(item) and "resources" not in item.fixturenames
+    stays = nextitem is not None and _group(nextitem) == _group(item)
     if resources is not None and not stays and resources.open_resources():
         resources._close_all()
 
