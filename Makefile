@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm check test test-all peers test-vllm lint types browser chaos environments cards docs clean help
+.PHONY: rollout rollout-vllm check test test-all peers peers-passed test-vllm lint types browser chaos environments cards docs clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
@@ -58,6 +58,10 @@ browser:
 # Other packages that are tested with, each in an environment of its own in the user's cache (tests/peers.py).
 peers: $(VENV)/.test
 	$(BIN)/python -P tests/peers.py $(PEERS)
+
+# After a change of what peers meet, and after their tests have passed: commit the file that this writes.
+peers-passed: $(VENV)/.test
+	$(BIN)/python -P tests/peers.py --record
 
 # In a process for each core, lint and types beside them (.ci/tests says how).
 check: $(VENV)/.test

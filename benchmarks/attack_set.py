@@ -1,7 +1,7 @@
 """Measure the planted holes that `gym-llm env attack` finds, its false findings, and its time.
 
-The sets are `tests/importable/attack_set` (40 pairs) and `attack_set_blind` (21, written by somebody who had not read
-the attacks). What the sound one of a pair is accused of as well is not counted as found. The last line is JSON.
+The sets are `tests/importable/attack_set` (40 pairs) and `attack_set_blind` (21 pairs, whose author had not read the
+attacks). A finding that the sound verifier of a pair has, too, does not count. Prints one JSON line last.
 
     python benchmarks/attack_set.py [--sets attack_set attack_set_blind] [--workers 2]
 """

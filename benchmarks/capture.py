@@ -2,12 +2,16 @@
 
     python benchmarks/capture.py
 
-Two servers, each in a process of its own: `CaptureServer` over an engine that answers after half a second with token
-ids, and a bare aiohttp server that reads the body, waits as long and sends the same chat completion. The same client,
-in this process, has 256 conversations of 8 calls with each, in turn, several times: latency in the median over all
-calls, and the server's processor time. `added_ms` is the difference of the medians of a pair, `cpu_ms` what the capture
-server's process needs for a call, HTTP and JSON included, `added_cpu_ms` how much more than the bare server's. Prints
-one JSON line last; the medians over the pairs are in it.
+There are two servers in separate processes. `CaptureServer` has an engine that replies after half a second with token
+ids. A bare aiohttp server reads the body, waits as long and sends the same chat completion. A client in this process
+has 256 conversations of 8 calls with each server in turn, several times. It measures the median latency over all calls,
+and the server's processor time:
+
+- `added_ms`: the difference of the two medians;
+- `cpu_ms`: processor time of the capture server per call, with HTTP and JSON;
+- `added_cpu_ms`: the difference from the bare server.
+
+Prints one JSON line last, with the medians over the pairs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Programs graded per second: CodeGen's answers in a sandbox and without one, side by side.
 
-`local` steps many environments of this process at once, `ray` those of two shards, as one step of GRPO on a coding
-task does: every environment is given an answer, half of them right, and grades it by one unit test. Each pair of back
-ends runs right after each other, so compare within a pair. `unsafe` starts an interpreter per run, where bubblewrap
-forks one that runs already. `fork` and `exec` are no back ends, but what verifiers do that have no sandbox: each
-program is executed by a fork of a worker process, or by the worker itself (`code_gen_exec.py`). Prints one JSON line
-last.
+`local` steps many environments of this process at once, and `ray` those of two shards, like a step of GRPO on a coding
+task. Each environment receives an answer and grades it by one unit test; half of the answers are right. The backends of
+a pair run one right after the other, so compare within a pair.
+
+`unsafe` starts an interpreter per run, where bubblewrap forks a running one. `fork` and `exec` have no sandbox: a fork
+of a worker process runs the program, or the worker itself (`code_gen_exec.py`). Prints one JSON line last.
 
     python benchmarks/code_gen.py [--only exec] [--answers 2048] [--local-answers 512] [--shards 2]
 """

@@ -5,15 +5,15 @@
 
 The same Arithmetic prompts, each answered with a fixed number of tokens (no end-of-turn token ends them earlier):
 
-- `raw`: vLLM's AsyncLLM alone, all prompts at once, as token ids that were made beforehand; nothing is decoded;
+- `raw`: vLLM's AsyncLLM alone, all prompts at once, as prepared token ids, without decoding.
 - `local`: as whole episodes (chat template, tokens, text, parsing, grading, records) through LocalVectorEnv, in the
-  process of the same AsyncLLM;
+  process of the same AsyncLLM.
 - `ray`: the same through RayVectorEnv, whose shards share a vLLM in a Ray actor.
 
-Each round measures all three after one another, because the machine is not the same from minute to minute; a ratio is
-the median of the rounds' ratios. `cpu_ms_per_episode_here` is what the driving process computes for each (the model is
-in other processes, and with `ray` the environments are, too). Prefix caching is off, so that no round profits from
-another. Prints one JSON line last.
+Each round measures all three one after the other, because the machine's speed changes from minute to minute. A ratio is
+the median of the rounds' ratios. `cpu_ms_per_episode_here` is the driving process's time per episode; the model, and
+with `ray` the environments, are in other processes. Prefix caching is off, so no round profits from another. Prints one
+JSON line last.
 """
 
 from __future__ import annotations

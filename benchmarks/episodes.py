@@ -2,8 +2,8 @@
 
     python benchmarks/episodes.py
 
-Every episode is the whole contract: a task drawn by the environment's seeded generator, a request as observation, a
-Responses answer as action (a fresh dict each time, as a client would hand it over), graded. Prints one JSON line last.
+Every episode does everything that a real one does. The environment's seeded generator draws a task, and the observation
+is a request. The action is a Responses object, a new dict each time, which is graded. Prints one JSON line last.
 """
 
 from __future__ import annotations

@@ -3,13 +3,16 @@
     python benchmarks/interval_coverage.py                 the analytic intervals, two to six minutes
     python benchmarks/interval_coverage.py --bootstrap     the bootstrap's, of 1,000 runs with 1,000 resamples each
 
-Of a mean reward: each task's chance to be solved is the same (`alike`), or drawn from a Beta distribution with two
-pseudo-counts (`varied`: some tasks are nearly always solved, some nearly never), and every task is played once or
-several times. Where tasks are alike and played once the number of solved tasks is binomial: one number of tasks more or
-less moves the coverage by several points, whatever the interval, and no interval is at 95 % for every truth. So there
-are scenarios of one truth (0.5, 0.1, 0.9), and of a truth that is another in each run (`any`, from 0.05 to 0.95).
-Of a paired difference: the second model solves a share more of what the first does not, or nothing more.
-Prints one JSON line last: `inside` are the scenarios whose coverage is from 94 to 96 %.
+For a mean reward, all tasks have the same chance to be solved (`alike`). Or the chance is from a Beta distribution with
+two pseudo-counts (`varied`: some tasks are nearly always solved, some nearly never). Every task is played once or
+several times.
+
+If tasks are alike and played once, the number of solved tasks is binomial. One task more or less then moves the
+coverage of any interval by several points, and no interval has 95 % for every truth. So some scenarios have one truth
+(0.5, 0.1, 0.9), and some have a different truth in each run (`any`, from 0.05 to 0.95).
+
+For a paired difference, the second model solves a share of the tasks that the first does not, or no more than the
+first. Prints one JSON line last; `inside` counts the scenarios whose coverage is from 94 to 96 %.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
     python benchmarks/loop_holds.py
     python benchmarks/loop_holds.py --only calls
 
-Each answer is played by `play_episode`, and its record written as a run writes it, on an event loop that counts the
-processor time of each of its callbacks: time, not load, so a busy machine gives the same figures. Servers' answers are
-read, and the requests after them made, as `HTTPEngine` does. Prints the longest holds, and one JSON line last; the exit
-code is 1 if one was longer than `--most`.
+`play_episode` plays each answer, and the record is written as in a run. The event loop counts the processor time of
+each callback, so a busy machine gives the same figures. Server replies are read, and the next requests made, as in
+`HTTPEngine`. Prints the longest holds, and one JSON line last; the exit code is 1 if one was longer than `--most`.
 """
 
 from __future__ import annotations

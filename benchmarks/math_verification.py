@@ -1,6 +1,6 @@
 """Verifications per second of MathVerify: many concurrent episodes through the environment, against the bare library.
 
-The texts are those of a training run: every task is answered several times, mostly in the same few ways, after a line
+The texts are like those of a training run. Every task has several answers, mostly in the same few forms, after a line
 or two of prose. CPU seconds count this process and its workers. Prints one JSON line last.
 
     python benchmarks/math_verification.py [--answers typical|symbolic] [--episodes N] [--concurrency C] [--workers W]
@@ -88,7 +88,7 @@ def with_the_library(pairs: list[tuple[str, str]]) -> tuple[list[float], float]:
     """The rewards of the bare library, as it is, and the CPU seconds it took."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-    from gym_llm.envs.math_verify.env import strip_delimiters
+    from gym_llm.grading.answers import strip_delimiters
 
     gold_config, config = (LatexExtractionConfig(),), (ExprExtractionConfig(), LatexExtractionConfig())
     parse("\\boxed{1}", config)

@@ -2,11 +2,11 @@
 
     python benchmarks/nemo_configs.py path/to/Gym --python path/to/python
 
-Every YAML file of the checkout that is a configuration (no prompt) is read by NeMo Gym's own parser and by
-`load_config`: with a model's configuration beside it, or alone where it has a model of its own. Both get the three
-values of the policy. NeMo Gym's parser runs in a process of its own, by default of this Python: it takes omegaconf,
-pydantic, rich, ray and openai, but not Hydra, which it has for command lines only. Prints each file on which the two
-differ, with both reasons, and one JSON line last.
+NeMo Gym's own parser and `load_config` read every configuration of the checkout, that is, every YAML file that is not a
+prompt. A configuration without a model gets a model's configuration beside it. Both parsers get the three values of the
+policy. NeMo Gym's parser runs in a separate process, by default of this Python. It needs omegaconf, pydantic, rich, ray
+and openai, but not Hydra, which serves only its command lines. Prints each file on which the two differ, with both
+reasons, and one JSON line last.
 """
 
 from __future__ import annotations

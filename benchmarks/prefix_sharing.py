@@ -4,12 +4,14 @@
     python benchmarks/prefix_sharing.py --model pocket              the pocket model
     python benchmarks/prefix_sharing.py --model Qwen/Qwen3-0.6B     any other: a folder, or a name on the hub
 
-Each round asks the same engine for as many answers twice, all at once: as a group with one prompt, which is read once,
-and as separate requests, whose prompts are as long but differ from the first word on, so that each is read. A ratio is
-that of the two tokens per second, of one round; the machine is not the same from minute to minute, so their median is
-given. Also checked: a group's answers, with their log probabilities, are those of the same requests asked one after
-another. How much is saved depends on what reading costs beside sampling: more for longer prompts, shorter answers and
-larger models. The pocket model computes next to nothing, and its sampling waits for memory. Prints one JSON line last.
+Each round asks the same engine twice for the same number of answers, all at once. The first time they are a group with
+one prompt, which is read once. The second time they are separate requests. Their prompts are as long but differ from
+the first word on, so each is read. The result is the median over the rounds of the ratio of tokens per second, because
+the machine's speed changes from minute to minute.
+
+The benchmark also checks a group's answers and log probabilities against the same requests one after the other. Sharing
+saves more for longer prompts, shorter answers and larger models. The pocket model computes next to nothing, and its
+sampling waits for memory. Prints one JSON line last.
 """
 
 from __future__ import annotations

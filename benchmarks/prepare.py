@@ -1,8 +1,10 @@
 """`gym-llm data prepare` on many rows: rows per second, and the memory of all its processes together.
 
-Run: `python benchmarks/prepare.py` (200,000 rows of 2 KB); `--rows N` for more, `--tokenizer DIR` to count tokens.
-The yardstick reads the same file as NeMo Gym's `ng_prepare_data` does: one process, one row after the other, each read
-from JSON and validated by pydantic, its figures observed one by one, and all rows read a second time to be collated.
+Run: `python benchmarks/prepare.py` (200,000 rows of 2 KB); `--rows N` for more, `--tokenizer DIR` to count tokens. The
+    yardstick reads the same file in the way of NeMo Gym's `ng_prepare_data`: in one process, one row after the other.
+    It
+parses each row, validates it with pydantic, and observes its figures one by one. It reads all rows a second time to
+collate them.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ each level of concurrency the same number of requests is made in three ways, eac
 - `engine`: the same requests through HTTPEngine alone;
 - `bare`: the same requests through an aiohttp client, nothing else; answers are parsed.
 
-For each: episodes per second, CPU milliseconds per episode (user + system, this process only), the most requests that
-the stub was answering at once, resident memory at its peak and per episode in flight, and errors. A last row, `hold`,
-gives the stub a latency so long that all episodes of the highest level must wait at the same time.
+Each row has episodes per second, CPU milliseconds per episode (user + system, this process only) and errors. It also
+has the largest number of requests at once at the stub, and the resident memory at its peak and per episode in flight.
+In the last row, `hold`, the stub's latency is so long that all episodes of the highest level wait at the same time.
 """
 
 from __future__ import annotations

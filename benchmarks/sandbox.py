@@ -2,11 +2,12 @@
 
     python benchmarks/sandbox.py [--runs N] [--sessions N]
 
-Processor time counts this process and, where a control group of cpuacct can be made, all that runs in the sandbox.
-Memory is that of sessions that are all open at a time and have each run a cell: what the kernel gives as the processes'
-parts (Pss), and how much less memory the machine has left with them (MemAvailable: with the kernel's own, and what
-others take meanwhile). For a thousand of them: `--sessions 1000`. What runs leave behind: `sandbox_leaks.py`; verdicts
-on a busy machine: `sandbox_load.py`. Prints one JSON line last.
+Processor time counts this process and, if a control group of cpuacct can be made, all processes in the sandbox. Memory
+is that of sessions that are open at the same time and have each run a cell. It is given twice: as the processes' shares
+(Pss), and as the decrease of MemAvailable, which includes the kernel's memory and other programs.
+
+Use `--sessions 1000` for a thousand sessions. `sandbox_leaks.py` looks for leaks, and `sandbox_load.py` compares
+verdicts on a busy machine. Prints one JSON line last.
 """
 
 from __future__ import annotations

@@ -2,15 +2,18 @@
 
     python benchmarks/sandbox_leaks.py [--runs 10000] [--seed 0] [--alone]
 
-Right programs, failing ones, and such that pass each limit, sessions, and runs that are cancelled at some moment. The
-first half is played in one sandbox of which supervisors are killed; in the second half, whose sandbox is made anew
-every few hundred runs, bubblewrap and the first process are killed, too. A verdict has to be the program's own whatever
-is killed, and a run that fails has to be one during which something was killed.
+It runs right programs, failing ones, programs that exceed each limit, sessions, and runs that are cancelled at a random
+moment. In the first half, it kills supervisors of one sandbox. In the second half it also kills bubblewrap and the first
+process, and makes a new sandbox every few hundred runs. A verdict must be the program's own, whatever is killed. A run may
+fail only if something was killed during it.
 
-What must be the same afterwards: processes (this one adopts what loses its parent), mounts, temporary files, open
-descriptors, tasks, namespaces that a process is in, the memory of this process and of the sandbox's first one (both
-after a warm-up). The machine's memory and the kernel's own are told beside it, and count with `--alone`: other programs
-change them, too. Exits with 1 if something is left, or a verdict is wrong. Prints one JSON line last.
+These must be the same afterwards:
+
+- processes (this process adopts orphans), mounts, temporary files, open descriptors, tasks and namespaces;
+- the memory of this process and of the sandbox's first process, both after a warm-up.
+
+The memory of the machine and of the kernel is printed, too. It counts only with `--alone`, because other programs change
+it. The exit code is 1 if something is left, or a verdict is wrong. Prints one JSON line last.
 """
 
 # ruff: noqa: E501 (programs)

@@ -2,10 +2,10 @@
 
     python benchmarks/sandbox_load.py [--programs N] [--busy 8] [--rounds 1]
 
-Right programs that take up to nine tenths of their processor time, or of what they may sleep, in one process, threads,
-children or another interpreter, in Java and C++ where those compilers are; wrong ones; and such that pass a limit by
-half. Every verdict is compared with what it should be, and that under load with that without. Exits with 1 if one
-differs. Prints one JSON line last.
+There are right programs, wrong ones, and programs that exceed a limit by half. The right ones take up to nine tenths of
+their processor time or of their sleep. They use one process, threads, children or another interpreter, and Java and C++
+if those compilers exist. Every verdict is compared with the expected one, and the verdicts under load with those without.
+The exit code is 1 if one differs. Prints one JSON line last.
 """
 
 # ruff: noqa: E501 (programs)

@@ -2,9 +2,9 @@
 
     python benchmarks/scale.py
 
-Each episode calls a tool that waits, then answers. Every level runs in a fresh process: seconds, CPU microseconds and
-resident kilobytes per episode (at the peak, over what the process had before), and how many waited at once. Prints one
-JSON line last.
+Each episode calls a tool that waits, then answers. Every level runs in a fresh process. It reports seconds, CPU
+microseconds per episode, the number of episodes that waited at once, and resident kilobytes per episode. These are the
+peak minus the process's memory before. Prints one JSON line last.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
     python benchmarks/serve_hostile.py --frames 200000 --sessions 16384 --rounds 4
 
-Starts the server as its users do, in a process of its own, and asks it: fuzzed WebSocket frames; clients that are slow
-or vanish; over each wire so many sessions opened and dropped, round after round, with the server's memory after each.
-Every session's task has a mark of its own, and all that comes back is searched for others'. Prints a JSON line last;
-the exit code is 1 if anything was wrong: another's mark, an HTTP 5xx, a traceback in the server's log, memory that
-grew by more than 5 % between the second round and the last.
+It starts the server as its users do, in a separate process, and sends fuzzed WebSocket frames. Clients are slow, or
+vanish. In each round, clients of every protocol open `--sessions` sessions and drop them, and the server's memory is
+measured. Every session's task has its own mark, and replies are searched for the marks of other sessions.
+
+Prints a JSON line last. The exit code is 1 for a mark of another session, an HTTP 5xx or a traceback in the server's
+log. It is also 1 if memory grows by more than 5 % between the second round and the last.
 """
 
 from __future__ import annotations

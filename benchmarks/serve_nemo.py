@@ -2,11 +2,13 @@
 
     python benchmarks/serve_nemo.py
 
-The server has a process of its own, and so has the load: many clients on one connection each, who send what NeMo Gym's
-simple agent sends (`POST /seed_session` with the row, the cookie that comes back, `POST /verify` with row and
-response), and look at each reward. Twice: at once (`wire`), and with a model in between, `benchmarks/chat_stub.py` in a
-third process, which answers after 50 ms (`with_model`): that is the shape in which NeMo Gym's own servers come to 129
-episodes a second on 2 cores (12.2 ms of processor time each). Prints one JSON line last.
+The server and the load run in separate processes. Many clients, on one connection each, send the requests of NeMo Gym's
+simple agent. First comes `POST /seed_session` with the row, then `POST /verify` with the cookie, the row and the
+response. They check each reward.
+
+`wire` is without a model. In `with_model`, `benchmarks/chat_stub.py` in a third process replies after 50 ms. In this
+shape NeMo Gym's own servers reach 129 episodes per second on 2 cores (12.2 ms of processor time each). Prints one JSON
+line last.
 """
 
 from __future__ import annotations

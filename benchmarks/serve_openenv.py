@@ -1,19 +1,19 @@
 """Measure the episodes per second of OpenEnv's own server and ours, side by side.
 
-A counter is served, each time by one process: an episode is a reset and a step. `benchmarks/ws_load.py` plays it in
-another process, with 1, 64 and 1,024 sessions at once, and looks at every answer. The servers:
+One process serves a counter, where an episode is a reset and a step. `benchmarks/ws_load.py` plays it in another
+process, with 1, 64 and 1,024 sessions at once, and checks every reply. The servers:
 
-- `template`: OpenEnv's, started as its template for environments does; the counter is an environment of its own kind;
-- `tuned`: the same with uvloop, and without an access log;
-- `adapter`: tuned; it serves our counter, so that both do the same work and say the same;
+- `template`: OpenEnv's server, started as in its template for environments, with a counter as an OpenEnv environment.
+- `tuned`: the same with uvloop, and without an access log.
+- `adapter`: the tuned server with our counter, so that both servers do the same work.
 - `gym_llm`, `gym_llm_uvloop`: ours, with asyncio's event loop or uvloop's.
 
-They take turns, so that what else the machine does meets all; the figures are medians. Then 10,000 sessions are opened
-at ours, have begun an episode, and do nothing. OpenEnv's server runs in its own environment (`tests/peers.py`).
+The servers take turns, so that other load on the machine affects all; the figures are medians. At the end, 10,000 idle
+sessions are open at our server, each in an episode. OpenEnv's server runs in its own environment (`tests/peers.py`).
 
-For each: episodes per second, the milliseconds of a step (p50, p99), the server's memory and processor time (in cores,
-and µs per episode, which other processes do not change much), and the client's, which is not the bottleneck as long as
-it is below 1.
+Each row has episodes per second, the milliseconds of a step (p50, p99), and the server's memory. Processor time is in
+cores and in µs per episode. Other processes change the µs only slightly. The client's processor time is there, too;
+below 1 core it is not the bottleneck.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
     python benchmarks/shards_http.py
 
 MultipleChoice episodes, verified, through `RayVectorEnv.rollout` against `benchmarks/chat_stub.py` in a process of its
-own. The shards are started before the clock; the environments in them are made when it runs. The first row is for
-answers after `--latency-ms`: episodes per second from the first request to the last record. The second row, `hold`, has
-a latency so long that all episodes have to wait at the same time. For each: CPU milliseconds per episode (the driver,
-the shards and Ray's own processes, not the stub), the most requests that the stub was answering at once, and errors
-(an episode that failed, or whose reward is wrong). Prints one JSON line last.
+own. The time starts after the shards have started and before their environments are made. The first row is for replies
+after `--latency-ms`: episodes per second from the first request to the last record. In the second row, `hold`, the
+latency is so long that all episodes wait at the same time.
+
+Each row has CPU milliseconds per episode of the driver, the shards and Ray's own processes, without the stub. It also
+has the largest number of requests at once at the stub, and errors (failed episodes and wrong rewards). Prints one JSON
+line last.
 """
 
 from __future__ import annotations

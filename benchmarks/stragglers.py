@@ -3,10 +3,12 @@
     python benchmarks/stragglers.py
     python benchmarks/stragglers.py --group-size 8
 
-An engine in this process answers after a latency drawn from a heavy-tailed (Pareto) distribution. `rollout` is
-`gym_llm.rollout`, where a finished slot takes the next task at once; `waves` plays as many episodes as there are slots
-and waits for the last of them before it begins the next wave, as a lockstep loop does. `ideal` is computed: the time
-that so many slots need for these latencies when nothing costs anything but waiting.
+An engine in this process answers after a latency drawn from a heavy-tailed (Pareto) distribution.
+
+- `rollout`: `gym_llm.rollout`, where a finished slot takes the next task at once.
+- `waves`: a lockstep loop, which plays one episode per slot and waits for the last of them before the next wave.
+- `ideal`: the computed time that these slots need for these latencies if only waiting takes time.
+
 Prints one JSON line last.
 """
 

@@ -3,11 +3,12 @@
     python benchmarks/vector.py
     pip install gem-llm     # for the GEM rows; in an environment of its own, its requirements are large
 
-Every environment gets a whole Responses answer each step (MultipleChoice, graded), all of them in one call (`lockstep`)
-or, for ours, by `send` and `recv` of whatever is ready (`send/recv`). With autoreset `NextStep` (Gymnasium's default)
-every second step of this one-turn environment is a reset, with `SameStep` every step is a step and a reset. GEM's row
-is its own GuessTheNumber with a text action. Gymnasium's AsyncVectorEnv is a process per environment, so it runs with
-64 only. Prints one JSON line last.
+Every environment of MultipleChoice gets a whole Responses object each step, and grades it. `lockstep` steps all in one
+call. `send/recv`, for ours, receives the environments that are ready. With autoreset `NextStep` (Gymnasium's default)
+every second step of this one-turn environment is a reset. With `SameStep` every step is a step and a reset. GEM's row
+is its own GuessTheNumber with a text action. Gymnasium's AsyncVectorEnv has a process per environment, so it runs with
+only
+64. Prints one JSON line last.
 """
 
 from __future__ import annotations

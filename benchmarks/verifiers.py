@@ -3,12 +3,14 @@
     python benchmarks/verifiers.py
     python benchmarks/verifiers.py --env gym_llm/Ruler-v0
 
-A verifier's example rows are answered with what a model could say, over and over: the median times of `reset` and of
-the last `step`, and how many of these a core makes in a second. One that never waits (for a worker process, a judge, a
-file) is pure: its times are the processor's, so that a busy machine gives the same, and it has to make `--least`. Then
-come answers of 1 MB, for at most `--hostile-seconds`, on an event loop that counts the processor time of each of its
-callbacks: none may take more than `--most`. Judges say what the class's `dry_run_kwargs` make them say. Prints one JSON
-line last; the exit code is 1 if something is too slow.
+A verifier's example rows get plausible answers, over and over. A row has the median times of `reset` and of the last
+`step`, and how many of these a core makes per second. A verifier that never waits for a worker process, a judge or a
+file is pure. Its times are processor times, which a busy machine does not change, and it must make `--least` per
+second.
+
+Then come answers of 1 MB, for at most `--hostile-seconds`. The event loop counts the processor time of each callback,
+and no callback may take more than `--most`. Judges are those of the class's `dry_run_kwargs`. Prints one JSON line
+last; the exit code is 1 if a verifier is too slow.
 """
 
 from __future__ import annotations

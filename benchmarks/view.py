@@ -3,10 +3,10 @@
     python benchmarks/view.py                       100,000 episodes of 20 KB, 2 GB
     python benchmarks/view.py --episodes 10000      a tenth of it
 
-Each is measured by a client of the command, a process of its own: from its start to the answer. A record is a
-conversation of two turns with a tool call and a trajectory with log probabilities (three quarters of its bytes, as it
-is with token ids); `--no-tokens` makes records of the same size that are text only. The files are removed in the end.
-Prints one JSON line last; `peak_mb` is the command's largest resident memory while it listed, sorted and searched.
+A client measures the command, a separate process, from its start to the reply. A record is a conversation of two turns
+with a tool call and a trajectory with log probabilities. The trajectory is three quarters of its bytes, as in real
+files. `--no-tokens` makes records of the same size that are text only. The files are removed at the end. Prints one
+JSON line last; `peak_mb` is the command's largest resident memory while it listed, sorted and searched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
 """Sessions that play as fast as they are answered, for `serve_openenv.py`: a WebSocket client in one loop of epoll.
 
-It does no more than it must: a message is sent as the bytes that it always is, an answer is looked at for what it has
-to say, and its length tells where it ends. Argument: JSON with `port`, `pid` (the server's), `sessions`, `seconds`,
-`path`, `reset`, `step` (texts), `expect` (what an ended episode's answer contains). Prints what it measured as JSON.
+It does as little as possible. It sends prepared bytes, finds the end of a reply by its length, and searches the reply
+for a text. Its argument is a JSON object:
+
+- `port`, `path`, and `pid` (the server's);
+- `sessions`, `seconds`;
+- `reset`, `step`: the messages; `expect`: a text of the reply that ends an episode.
+
+Prints the measurements as JSON.
 """
 
 from __future__ import annotations

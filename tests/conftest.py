@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # A worker for each core (pytest-xdist): torch's threads of several workers would wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -53,7 +53,8 @@ for _name in (
     _spec.loader.exec_module(sys.modules[_name])
 
 # The same examples in every run: what CI finds can be found again. HYPOTHESIS_PROFILE=search looks for others.
-settings.register_profile("same", derandomize=True)
+# A busy machine draws slowly, which says nothing about a test.
+settings.register_profile("same", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", max_examples=5_000)
 # `make test-all` has GYM_LLM_TESTS=all: every test plays as many cases as it can (`often` in testing.py).
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
@@ -123,12 +124,15 @@ def pytest_sessionfinish(exitstatus):
     hanging.start()
 
 
-@pytest.fixture(autouse=True)
-def nothing_stays_open():
-    """What a test's environments share, and leave open, is closed: others count what is open."""
-    yield
+@pytest.hookimpl(trylast=True)  # after the fixtures
+def pytest_runtest_teardown(item, nextitem):
+    """Close what environments share and leave open, after the tests of a verifier or of a file.
+
+    Worker processes take a second to start, so these tests share them.
+    """
     resources = sys.modules.get("gym_llm.concurrency.resources")
-    if resources is not None and resources.open_resources():
+    stays = nextitem is not None and _group(nextitem) == _group(item)
+    if resources is not None and not stays and resources.open_resources():
         resources._close_all()
 
 

@@ -96,6 +96,8 @@ def files(*roots: Path) -> Iterator[Path]:
 
 def _skipped(folder: Path) -> bool:
     hidden = folder.name.startswith(".") and folder.name != ".github"
+    if folder.name == "tasks" and folder.parent.name == "data":  # a verifier's tasks: programs to be repaired
+        return True
     return hidden or folder.is_symlink() or folder.name in ("__pycache__", "site", "runs", "prompts", "build", "dist")
 
 

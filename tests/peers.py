@@ -4,8 +4,9 @@ What a trainer for GPUs pins (torch, flash-attn, vLLM) is left out: a peer is in
 with the few that what we use of it imports. Everything else, gym_llm included, is this environment's.
 
 The environments are in the user's cache, so that all checkouts share them; `python -P tests/peers.py` makes those that
-are missing, which `make test` does in the background. The cache also keeps for which sources each test last passed:
-under `make test` (GYM_LLM_PEERS=changed) a test is skipped while those sources are the same.
+are missing, which `make test` does in the background. The cache also keeps for which sources each test last passed.
+`python -P tests/peers.py --record` writes these passes to tests/peers_passed.json, which is committed. `make test`
+(GYM_LLM_PEERS=changed) skips a test while its sources are those of the cache or of that file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gym_llm"
 FOLDER = CACHE / "peers"
 PASSED = CACHE / "peers-passed"
+RECORD = ROOT / "tests" / "peers_passed.json"
 SCRIPTS = ROOT / "tests" / "downstream" / "peers"
 SOURCES = (
     *(f"gym_llm/{room}" for room in ("agents", "core", "engines", "evaluation", "protocols", "records", "rollouts")),
@@ -151,15 +153,32 @@ used: set[str] = set()
 def note_passed(test: str) -> None:
     """Keep for which sources a test passed."""
     PASSED.mkdir(parents=True, exist_ok=True)
-    (PASSED / digest_of(test)).write_text(sources_digest())
+    (PASSED / digest_of(test)).write_text(f"{sources_digest()}\n{test}")
+
+
+@functools.cache
+def recorded() -> frozenset[str]:
+    """The tests that passed for these sources, as the committed file has them."""
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return frozenset(record["tests"] if record.get("sources") == sources_digest() else ())
 
 
 def has_passed(test: str) -> bool:
     """Whether a test passed for these sources."""
+    if test in recorded():
+        return True
     try:
-        return (PASSED / digest_of(test)).read_text() == sources_digest()
+        return (PASSED / digest_of(test)).read_text().partition("\n")[0] == sources_digest()
     except OSError:
         return False
+
+
+def write_record() -> int:
+    """Write the tests that passed for these sources to the committed file, and return their number."""
+    notes = (path.read_text().partition("\n") for path in PASSED.glob("*"))
+    tests = recorded() | {test for sources, _, test in notes if test and sources == sources_digest()}
+    RECORD.write_text(json.dumps({"sources": sources_digest(), "tests": sorted(tests)}, indent=1) + "\n")
+    return len(tests)
 
 
 def peer_python(name: str) -> Path:
@@ -233,6 +252,12 @@ def in_peer(name: str, script: str, *args: str, timeout: float = 600) -> dict[st
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--record"]:
+        print(f"{write_record()} tests with peers passed for these sources")
+        sys.exit()
+    if os.environ.get("GYM_LLM_PEERS") == "changed" and recorded():
+        print("The committed record has these sources: tests with peers are skipped.")
+        sys.exit()
     for peer in sys.argv[1:] or PEERS:
         _, reason = make_environment(peer)
         print(f"{peer}: {reason or 'is there'}", flush=True)

@@ -1,4 +1,4 @@
-"""Our English passes the lint of language.py, in every room that is not listed as waiting."""
+"""Our English passes the lint of language.py, in every room."""
 
 from __future__ import annotations
 
@@ -7,24 +7,6 @@ from pathlib import Path
 import pytest
 from language import ROOT, check, files, room
 
-# Rooms with findings: `python tests/language.py --counts` has them. Remove a room once it is clean; add none.
-NOT_YET = frozenset(
-    [
-        "benchmarks",
-        "data",
-        "envs",
-        "gym_llm/author",
-        "gym_llm/core",
-        "gym_llm/engines",
-        "gym_llm/evaluation",
-        "gym_llm/grading",
-        "gym_llm/protocols",
-        "gym_llm/rollouts",
-        "gym_llm/tokens",
-        "gym_llm/trainers",
-    ]
-)
-
 ROOMS: dict[str, list[Path]] = {}
 for _path in files():
     ROOMS.setdefault(room(_path.relative_to(ROOT).as_posix()), []).append(_path)
@@ -32,14 +14,7 @@ for _path in files():
 
 @pytest.mark.parametrize("name", sorted(ROOMS))
 def test_a_room_is_in_plain_english(name: str) -> None:
-    if name in NOT_YET:
-        pytest.skip("in NOT_YET")
     assert [str(finding) for path in ROOMS[name] for finding in check(path)] == []
-
-
-def test_a_clean_room_is_not_waiting() -> None:
-    clean = [name for name in NOT_YET if not any(check(path) for path in ROOMS.get(name, []))]
-    assert clean == [], "remove these from NOT_YET"
 
 
 def _rules(tmp_path: Path, name: str, text: str) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testing import often
 
 from gym_llm.core.tools import tool
 from gym_llm.core.verifier_env import VerifierEnv
@@ -209,13 +210,17 @@ class RandomSampler:
 # Playing and checking -----------------------------------------------------------------------------------------------
 
 
+CONVERSATIONS = often(300, 1000)
+"""Conversations for each template and history."""
+
+
 def of_all_conversations(test: Any) -> Any:
     """Marks a test of `play_all`: one process plays for all such tests, and not while you work."""
     return pytest.mark.slow(pytest.mark.xdist_group("conversations")(test))
 
 
 @functools.cache
-def play_all(template: str, history: str, conversations: int = 1000) -> tuple[Counter[str], tuple[str, ...]]:
+def play_all(template: str, history: str, conversations: int = CONVERSATIONS) -> tuple[Counter[str], tuple[str, ...]]:
     """Play conversations and check them.
 
     Returns:

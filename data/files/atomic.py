@@ -62,8 +62,8 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
 def replacing(path: str | os.PathLike[str], *, name: object = None) -> Iterator[BinaryIO]:
     """Write a file that takes its name only when the block ends without an error.
 
-    Until then the bytes are in `.NAME.tmp` beside it, locked so that two processes cannot mix; an error removes it, a
-    kill leaves it for the next run to overwrite. Readers of `path` see the old file or the new one, never a part.
+    Until then the bytes are in `.NAME.tmp` beside it, which is locked against other processes. An error removes it;
+    after a kill, the next run overwrites it. Readers of `path` see the old file or the new one, never a part.
 
     Args:
         path: The file; its folder is made if it is missing.

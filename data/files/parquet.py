@@ -40,7 +40,7 @@ def read_parquet(path: str, start: int, max_row_bytes: int) -> Iterator[dict[str
             rows = (row for group in groups for row in _group_rows(path, file, group, max_row_bytes))
             yield from islice(rows, skipped, None)
     except pyarrow.ArrowException as error:
-        raise DataError(f"{path} is no parquet file that can be read: {error}") from None
+        raise DataError(f"{path} is not a readable parquet file: {error}") from None
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
 
@@ -78,8 +78,8 @@ def _check_expansion(path: str, group: int, columns: list[Any]) -> None:
     values = sum(column.num_values for column in columns)
     if content > _FREE_BYTES + times * compressed or values > _FREE_VALUES + times * compressed:
         raise DataError(
-            f"{path}: {compressed:,} bytes of row group {group} become {content >> 20:,} MiB with {values:,} values, "
-            f"more than {times:,} times as much. If you trust the file, set {EXPANSION} to a larger number."
+            f"{path}: row group {group} expands from {compressed:,} bytes to {content >> 20:,} MiB, over "
+            f"{times:,} times: see {EXPANSION}."
         )
 
 

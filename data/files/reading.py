@@ -1,6 +1,6 @@
 """Rows of a task source, one at a time: JSON Lines (plain, .gz, .zst), parquet, or a Hugging Face dataset.
 
-A source is named by a string, so that it can be written in a configuration and sent to any process:
+A string names a source, so that it can be in a configuration and be sent to any process:
 
 - `train.jsonl`, `train.jsonl.gz`, `train.jsonl.zst`: a JSON Lines file;
 - `train.parquet`: one row per record;
@@ -8,8 +8,8 @@ A source is named by a string, so that it can be written in a configuration and 
   split is `train` unless it is named. It is streamed, not downloaded first;
 - any of these and `[START:END]`: only these rows, counted from 0, END not included: `train.jsonl[:1000]`.
 
-Memory does not grow with the size of the source: a row, the window of zstandard, and how far the content of a parquet
-file exceeds its bytes, have limits (`gym_llm.utils.limits`). One row is held at a time, of a parquet file 64.
+Memory does not grow with the size of the source. One row is held at a time, or 64 of a parquet file. There are limits
+for a row, the window of zstandard and the compression of a parquet file (`gym_llm.utils.limits`).
 """
 
 from __future__ import annotations

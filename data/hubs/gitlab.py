@@ -3,7 +3,7 @@
 A dataset is a registered model, its versions are `x.y.z`, its files are the version's artifacts, as in NeMo Gym. A
 plain MLflow server works, too: it numbers versions itself, so `x.y.z` is the version's tag `gitlab.version` there.
 
-This module uses aiohttp: MLflow's own client brings two dozen packages, reads the token from the environment only, and
+This module uses aiohttp. MLflow's own client brings two dozen packages, reads the token only from the environment, and
 reports a 401 of GitLab like any other failure.
 """
 
@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from gym_llm.data.files.atomic import replacing
-from gym_llm.data.hubs.refusals import refusal
+from gym_llm.data.hubs.hub_errors import refusal
 from gym_llm.errors import DataError, Refused
 from gym_llm.utils.json_codec import loads
 from gym_llm.utils.limits import HUB_BYTES, limit
@@ -80,8 +80,7 @@ class ModelRegistry:
         parts = urlsplit(tracking_uri)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise DataError(
-                "mlflow_tracking_uri has to be a URL without a password, such as "
-                "https://HOST/api/v4/projects/ID/ml/mlflow; the token is mlflow_tracking_token."
+                "mlflow_tracking_uri must be a URL without a password, like https://HOST/api/v4/projects/ID/ml/mlflow."
             )
         self._url = tracking_uri.rstrip("/")
         self._is_gitlab = bool(_GITLAB.search(parts.path))
@@ -194,7 +193,7 @@ class ModelRegistry:
         """The run that holds a version's files; None if there is no such version."""
         _check_name(name)
         if not _VERSION.match(version):
-            raise DataError(f"{version!r} is no version: give three numbers, x.y.z, e.g. 0.0.1.")
+            raise DataError(f"The version {version!r} is invalid: give three numbers, x.y.z, e.g. 0.0.1.")
         if self._is_gitlab:
             body = {"name": name, "version": version}
             answer = await _or_none(self._call("GET", "model-versions/get", body, f"look for dataset {name}"))
@@ -225,8 +224,7 @@ class ModelRegistry:
             host = f"{urlsplit(self._url).scheme}://{parts.netloc}" if parts.netloc else self._url
             return f"{host}{_ARTIFACTS}{parts.path}"
         raise DataError(
-            f"{self.place} keeps its files at {parts.scheme}://, not behind its own address: "
-            "start it with `mlflow server --serve-artifacts`."
+            f"{self.place} keeps its files at {parts.scheme}://: start it with `mlflow server --serve-artifacts`."
         )
 
     async def _has(self, url: str, doing: str) -> bool:
@@ -267,8 +265,8 @@ class ModelRegistry:
             body += chunk
             if len(body) > self._left:
                 raise DataError(
-                    f"{self.place} answered with more than {limit(HUB_BYTES) / (1 << 20):.3g} MiB when asked to "
-                    f"{doing}, which is the limit: the variable {HUB_BYTES} raises it."
+                    f"{self.place} sent more than {limit(HUB_BYTES) / (1 << 20):.3g} MiB when asked to {doing}: the "
+                    f"variable {HUB_BYTES} raises the limit."
                 )
         self._left -= max(len(body), _PAGE_BYTES)
         return bytes(body)
@@ -333,10 +331,10 @@ def _join(root: str, artifact: str) -> str:
     """
     parts = artifact.split("/")
     if not all(parts) or {".", ".."} & set(parts):
-        raise DataError(f"{artifact!r} is no name of a file in a version: give it as `FILE` or `FOLDER/FILE`.")
+        raise DataError(f"The file name {artifact!r} is invalid: give `FILE` or `FOLDER/FILE`.")
     return f"{root.rstrip('/')}/{'/'.join(quote(part, safe='') for part in parts)}"
 
 
 def _check_name(name: str) -> None:
     if not _NAME.match(name):
-        raise DataError(f"{name!r} is no name for a dataset: letters, digits, `_`, `-` and `.`, e.g. multineedle.")
+        raise DataError(f"The dataset name {name!r} is invalid: use letters, digits, `_`, `-` and `.`.")

@@ -20,8 +20,8 @@ from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.data.files.reading import read_rows, too_long
 from gym_llm.data.hubs import names
 from gym_llm.data.hubs.gitlab import ModelRegistry
+from gym_llm.data.hubs.hub_errors import refusal
 from gym_llm.data.hubs.publishing import Split, check_training_rows, name_in_repo
-from gym_llm.data.hubs.refusals import refusal
 from gym_llm.errors import DataError
 from gym_llm.types import HubName
 from gym_llm.utils.json_codec import dumps

@@ -51,8 +51,8 @@ def repo_name(variables: Mapping[str, Any], domain: str | None, name: str) -> st
     full = "-".join(parts)
     if len(full) > _LONGEST_NAME or not _NAME.match(full) or "--" in full or ".." in full:
         raise DataError(
-            f"{full!r} is no name for a repository: at most {_LONGEST_NAME} letters, digits, `-`, `_` and `.`, "
-            "none of these at either end, no `--` and no `..`."
+            f"The repository name {full!r} is invalid: use up to {_LONGEST_NAME} letters, digits, single `-`, `_` and "
+            "`.`."
         )
     return f"{organization(variables)}/{full}"
 
@@ -95,7 +95,7 @@ def name_in_repo(path: str | os.PathLike[str], split: Split) -> str:
     name = PurePath(path).name
     suffix = next((suffix for suffix in reversed(_SUFFIXES) if name.endswith(suffix)), None)
     if suffix is None:
-        raise DataError(f"{path} is no data file: {', '.join(_SUFFIXES)} can be uploaded.")
+        raise DataError(f"{path} cannot be uploaded: data files end in {', '.join(_SUFFIXES)}.")
     stem = name.removesuffix(suffix)
     splits = {_KEYWORDS[word] for word in _WORDS.split(stem) if word in _KEYWORDS}
     if splits - {split}:

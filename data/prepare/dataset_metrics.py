@@ -1,7 +1,7 @@
 """Statistics of a data set, in the shape of NeMo Gym's `*_metrics.json`, computed without keeping the rows.
 
-`RowStatistics` collects a chunk of rows (in a worker process) and gives a `ChunkStatistics`, which is small;
-`DatasetStatistics` adds those up in the order of the file, so that the same file always gives the same digits.
+In a worker process, `RowStatistics` reads a chunk of rows and returns a small `ChunkStatistics`. `DatasetStatistics`
+adds those up in the order of the file, so the same file always gives the same digits.
 """
 
 from __future__ import annotations

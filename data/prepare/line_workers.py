@@ -1,8 +1,8 @@
 """A function over a stream of chunks on all cores: results in order, memory bounded.
 
-Workers are plain subprocesses, for the reasons given in `gym_llm.concurrency.processes`. Each idle worker is in a
-queue; a thread takes it out, sends it one chunk and waits for the answer, so that neither side can wait for the other
-to read. A worker ends when its parent does: its connection closes.
+Workers are plain subprocesses, for the reasons given in `gym_llm.concurrency.processes`. Idle workers are in a queue. A
+thread takes a worker, sends it one chunk and waits for the result, so the two sides never block each other. A worker
+ends with its parent, because its connection closes.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ def load_tokenizer(name: str) -> tuple[str, CountTokens]:
     """Load a tokenizer by name.
 
     Args:
-        name: An encoding of tiktoken, such as `o200k_base`; a `tokenizer.json` or a folder with one; or a model on the
+        name: An encoding of tiktoken, such as `o200k_base`. Or a `tokenizer.json`, a folder with one, or a model on the
             Hugging Face hub.
 
     Returns:
-        What metrics call it, and the function that counts a text's tokens (no special tokens added).
+        Its name in metrics, and the function that counts a text's tokens without special tokens.
 
     Raises:
         TokenizerUnavailable: If it cannot be loaded.
@@ -173,9 +173,8 @@ def _count_with_tiktoken(name: str) -> CountTokens:
     encoding = loaded[0] if loaded else TimeoutError(f"no answer in {_DOWNLOAD_SECONDS:g} s")
     if isinstance(encoding, Exception):
         raise TokenizerUnavailable(
-            f"Tokens are not counted: the vocabulary of {name} could not be downloaded "
-            f"({type(encoding).__name__}); set TIKTOKEN_CACHE_DIR to a folder that has it, or name a local tokenizer "
-            "with --tokenizer.",
+            f"The vocabulary of {name} could not be downloaded ({type(encoding).__name__}): set TIKTOKEN_CACHE_DIR or "
+            "--tokenizer.",
             has_substitute=True,
         )
 
@@ -195,8 +194,8 @@ def _count_with_tokenizers(name: str | Path) -> CountTokens:
     except Exception as error:  # tokenizers raises bare Exceptions
         first_line = reason(error).partition("\n")[0]
         raise TokenizerUnavailable(
-            f"There is no tokenizer {name!s}: expected a folder with a tokenizer.json, such a file, a tiktoken "
-            f"encoding, or a model on the hub ({first_line:.200})."
+            f"Unknown tokenizer {name!s}: give a tokenizer.json, its folder, a tiktoken encoding or a hub model "
+            f"({first_line:.200})."
         ) from None
 
     def count(text: str) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import model_validator
+
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.judge import FAILS, JudgedEnv, last_label
-from gym_llm.types import Row
 
 BANDS = {
     "<80k": "lt_80k",
@@ -15,17 +16,17 @@ BANDS = {
     "110k-128k": "110k_128k",
     "128k+": "128k_plus",
 }
-"""How long the input is, in tokens, and how the rewards of each are called."""
+"""Bands of input tokens and the suffixes of their rewards' names."""
 
 
 class AALCR(JudgedEnv):
     """Answer a question about long documents; 1.0 if the judge finds the answer consistent with the official one.
 
-    Details: `invalid_model_response`, `invalid_judge_response`, and the reward once more under its band of input
-    tokens: `reward_lt_80k`, `reward_80k_100k`, `reward_100k_110k`, `reward_110k_128k`, `reward_128k_plus`.
+    Details: `invalid_model_response`, `invalid_judge_response`, and the reward again under the name of its band of
+    input tokens, `reward_lt_80k` to `reward_128k_plus`.
 
     Args:
-        judge_responses_create_params_overrides: As `judge_responses_create_params`, and over it.
+        judge_responses_create_params_overrides: Fields that replace those of `judge_responses_create_params`.
         **kwargs: As for every `JudgedEnv`.
     """
 
@@ -34,25 +35,31 @@ class AALCR(JudgedEnv):
     metrics = {f"reward_{name}": Metric() for name in BANDS.values()}
 
     class Task(BaseTask):
-        """The question, the official answer, and how long the documents are."""
+        """The question, the official answer, and the length of the documents."""
 
         question: str
         answer: str
         input_tokens_band: Literal["<80k", "80k-100k", "100k-110k", "110k-128k", "128k+"]
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        judge_responses_create_params: dict[str, Any] | None = None,
-        judge_responses_create_params_overrides: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        params = {**(judge_responses_create_params or {}), **(judge_responses_create_params_overrides or {})}
-        super().__init__(tasks, judge_responses_create_params=params, **kwargs)
+    class Config(JudgedEnv.Config):
+        """Overrides for the judge's requests."""
+
+        judge_responses_create_params_overrides: dict[str, Any] | None = None
+
+        @model_validator(mode="after")
+        def _merge_params(self) -> AALCR.Config:
+            params, overrides = self.judge_responses_create_params, self.judge_responses_create_params_overrides
+            self.judge_responses_create_params = {**(params or {}), **(overrides or {})}
+            return self
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the official answer."""
+        return task.answer
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Ask the judge."""
+        """Ask the judge whether the answer agrees with the official one."""
         answer, reward = episode.text.strip(), 0.0
         details: dict[str, Any] = {"invalid_model_response": not answer}
         if answer:

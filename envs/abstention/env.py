@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import math
 import re
-from typing import Any
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from gym_llm import Episode, Metric, Verdict
+from gym_llm.core.env_config import Reward
 from gym_llm.grading.answers import last_boxed
 from gym_llm.judge.letters import LetterGraded
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Row
 
 _ARTICLE = re.compile(r"\b(?:an?|the)\b")
 _NO_WORD = re.compile(r"[^\w\s]")
 
 
+def _with_a_word(token: str) -> str:
+    if not _normalized(token):
+        raise ValueError("the token needs a letter or a digit")
+    return token
+
+
 class Abstention(LetterGraded):
-    r"""Answer in a `\boxed{…}`, or with `[IDK]` in it; a judge grades what is no such token. Details: `verdict`, ….
+    r"""Answer in a `\boxed{…}`, or write `\boxed{[IDK]}`; a judge grades every other answer.
+
+    Details: `verdict`, `judge_output`, `omniscience_index` and more, see the README.
 
     Args:
-        tasks: See `VerifierEnv`.
         correct_reward: The reward of a correct answer.
-        incorrect_reward: The reward of a wrong one.
-        abstention_reward: The reward of saying that one does not know.
-        abstention_token: How that is said, without a judge; case, articles and punctuation do not matter.
-        **kwargs: As for every `JudgedEnv`: `judge` has to be given.
-
-    Raises:
-        ValueError: If an argument makes no sense.
+        incorrect_reward: The reward of a wrong answer.
+        abstention_reward: The reward of an abstention.
+        abstention_token: The answer that abstains without a judge. Case, articles and punctuation do not matter.
+        **kwargs: As for every `JudgedEnv`; `judge` is required.
     """
 
     reverify_mode = "stateless"
@@ -49,33 +54,28 @@ class Abstention(LetterGraded):
 
         answer: str
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        correct_reward: float = 1.0,
-        incorrect_reward: float = 0.0,
-        abstention_reward: float = 0.5,
-        abstention_token: str = "[IDK]",
-        **kwargs: Any,
-    ) -> None:
-        self.rewards = {"correct": correct_reward, "incorrect": incorrect_reward, "abstain": abstention_reward}
-        for verdict, reward in self.rewards.items():
-            if not isinstance(reward, (int, float)) or not math.isfinite(reward):
-                raise ValueError(f"The reward of an answer that is {verdict} is a finite number, got {reward!r}.")
-        if not isinstance(abstention_token, str) or not _normalized(abstention_token):
-            raise ValueError(f"abstention_token is a text with a word in it, got {abstention_token!r}.")
-        super().__init__(tasks, **kwargs)
-        self.abstention_token = abstention_token
+    class Config(LetterGraded.Config):
+        """The rewards and the token."""
+
+        correct_reward: Reward = 1.0
+        incorrect_reward: Reward = 0.0
+        abstention_reward: Reward = 0.5
+        abstention_token: Annotated[str, AfterValidator(_with_a_word)] = "[IDK]"
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the expected answer in a box."""
+        return f"\\boxed{{{task.answer}}}"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Look for the token in the last box, and ask the judge about anything else."""
+        """Look for the token in the last box; ask the judge about any other answer."""
         said = strip_thinking(episode.last_message, conform=self.conform is not None)
         boxed = last_boxed(said)
         answer = said if boxed is None else boxed
         text = None
-        # A text much longer than the token can be no other spelling of it.
-        if len(answer) < 1_000 and _normalized(answer) == _normalized(self.abstention_token):
+        # A much longer text cannot be another spelling of the token.
+        if len(answer) < 1_000 and _normalized(answer) == _normalized(self.config.abstention_token):
             verdict = "abstain"
         else:
             question = task.question_in(episode)
@@ -86,9 +86,13 @@ class Abstention(LetterGraded):
             "judge_output": None if text is None else text.strip(),
             "omniscience_index": details["is_correct"] - details["is_incorrect"],
         }
-        return Verdict(float(self.rewards[verdict]), {**shown, **details, **rest})
+        rewards = {
+            "correct": self.config.correct_reward,
+            "incorrect": self.config.incorrect_reward,
+            "abstain": self.config.abstention_reward,
+        }
+        return Verdict(rewards[verdict], {**shown, **details, **rest})
 
 
 def _normalized(text: str) -> str:
-    """Lower case, without articles, punctuation and space of more than one."""
     return " ".join(_NO_WORD.sub("", _ARTICLE.sub(" ", text.lower())).split())

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.errors import JudgeError
 from gym_llm.judge import JudgedEnv
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Row
 
 _MARK = re.compile(r"\[\[([AB<>=]{1,9})\]\]")
-VERDICTS = {"A>>B": 1.0, "A>B": 1.0, "A=B": 0.5, "B>A": 0.0, "B>>A": 0.0}  # what each is worth to A
+VERDICTS = {"A>>B": 1.0, "A>B": 1.0, "A=B": 0.5, "B>A": 0.0, "B>>A": 0.0}  # the score of A
 
 
 class ArenaJudge(JudgedEnv):
-    """Answer a prompt better than a baseline; the judge compares both in both orders.
+    """Answer a prompt better than a baseline does. The judge compares the two answers in both orders.
 
-    Details: `verdict_gen_base` (the answer is A), `verdict_base_gen` (it is B), what the judge said
-    (`judgement_gen_base`, …), and whether that can be read (`invalid_gen_base`, …).
+    Details: `verdict_gen_base` (the answer is A), `verdict_base_gen` (it is B), the judge's texts
+    (`judgement_gen_base`, …), and whether they cannot be read (`invalid_gen_base`, …).
 
     Args:
-        reward: `first`: 1.0 if the answer wins where it is A. `both`: the mean of the two orders, a tie being 0.5, so
-            that a judge who prefers a place pays nothing for it.
-        **kwargs: As for every `JudgedEnv`, whose errors are this one's, too.
+        reward: `first`: 1.0 if the answer wins as A. `both`: the mean of the two orders, where a tie counts 0.5, so
+            that a judge's preference for one position cancels out.
+        **kwargs: As for every `JudgedEnv`.
     """
 
     reverify_mode = "stateless"
@@ -38,16 +37,16 @@ class ArenaJudge(JudgedEnv):
         baseline_answer: str
         category: str = "hard_prompt"
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, reward: Literal["first", "both"] = "first", **kwargs: Any
-    ) -> None:
-        if reward not in ("first", "both"):
-            raise ValueError(f"reward is first or both, got {reward!r}.")
-        super().__init__(tasks, **kwargs)
-        self.reward = reward
+    class Config(JudgedEnv.Config):
+        """The verdicts that make the reward."""
+
+        reward: Literal["first", "both"] = "first"
+
+    config: Config
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Ask the judge twice."""
+        """Ask the judge in both orders."""
+        first_only = self.config.reward == "first"
         answer = strip_thinking(episode.last_message).encode("utf-8", "ignore").decode()
         shown = {"question": task.question, "answer_a": answer, "answer_b": task.baseline_answer}
         exchanged = {**shown, "answer_a": task.baseline_answer, "answer_b": answer}
@@ -55,7 +54,7 @@ class ArenaJudge(JudgedEnv):
         prompt = "judge" if "judge" in self._prompts else of_category
         parse = only_mark if self.conform else last_mark
         first, second = await self.ask_each([shown, exchanged], parse, prompt=prompt, unparsable=None)
-        needed = [first] if self.reward == "first" else [first, second]
+        needed = [first] if first_only else [first, second]
         if not self.conform and any(judgement.value is None for judgement in needed):
             raise JudgeError("The judge's verdict cannot be read.", failure_kind="judge_unparseable")
         won, lost = VERDICTS.get(first.value, 0.0), VERDICTS.get(second.value, 1.0)
@@ -69,11 +68,11 @@ class ArenaJudge(JudgedEnv):
             "win": float(won == 1.0),
             "tie": float(won == 0.5),
         }
-        return Verdict(float(won == 1.0) if self.reward == "first" else (won + 1.0 - lost) / 2, details)
+        return Verdict(float(won == 1.0) if first_only else (won + 1.0 - lost) / 2, details)
 
 
 def last_mark(text: str) -> str | None:
-    """The last verdict between double brackets.
+    """Return the last verdict in double brackets.
 
     >>> last_mark("Is it [[A>B]]? No: [[B>A]]"), only_mark("Is it [[A>B]]? No: [[B>A]]")
     ('B>A', None)
@@ -83,6 +82,6 @@ def last_mark(text: str) -> str | None:
 
 
 def only_mark(text: str) -> str | None:
-    """The verdict, if the text has one alone, as NeMo Gym reads it."""
+    """Return the verdict if the text has only one, as NeMo Gym does."""
     marks = set(_MARK.findall(text))
     return marks.pop() if len(marks) == 1 and marks <= VERDICTS.keys() else None

@@ -22,21 +22,18 @@ class Arithmetic(VerifierEnv):
 
     Args:
         digits: Numbers are drawn uniformly from 0 to 10**digits - 1; 1 to 9.
-        operations: Which of `+`, `-` and `*` occur, each as often as the others, e.g. `"+-"`.
-        terms: How many numbers a sum has; 2 to 9. `*` binds more tightly than `+` and `-`.
+        operations: Some of `+`, `-` and `*`, drawn with equal chances, e.g. `"+-"`.
+        terms: The number of terms; 2 to 9. `*` binds more tightly than `+` and `-`.
         **kwargs: See `VerifierEnv`. With `tasks`, nothing is generated.
-
-    Raises:
-        ValueError: If an argument makes no sense.
     """
 
     class Task(BaseTask):
-        """The whole number that is right, in its shortest form."""
+        """The right number in its shortest form."""
 
         expected_answer: str = Field(pattern=r"^(0|-?[1-9][0-9]*)$")
 
     class Config(VerifierEnv.Config):
-        """How long the sums are."""
+        """The difficulty of the sums."""
 
         digits: int = Field(2, ge=1, le=9)
         operations: str = Field("+-", pattern=r"^[-+*]+$")
@@ -63,6 +60,10 @@ class Arithmetic(VerifierEnv):
             "expected_answer": str(value + sign * product),
         }
 
+    def oracle(self, task: Task) -> str:
+        """Return the right number in a box."""
+        return f"\\boxed{{{task.expected_answer}}}"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last box with `expected_answer` as whole numbers; spaces and thousands commas are fine."""
         boxed = last_boxed(episode.answer)
@@ -71,7 +72,7 @@ class Arithmetic(VerifierEnv):
 
 
 def _whole_number(text: str) -> str | None:
-    r"""A whole number in its shortest form, None if `text` is something else.
+    r"""Return a whole number in its shortest form; None for other texts.
 
     >>> _whole_number(" +1,024 "), _whole_number("-07"), _whole_number("3.0"), _whole_number(r"\text{3}")
     ('1024', '-7', None, None)

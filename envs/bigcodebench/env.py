@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Seconds
-from gym_llm.grading.extraction import last_block_after, python_code
+from gym_llm.core.env_config import Seconds
+from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
 from gym_llm.sandbox.backends import mounts_of
 from gym_llm.sandbox.functions import Functions
 from gym_llm.sandbox.sandbox import Sandbox
@@ -23,7 +23,7 @@ _LEAST_SECONDS = 0.01
 
 
 class VerifierMetadata(BaseModel):
-    """The tests, and what goes before the code."""
+    """The tests, and the lines before the model's code."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -39,7 +39,7 @@ class VerifierMetadata(BaseModel):
         try:
             classes = [part for part in ast.parse(test).body if isinstance(part, ast.ClassDef)]
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"the test is no Python: {error}") from None
+            raise ValueError(f"the test is not Python: {error}") from None
         parts = [part for one in classes if one.name == "TestCases" for part in one.body]
         if not any(isinstance(part, ast.FunctionDef) and part.name.startswith("test") for part in parts):
             raise ValueError("the test has no class `TestCases` with a method `test…`")
@@ -47,19 +47,15 @@ class VerifierMetadata(BaseModel):
 
 
 class BigCodeBench(SandboxedEnv):
-    """Write a function that uses libraries; 1.0 if every one of its tests succeeds.
+    """Write a function that uses libraries; 1.0 if all of its tests succeed.
 
-    Details: `status` (`pass`, `fail`, `timeout`, `empty_output`, `no_code_block`), `details` (what became of the tests
-    that did not succeed, by name), `task_id`, `extracted_model_code`.
+    Details: `status` (`pass`, `fail`, `timeout`, `empty_output`, `no_code_block`), `details` (the messages of failed
+    tests, by name), `task_id`, `extracted_model_code`.
 
     Args:
-        python: An interpreter that has the packages which the tasks use, e.g. of a virtual environment; None for this
-            one.
-        subprocess_timeout: Seconds of processor time for the program with all of its tests.
+        python: An interpreter with the packages of the tasks, e.g. of a virtual environment; None for this one.
+        subprocess_timeout: Seconds of processor time for the program and all of its tests.
         **kwargs: See `SandboxedEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -70,7 +66,7 @@ class BigCodeBench(SandboxedEnv):
         verifier_metadata: VerifierMetadata
 
     class Config(SandboxedEnv.Config):
-        """The interpreter, and how long a program may take."""
+        """The interpreter and the time limit."""
 
         python: str | None = None
         subprocess_timeout: Seconds = 240.0
@@ -82,18 +78,18 @@ class BigCodeBench(SandboxedEnv):
         self._mounts = None if self.config.python is None else mounts_of(self.config.python)
 
     async def started_sandbox(self) -> Sandbox:
-        """The sandbox, with the interpreter that was asked for."""
+        """Return the sandbox with the requested interpreter."""
         return await sandbox_for(self, self.config.sandbox, mounts=self._mounts)
 
     def oracle(self, task: Task) -> str | None:
-        """The reference, if the row has one."""
+        """Return the reference solution, if the row has one."""
         metadata = task.verifier_metadata
         if metadata.canonical_solution is None:
             return None
         return f"```python\n{metadata.code_prompt}{metadata.canonical_solution}```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Take out the code and run its tests."""
+        """Extract the code and run its tests."""
         metadata, text = task.verifier_metadata, episode.text
         code = _code(text, conform=self.conform is not None)
         details: dict[str, Any] = {"task_id": metadata.task_id or "", "extracted_model_code": code, "details": {}}
@@ -112,14 +108,12 @@ class BigCodeBench(SandboxedEnv):
         outcome = called.value if isinstance(called.value, dict) else {}
         failed, succeeded = outcome.get("failed"), outcome.get("succeeded")
         passed = failed == {} and isinstance(succeeded, list) and len(succeeded) > 0
-        told = {str(name): str(why) for name, why in failed.items()} if isinstance(failed, dict) else {}
-        return Verdict(float(passed), {**details, "status": "pass" if passed else "fail", "details": told})
+        messages = {str(name): str(why) for name, why in failed.items()} if isinstance(failed, dict) else {}
+        return Verdict(float(passed), {**details, "status": "pass" if passed else "fail", "details": messages})
 
 
 def _code(text: str, *, conform: bool) -> str:
-    """The block of code behind the thinking; without any block, all of it."""
-    text = text.replace("\r", "")
-    text = text.partition("</think>")[2] if "</think>" in text else text
+    text = after_thinking(text)
     if "```" not in text:
         return text.strip()
     return ((last_block_after(text) if conform else python_code(text)) or "").strip()

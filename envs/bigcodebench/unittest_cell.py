@@ -1,13 +1,12 @@
 """Runs a program and its `unittest` tests: the text of a cell, never imported outside.
 
-Two processes, one the other's copy. The copy runs the program, is then told the tests, and runs these. The first one
-never runs what a model wrote: it is closed to the copy, holds the only way to the verdict, and believes a report only
-if it begins with a token, comes alone, and has every test that it counts itself.
+The cell's process forks. The copy runs the program, then receives the tests and runs them. The parent never runs the
+model's code: the copy cannot look into it, and only the parent returns the verdict. It accepts a report only if the
+report begins with a token, comes alone and has every test that the parent counts itself.
 
-The program and its tests share the copy, as tests patch modules and look into objects. So a program that is written
-for this file can still say what it likes; what can be had is that it does not happen by the way: `unittest` is imported
-anew behind the program, and compared with itself behind the tests; what the function returns may not decide by itself
-what it is equal to.
+The program and its tests share the copy, because tests patch modules and look into objects. So a program written
+against this file can still forge a report, but usual tricks fail. `unittest` is imported again after the program, and
+compared with itself after the tests. A returned object must not define its own equality.
 """
 
 import ast as _ast
@@ -25,9 +24,9 @@ _DECIDING = (
 )
 _MOST_VALUES, _MOST_BYTES = 100_000, 1 << 22
 _SET_DUMPABLE = 4
-_OF_PYTHON = 1 << 9  # the flag of classes that were made while a program ran
+_OF_PYTHON = 1 << 9  # the flag of classes that Python code defines
 _PROGRAM = "__test__.py"
-_copy: "tuple[int, int, int, bytes] | None" = None  # its number, where it is told and where it reports, its token
+_copy: "tuple[int, int, int, bytes] | None" = None  # its process id, the pipes to it and from it, its token
 
 
 def _names(test: str) -> "set[str]":
@@ -37,7 +36,7 @@ def _names(test: str) -> "set[str]":
 
 
 def load(source: str, name: str) -> str:
-    """Have a copy of this process run the program; what of it is not to be seen is closed before."""
+    """Fork a copy that runs the program, after closing what the copy must not see."""
     global _copy
     _open_to_others(False)
     told, tells, reported, reports = *_os.pipe(), *_os.pipe()
@@ -59,7 +58,7 @@ def load(source: str, name: str) -> str:
 
 
 def call(test: str) -> str:
-    """Have it run the tests: the names of those that succeeded, and what became of the others."""
+    """Have the copy run the tests, and return the names of successful tests and the messages of the others."""
     assert _copy is not None
     child, tells, _, _ = _copy
     text = memoryview(test.encode())
@@ -79,7 +78,7 @@ def call(test: str) -> str:
 
 
 def _reported() -> "dict":  # type: ignore[type-arg]
-    """The next line that the copy writes, if it is a report."""
+    """Return the next line from the copy if it is a report."""
     assert _copy is not None
     _, _, reported, token = _copy
     said = b""
@@ -96,19 +95,19 @@ def _reported() -> "dict":  # type: ignore[type-arg]
         pass
     return {
         "succeeded": [],
-        "failed": {"ALL": "its process ended, or said something else than what became of its tests"},
+        "failed": {"ALL": "its process ended, or did not report its tests"},
     }
 
 
 def _open_to_others(yes: bool) -> None:
-    """Whether processes of the same user may look into this one."""
+    """Set whether processes of the same user may look into this one."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_SET_DUMPABLE, int(yes), 0, 0, 0)
 
 
 def _run(source: str, name: str, told: int, reports: int, token: bytes) -> None:
-    """In the copy: the program, then the tests; it ends here."""
+    """Run the program, then the tests, in the copy, and end it."""
     end, write, read, dumps = _os._exit, _os.write, _os.read, _json.dumps
 
     def report(succeeded: "list[str]", failed: "dict[str, str]") -> None:
@@ -142,7 +141,7 @@ def _run(source: str, name: str, told: int, reports: int, token: bytes) -> None:
 
 
 def _honest(function: "_types.FunctionType") -> object:
-    """The function, but for results that decide by themselves what they are equal to."""
+    """Wrap the function so that results with their own equality raise."""
 
     @_functools.wraps(function)
     def checked(*arguments: object, **named: object) -> object:
@@ -155,7 +154,7 @@ def _honest(function: "_types.FunctionType") -> object:
 
 def _check(value: object) -> None:
     left: list[object] = [value]
-    honest: set[int] = set()  # classes, by their numbers: they may lie about what they are equal to, too
+    honest: set[int] = set()  # ids of classes, because classes may define their own equality, too
     seen = 0
     while left and seen < _MOST_VALUES:
         one = left.pop()
@@ -163,7 +162,7 @@ def _check(value: object) -> None:
         kind = type(one)
         if id(kind) not in honest:
             if any(map(_decides, kind.__mro__)):
-                raise AssertionError("it returned an object that decides by itself what it is equal to")
+                raise AssertionError("it returned an object that defines its own equality")
             honest.add(id(kind))
         if issubclass(kind, dict):
             left += dict.values(one)  # type: ignore[arg-type]
@@ -174,7 +173,7 @@ def _check(value: object) -> None:
 
 
 def _decides(kind: type) -> bool:
-    """Whether a class is no library's, and has something of its own for being compared; or is that of `mock.ANY`."""
+    """Return whether a class outside libraries defines comparisons, or is the class of `mock.ANY`."""
     if (kind.__module__, kind.__name__) == ("unittest.mock", "_ANY"):
         return True
     is_python = bool(kind.__flags__ & _OF_PYTHON)
@@ -198,7 +197,7 @@ def _outcome(cases: type) -> "tuple[list[str], dict[str, str]]":
     failed: dict[str, str] = {}
 
     class Result(unittest.TestResult):
-        """Keeps what each test came to by its name; one that is left out has not succeeded."""
+        """Collects the results of the tests by name; a missing test has not succeeded."""
 
         def addSuccess(self, test: unittest.TestCase) -> None:
             succeeded.append(test._testMethodName)
@@ -228,7 +227,7 @@ def _outcome(cases: type) -> "tuple[list[str], dict[str, str]]":
 
 
 def _contents(kind: type) -> "dict[str, tuple[int, int]]":
-    """Which functions a class has, and which code they have."""
+    """Return the ids of a class's functions and of their code, by name."""
     return {
         name: (id(one), id(getattr(one, "__code__", None)))
         for name, one in vars(kind).items()

@@ -1,4 +1,4 @@
-"""BirdSQL: a query that gives what the gold one does, on BIRD's databases (NeMo Gym's `bird_sql`)."""
+"""BirdSQL: a query that returns the gold query's rows, on BIRD's databases (NeMo Gym's `bird_sql`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
+from gym_llm.core.env_config import Seconds
 from gym_llm.errors import DataError
 from gym_llm.grading.sql import (
     Database,
@@ -14,7 +15,6 @@ from gym_llm.grading.sql import (
     SetRule,
     as_answer,
     check_databases,
-    check_seconds,
     compare,
     find_database,
     last_sql_block,
@@ -27,28 +27,28 @@ _NO_ANSWER = "SELECT 1"
 
 
 class BirdSQL(NemoCompatible):
-    """Write a query in a fenced SQL block; 1.0 if it gives the same set of rows as the gold one.
+    """Write a query in a fenced SQL block; 1.0 if it returns the same set of rows as the gold query.
 
     Details: `extracted_sql`, `had_codeblock`, `execution_match`, `failure_reason` (`none`, `no_sql_extracted`,
     `execution_error`), `execution_status` (`equal`, `different`, `error`, `timed_out`, `too_large`, `worker_died`, or
-    None), `execution_error` (what SQLite said).
+    None), `execution_error` (SQLite's message).
 
     Args:
-        bird_sql_dir: The folder of the databases, `DB_ID/DB_ID.sqlite` each; None for the examples' own.
-        sql_execution_timeout_s: Seconds of CPU time that a statement may take.
-        conform: `"nemo"` takes the query out as NeMo Gym does, and pays 0.0 where the gold statement fails.
+        bird_sql_dir: The folder of the databases, `DB_ID/DB_ID.sqlite` each; None for those of the examples.
+        sql_execution_timeout_s: Seconds of CPU time for each statement.
+        conform: `"nemo"` extracts the query as NeMo Gym does, and pays 0.0 if the gold query fails.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        DataError: If a row's database is not there.
-        ValueError: If an argument makes no sense.
+        DataError: If the database of a row is missing.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
     metrics = {"execution_match": Metric("rate")}
 
     class Task(BaseTask):
-        """The question, the gold statement, and the database's name."""
+        """The question, the gold query and the name of the database."""
 
         question: str
         gt_sql: str
@@ -56,18 +56,17 @@ class BirdSQL(NemoCompatible):
         difficulty: str | None = None
         id: str | int | None = None
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        bird_sql_dir: str | None = None,
-        sql_execution_timeout_s: float = 30.0,
-        **kwargs: Any,
-    ) -> None:
-        check_seconds("sql_execution_timeout_s", sql_execution_timeout_s)
+    class Config(NemoCompatible.Config):
+        """The databases, and the time for a statement."""
+
+        bird_sql_dir: str | None = None
+        sql_execution_timeout_s: Seconds = 30.0
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.bird_sql_dir = bird_sql_dir or str(_OURS)
-        self.sql_execution_timeout_s = sql_execution_timeout_s
+        self.bird_sql_dir = self.config.bird_sql_dir or str(_OURS)
         if tasks is not None:
             check_databases(self.tasks, self.bird_sql_dir, "bird_sql_dir")
 
@@ -76,22 +75,22 @@ class BirdSQL(NemoCompatible):
         return find_database(self.bird_sql_dir, task.db_id, argument="bird_sql_dir")
 
     def oracle(self, task: Task) -> str:
-        """The gold statement."""
+        """Return the gold query."""
         return as_answer(task.gt_sql)
 
     def near_misses(self, task: Task) -> list[str]:
-        """Answers with the gold statement that do not give its rows."""
+        """Return answers that contain the gold query and do not return its rows."""
         return near_misses(task.gt_sql)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Run both statements, and compare what they give."""
+        """Run both queries and compare their rows."""
         query = last_sql_block(episode.text, conform=self.conform is not None)
         details = {"extracted_sql": query, "had_codeblock": query is not None, "execution_match": False}
         if query is None:
             if self.conform is None:
                 return Verdict(0.0, _result(details, "no_sql_extracted"))
             details["extracted_sql"] = query = _NO_ANSWER
-        question = Question(episode.state, query, task.gt_sql, [SetRule()], self.sql_execution_timeout_s)
+        question = Question(episode.state, query, task.gt_sql, [SetRule()], self.config.sql_execution_timeout_s)
         try:
             outcome = await compare(question)
         except DataError as error:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gym_llm.core.text_game import Move, SeededTask, TextGame, seeded_row
-from gym_llm.types import Row
+from gym_llm.types import Item, Row
 
 Rank = Literal["2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K", "A"]
 RANKS: tuple[Rank, ...] = ("2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K", "A")
@@ -19,7 +19,7 @@ _ASK = "Respond with <action>hit</action> or <action>stand</action>."
 
 
 def value(hand: list[Rank]) -> int:
-    """A hand's value: an ace is 11, or 1 where that would be too much.
+    """Return the value of a hand: an ace is 11, or 1 if the hand would exceed 21.
 
     >>> value(["A", "K"]), value(["A", "A", "9"]), value(["J", "8", "5"])
     (21, 21, 23)
@@ -37,7 +37,7 @@ def _shown(hand: list[Rank]) -> str:
 
 @dataclass
 class Hand:
-    """The player's cards and the dealer's; `stacked` are dealt first, then any rank is as likely as another."""
+    """The player's and the dealer's cards; `stacked` cards are dealt first, then each rank is equally likely."""
 
     rng: random.Random
     stacked: list[Rank]
@@ -47,15 +47,15 @@ class Hand:
         self.dealer = [self.deal(), self.deal()]
 
     def deal(self) -> Rank:
-        """The next card."""
+        """Return the next card."""
         return self.stacked.pop(0) if self.stacked else self.rng.choice(RANKS)
 
     def observation(self) -> str:
-        """The player's cards, and the dealer's first."""
+        """Return the player's cards and the dealer's first card as a text."""
         return f"Your hand: {_shown(self.player)} = {value(self.player)}\nDealer shows: {self.dealer[0]}\n{_ASK}"
 
     def play(self, text: str) -> Move:
-        """Hit or stand; a text that says neither stands."""
+        """Hit or stand; a text without an action stands."""
         action = _ACTION.search(text)
         if action is not None and action[1].lower() == "hit":
             self.player.append(self.deal())
@@ -78,25 +78,41 @@ class Hand:
 
 
 class Blackjack(TextGame):
-    """Play one hand against the dealer: 1.0 for a win, 0.0 for a draw, -1.0 for a loss.
-
-    Args:
-        **kwargs: As for every `TextGame`.
-    """
+    """Play one hand against the dealer: 1.0 for a win, 0.0 for a draw, -1.0 for a loss."""
 
     default_max_turns = 5
+    accepted_findings = {
+        **dict.fromkeys(
+            ("non-answer", "near miss", "all options", "own words", "look-alike"),
+            "NeMo Gym's rule: a turn without an action stands, which may win",
+        ),
+        "farming": "NeMo Gym's rule: turns that run out are worth 0.0, which is more than a loss",
+    }
 
     class Task(SeededTask):
-        """A hand."""
+        """The seed of a hand, and perhaps its first cards."""
 
         cards: list[Rank] = []
-        """What is dealt first: two cards to the player, two to the dealer, and then one by one."""
+        """Cards dealt first: two to the player, two to the dealer, then one by one."""
 
     def generate(self, rng: np.random.Generator) -> Row:
-        """A hand of its own seed."""
+        """Return a row with a new seed."""
         system = "You play Blackjack. Think briefly, then answer with <action>hit</action> or <action>stand</action>."
         return seeded_row(int(rng.integers(2**31)), system, "Deal, please.")
 
     def start(self, task: Task, rng: random.Random) -> Hand:  # type: ignore[override]
         """Deal."""
         return Hand(rng, list(task.cards))
+
+    def oracle(self, task: Task) -> list[list[Item]] | None:
+        """Return the turns that win the hand, found by playing it; None if it cannot be won."""
+        if task.seed is None:
+            return None
+        for hits in range(self.max_turns):
+            hand = self.start(task, random.Random(task.seed))
+            actions = ["hit"] * hits + ["stand"]
+            moves = [hand.play(f"<action>{action}</action>") for action in actions]
+            if moves[-1].reward == 1.0 and not any(move.over for move in moves[:-1]):
+                texts = (f"<action>{action}</action>" for action in actions)
+                return [[{"type": "message", "role": "assistant", "content": text}] for text in texts]
+        return None

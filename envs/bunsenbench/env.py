@@ -17,16 +17,16 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class BunsenBench(VerifierEnv):
     """Choose one option, `<choice>CO2</choice>`; the reward is 1.0 if it is the expected one.
 
-    Details: `extracted_answer` (a letter or None), `no_answer`, `error_mode` (`correct`, `wrong_answer`, or why nothing
-    was chosen: `refusal`, `early_termination`, `malformed_choice`, `format_violation`), and what the row says of its
-    question: `bunsen_id`, `source`, `bct_field`, `bct_subfield`.
+    Details: `extracted_answer` (a letter or None), `no_answer`, `error_mode` and the row's labels (`bunsen_id`,
+    `source`, `bct_field`, `bct_subfield`). The error mode is `correct`, `wrong_answer`, or the reason for a missing
+    choice: `refusal`, `early_termination`, `malformed_choice`, `format_violation`.
     """
 
     reverify_mode = "stateless"
     metrics = {"no_answer": Metric("rate", higher_is_better=False)}
 
     class Task(BaseTask):
-        """The options, as dicts from a letter to a text or as `choices` in order, and the right one."""
+        """The options, as dicts from letters to texts or as `choices` in order, and the right one."""
 
         expected_answer: str
         options: list[dict[str, str | None]] | None = None
@@ -43,7 +43,7 @@ class BunsenBench(VerifierEnv):
 
         @cached_property
         def texts(self) -> dict[str, str]:
-            """What can be chosen: the options' texts, in one spelling, by their letters."""
+            """The options' normalised texts by their letters."""
             if self.options:
                 listed = [(letter, text) for option in self.options for letter, text in option.items()]
             else:
@@ -56,7 +56,7 @@ class BunsenBench(VerifierEnv):
 
         @cached_property
         def gold(self) -> str | None:
-            """The right option's letter."""
+            """The letter of the right option, or None."""
             letter = unwrapped(self.expected_answer).upper()
             if len(letter) == 1 and letter.isalpha() and (letter in self.texts or not self.texts):
                 return letter
@@ -65,13 +65,17 @@ class BunsenBench(VerifierEnv):
 
         @cached_property
         def labels(self) -> dict[str, Any]:
-            """What the row says of its question, beside its fields or in its `metadata`."""
+            """The question's labels, from the row or its `metadata`."""
             extra = self.model_extra or {}
             found = {name: extra.get(name, (self.metadata or {}).get(name)) for name in _LABELS}
             return {name: value for name, value in found.items() if value is not None}
 
+    def oracle(self, task: Task) -> str:
+        """Return the letter of the right option in its tags."""
+        return f"<choice>{task.gold}</choice>"
+
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Compare the option that the answer chooses with the expected one."""
+        """Compare the chosen option with the expected one."""
         text = episode.text
         letter = chosen_letter(text, task.texts or {str(task.gold): ""}) if text else None
         if letter is None:
@@ -83,7 +87,6 @@ class BunsenBench(VerifierEnv):
 
 
 def _labelled(letter: str, choice: str | dict[str, Any]) -> tuple[str, str | None]:
-    """An element of `choices`: a text, or a dict that has one and perhaps a letter."""
     if isinstance(choice, str):
         return letter, choice
     named = next((choice[key] for key in ("letter", "label", "key", "id") if choice.get(key)), letter)

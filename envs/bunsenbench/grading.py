@@ -1,6 +1,6 @@
-r"""Which option of a question of chemistry a text chooses: NeMo Gym's `bunsenbench_chemistry_mcq` rules, written anew.
+r"""Rules by which a text chooses an option, reimplemented from NeMo Gym's `bunsenbench_chemistry_mcq`.
 
-The end of a text is read, 50,000 characters of it, in time linear in them.
+They read the last 50,000 characters of a text in linear time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LONGEST_TEXT = 50_000
 _LONGEST = 2_000  # characters of a candidate: options are shorter
 _USUAL = 120  # the last characters, where the answer usually is
 _MOST = 64
-_MOST_SPELLED = 9  # characters for one of an option's, such as `&middot;`
-_MARKS = ("answer", "\\boxed", "<", "choose", "select")  # of which each of the following has one
-# Of a text in small letters. Each alternative begins with a letter or a mark, by which `re` passes over the rest.
+_MOST_SPELLED = 9  # characters of one spelled character, such as `&middot;`
+_MARKS = ("answer", "\\boxed", "<", "choose", "select")  # each sign below has one of them
+# For a text in lower case. Each alternative begins with a literal character, so that `re` skips the rest quickly.
 _SIGN = re.compile(
     r"<\s?(?P<tag>answer|choice|response|final[_-]answer)\b[^<>]*+>"
     r"|(?P<box>\\boxed\s{0,9}\{)"
@@ -47,12 +47,12 @@ _REFUSAL = re.compile(
     r"|\bi do not feel comfortable",
     re.IGNORECASE,
 )
-# What normalising leaves of the ways to write the signs of formulas and units; it makes digits of small ones itself.
+# Signs of formulas and units that NFKC keeps apart; it turns subscripts and superscripts into digits itself.
 _SIGNS = str.maketrans("−–—‒‐‑×✕·∙⋅•µμ⁄∕", "------xx....uu//")
 
 
 def plain_chemistry(text: str) -> str:
-    """A formula or a name with one spelling of small digits, signs, entities and spaces; case counts.
+    """Return a formula or a name with one spelling of small digits, signs, entities and spaces; case counts.
 
     >>> plain_chemistry("SO₄²⁻"), plain_chemistry("2&nbsp;μg")
     ('SO42-', '2 ug')
@@ -65,15 +65,15 @@ def plain_chemistry(text: str) -> str:
 
 
 def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
-    r"""The letter of the option that a text chooses, or None.
+    r"""Return the letter of the option that a text chooses, or None.
 
-    The last of these that names an option, by its letter or by its whole text, decides: what is in `<choice>`,
-    `<answer>`, `<response>` or `<final_answer>` tags, or in `\boxed{}`; the rest of the line after `Answer:`, "the
-    answer is", "my answer is", "I choose" or "I select". If there is none: the last line, then the first.
+    Candidates are the contents of `<choice>`, `<answer>`, `<response>` and `<final_answer>` tags and of `\boxed{}`.
+    So is the rest of a line after `Answer:`, "the answer is", "my answer is", "I choose" or "I select". The last
+    candidate that is an option's letter or whole text decides. Without one, the last line decides, then the first.
 
     Args:
-        text: What the model wrote.
-        options: The options' texts, as `plain_chemistry` has them, by their letters.
+        text: The model's text.
+        options: The options' texts in the form of `plain_chemistry`, by their letters.
 
     >>> chosen_letter("Water, so <choice>H₂O</choice>.", {"A": "OH-", "B": "H2O"})
     'B'
@@ -93,11 +93,11 @@ def chosen_letter(text: str, options: Mapping[str, str]) -> str | None:
 
 
 def why_no_choice(text: str, *, refused: bool, cut_short: bool) -> str:
-    """Why a text chooses nothing, in NeMo Gym's words.
+    """Return NeMo Gym's name for the reason that a text chooses no option.
 
     Args:
-        text: What the model wrote.
-        refused: Whether the server said that the model refuses.
+        text: The model's text.
+        refused: Whether the response has a refusal.
         cut_short: Whether the generation was cut off.
     """
     text = text[-_LONGEST_TEXT:]
@@ -117,7 +117,7 @@ def why_no_choice(text: str, *, refused: bool, cut_short: bool) -> str:
 
 
 def _candidates(text: str, lowered: str, start: int) -> Iterator[str]:
-    """What may name an option, of the signs from `start` on, the last one first."""
+    """Yield the texts after the signs from `start` on, the last one first."""
     lists = _option_lists(text)
     for sign in list(_SIGN.finditer(lowered, start))[: -_MOST - 1 : -1]:
         if tag := sign["tag"]:
@@ -135,7 +135,7 @@ def _candidates(text: str, lowered: str, start: int) -> Iterator[str]:
 
 
 def _at_the_end(text: str, options: Mapping[str, str]) -> str | None:
-    """The option in the `<choice>` that a text ends with, as it should: the usual answer, found at once."""
+    """Return the option in the `<choice>` that ends the text: a fast path for the usual answer."""
     text = text.rstrip()
     start = text.rfind("<choice>")
     if start < 0 or not text.endswith("</choice>"):
@@ -145,13 +145,12 @@ def _at_the_end(text: str, options: Mapping[str, str]) -> str | None:
 
 
 def _lowered(text: str) -> str:
-    """In small letters, each where it was; unchanged where one would become two."""
     lowered = text.lower()
-    return lowered if len(lowered) == len(text) else text
+    return lowered if len(lowered) == len(text) else text  # positions have to stay the same
 
 
 def _option_lists(text: str) -> list[tuple[int, int]]:
-    """Where a model repeats the options, `<choices>…</choices>`."""
+    """Return the places where the model repeats the options, `<choices>…</choices>`."""
     lists: list[tuple[int, int]] = []
     if "choices" not in text.lower():
         return lists
@@ -187,7 +186,7 @@ def _letter(candidate: str, options: Mapping[str, str]) -> str | None:
 
 
 def unwrapped(text: str) -> str:
-    r"""Without Markdown marks, LaTeX commands, brackets and closing punctuation around it.
+    r"""Return a text without the Markdown marks, LaTeX commands, brackets and punctuation around it.
 
     >>> unwrapped(r"**\text{(H2O)}**.")
     'H2O'

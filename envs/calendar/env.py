@@ -1,8 +1,9 @@
-"""Calendar: appointments of a conversation, put where they may be (NeMo Gym's `calendar`)."""
+"""Calendar: appointments from a conversation, each at an allowed time (NeMo Gym's `calendar`)."""
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from functools import cached_property
 from typing import Any
 
@@ -10,15 +11,15 @@ from pydantic import BaseModel, FiniteFloat, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.envs.calendar.schedule import Event, Window, minutes, read_events, window
+from gym_llm.envs.calendar.schedule import Event, Window, minutes, overlap, read_events, window
 from gym_llm.grading.extraction import json_values
 
 _DAY, _STEP = 24 * 60, 5  # minutes
-_MOST_CHARACTERS = 100_000  # at an answer's end; a calendar has some hundreds
+_MOST_CHARACTERS = 100_000  # read from an answer's end; a calendar has some hundreds
 
 
 class ExpectedEvent(BaseModel):
-    """An event: how long it is, between which times, and what else the user said of it."""
+    """An event: its minutes, the day's limits and the user's constraint."""
 
     duration: FiniteFloat
     min_time: str
@@ -32,37 +33,37 @@ class ExpectedEvent(BaseModel):
 
     @cached_property
     def windows(self) -> tuple[Window, Window]:
-        """Both have to allow it."""
+        """The windows of the day and of the constraint; an event must lie in both."""
         return Window(minutes(self.min_time), minutes(self.max_time)), window(self.constraint)
 
     def is_met(self, event: Event | None) -> bool:
-        """Whether the model's event is as long and where it may be."""
+        """Return whether the model's event has this duration and an allowed time."""
         if event is None or event.duration != self.duration:
             return False
         return all(window.allows(event) for window in self.windows)
 
 
 class Calendar(NemoCompatible):
-    """Give the calendar that a conversation has led to; the reward is 1.0 if all events are where they may be.
+    """Write the calendar that a conversation asks for; the reward is 1.0 if every event has an allowed time.
 
-    Detail: `reason`, a word: `pass`, or the first thing that is wrong.
+    Detail: `reason`: `pass`, or a name for the first problem.
 
     Args:
-        conform: `"nemo"` reads as NeMo Gym does, where it is wrong; the README says where.
+        conform: `"nemo"` reads calendars as NeMo Gym does; the README lists the differences.
         **kwargs: As for every `VerifierEnv`.
     """
 
     reverify_mode = "stateless"
 
     class Task(BaseTask):
-        """The events by id; without any, every answer is right."""
+        """The events by id; without events every answer is right."""
 
         exp_cal_state: dict[str, ExpectedEvent]
 
     def oracle(self, task: Task) -> str | None:
-        """Every event at the first time that is free for it, those with the least choice first.
+        """Return each event at its first free time, those with the fewest choices first.
 
-        None where that fails, and where no event is expected, for which every answer is right.
+        The result is None if that fails, or if no events are expected.
         """
         events: dict[str, Event] = {}
         choices = {
@@ -70,7 +71,7 @@ class Calendar(NemoCompatible):
             for name, one in task.exp_cal_state.items()
         }
         for name in sorted(choices, key=lambda each: len(choices[each])):
-            free = (event for event in choices[name] if all(_apart(event, other) for other in events.values()))
+            free = (event for event in choices[name] if not overlap([event, *events.values()]))
             if (first := next(free, None)) is None:
                 return None
             events[name] = first
@@ -85,7 +86,7 @@ class Calendar(NemoCompatible):
         return json.dumps(entries) if entries else None
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Read the calendar in the last message and check it."""
+        """Check the calendar in the last message."""
         reason = self._problem(task.exp_cal_state, episode.last_item_text)
         return Verdict(float(reason is None), {"reason": reason or "pass"})
 
@@ -96,7 +97,8 @@ class Calendar(NemoCompatible):
             return "think_found"
         if not expected:
             return None
-        entries = self._calendar(text)
+        text = text[-_MOST_CHARACTERS:]
+        entries = _first_calendar_as_nemo_gym(text) if self.conform else _last_calendar(text)
         if entries is None:
             return "no_json_list"
         events = read_events(entries, len(expected), self.conform is not None)
@@ -105,25 +107,22 @@ class Calendar(NemoCompatible):
         met = all(event.is_met(events.get(name)) for name, event in expected.items())
         return None if met else "constraint_violated"
 
-    def _calendar(self, text: str) -> list[Any] | None:
-        """The last list of objects in the text, for NeMo Gym the first; None if there is none."""
-        calendar = None
-        for entries in json_values(text[-_MOST_CHARACTERS:], list):
-            if self.conform:
-                entries = _innermost(entries)
-            if any(isinstance(entry, dict) for entry in entries):
-                calendar = entries
-                if self.conform:
-                    break
-        return calendar
+
+def _has_objects(entries: list[Any]) -> bool:
+    return any(isinstance(entry, dict) for entry in entries)
 
 
-def _apart(one: Event, other: Event) -> bool:
-    return one.end <= other.start or other.end <= one.start
+def _last_calendar(text: str) -> list[Any] | None:
+    lists = deque(filter(_has_objects, json_values(text, list)), maxlen=1)
+    return lists[0] if lists else None
+
+
+def _first_calendar_as_nemo_gym(text: str) -> list[Any] | None:
+    return next(filter(_has_objects, map(_innermost, json_values(text, list))), None)
 
 
 def _innermost(entries: list[Any]) -> list[Any]:
-    """Of lists in lists the first that has no list in it, nor an object with one alone: all that NeMo Gym finds."""
+    """Return the first nested list without lists, if an object in it has none: all that NeMo Gym's pattern finds."""
     while (inner := next((entry for entry in entries if isinstance(entry, list)), None)) is not None:
         entries = inner
     plain = (isinstance(entry, dict) and not any(isinstance(v, list) for v in entry.values()) for entry in entries)

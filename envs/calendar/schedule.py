@@ -1,4 +1,4 @@
-"""Whether events are where they have to be: clock times, the constraints of a row, what a model lists."""
+"""Events of a calendar: clock times, the constraints of a row and the list that a model writes."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _CONSTRAINT = re.compile(r"(before|after|between|at) (.*)")
 
 
 class Event(NamedTuple):
-    """One entry of a model's calendar; times are minutes of the day."""
+    """An entry of a model's calendar, in minutes of the day."""
 
     start: float
     duration: float
 
     @property
     def end(self) -> float:
-        """When it ends."""
+        """The minute at which it ends."""
         return self.start + self.duration
 
 
 class Window(NamedTuple):
-    """When an event may be: `start` is the only time at which it may begin, if there is one."""
+    """The times allowed to an event; `start` is the only allowed beginning, unless it is None."""
 
     earliest: float = -math.inf
     latest: float = math.inf
     start: int | None = None
 
     def allows(self, event: Event) -> bool:
-        """Whether an event is inside."""
+        """Return whether an event lies inside."""
         inside = self.earliest <= event.start and event.end <= self.latest
         return inside and (self.start is None or event.start == self.start)
 
 
 @lru_cache(maxsize=1024)
 def minutes(clock: str, *, any_case: bool = True) -> int:
-    """Minutes of the day: `10:30` by 24 hours, `10am` or `10:30 pm` by twelve.
+    """Return the minute of the day of a time such as `10:30`, `10am` or `10:30 pm`.
 
     Raises:
-        ValueError: If it is no such time.
+        ValueError: If the text is not a time of day.
 
     >>> minutes("12:05am"), minutes("12 PM"), minutes("13:20")
     (5, 720, 800)
@@ -53,16 +53,16 @@ def minutes(clock: str, *, any_case: bool = True) -> int:
     hour, minute, half = match.groups() if match else ("", None, None)
     most = 12 if half else 24
     if match is None or (half is None and minute is None) or int(hour) > most or int(minute or 0) > 59:
-        raise ValueError(f"{clock[:20]!r} is no time of day such as 14:30 or 2:30pm")
+        raise ValueError(f"{clock[:20]!r} is not a time of day such as 14:30 or 2:30pm")
     hours = int(hour) % 12 + 12 * (half == "pm") if half else int(hour)
     return hours * 60 + int(minute or 0)
 
 
 def window(constraint: str | None) -> Window:
-    """What a constraint allows: `before T`, `after T`, `between T and T`, `at T`; anything else allows all.
+    """Return the window of a constraint: `before T`, `after T`, `between T and T`, `at T`; others allow all times.
 
     Raises:
-        ValueError: If its times are none.
+        ValueError: If a time is invalid.
     """
     match = _CONSTRAINT.match(constraint or "")
     if match is None:
@@ -78,14 +78,12 @@ def window(constraint: str | None) -> Window:
 
 
 def read_events(entries: list[Any], count: int, as_nemo_gym: bool) -> dict[str, Event] | str:
-    """A model's list as events by id, or what is wrong with it, in a word.
-
-    NeMo Gym lets an event be listed twice, and takes the last of those that have the same id and do not overlap.
+    """Return the events of a model's list by id, or the name of the list's problem.
 
     Args:
         entries: The list.
-        count: How many events there have to be.
-        as_nemo_gym: Whether to read as NeMo Gym does.
+        count: The number of expected events.
+        as_nemo_gym: Whether an id may be listed twice. Then its last event counts, and none may overlap another.
     """
     if not all(isinstance(entry, dict) and "event_id" in entry for entry in entries):
         return "invalid_event"
@@ -102,7 +100,7 @@ def read_events(entries: list[Any], count: int, as_nemo_gym: bool) -> dict[str, 
             return "invalid_event"
         events[name] = event
         taken.add((name, event))
-    return "conflicting_events" if _overlap(event for _, event in taken) else events
+    return "conflicting_events" if overlap(event for _, event in taken) else events
 
 
 def _read(entry: dict[str, Any], as_nemo_gym: bool) -> Event | None:
@@ -120,7 +118,8 @@ def _read(entry: dict[str, Any], as_nemo_gym: bool) -> Event | None:
         return None
 
 
-def _overlap(events: Iterable[Event]) -> bool:
+def overlap(events: Iterable[Event]) -> bool:
+    """Return whether two events overlap."""
     end = -math.inf
     for event in sorted(events):
         if event.start < end:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, tool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.call_matching import parse_arguments
+from gym_llm.grading.call_matching import call_items, parse_arguments
 from gym_llm.types import Item, Row, known
 from gym_llm.utils.png import asking, draw_circles, shuffled_colors
 
@@ -18,24 +18,24 @@ _SIZE = 400
 
 
 class CircleClick(NemoCompatible):
-    """Click into the circle of a color, once; the reward is 1.0 for a hit, its edge included.
+    """Click once into the circle of a color; the reward is 1.0 for a hit, the edge included.
 
-    Details: `clicked_x`, `clicked_y` (absent without a click on whole numbers), `hit`.
+    Details: `clicked_x`, `clicked_y` (absent without a valid click), `hit`.
 
     Args:
-        conform: `"nemo"` looks at the first circle of the color only, where there are several.
+        conform: `"nemo"` compares the click with the first circle of the color only.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument makes no sense.
     """
 
     reverify_mode = "stateless"
     executes_tools = False
     metrics = {"hit": Metric("rate")}
+    accepted_findings = {
+        "near miss/another number in a call": "NeMo Gym's rule: a click anywhere on the circle is right"
+    }
 
     class Circle(BaseTask):
-        """One circle of the picture, in pixels from the top left corner."""
+        """A circle of the picture, in pixels from the top left corner."""
 
         x: float
         y: float
@@ -43,13 +43,13 @@ class CircleClick(NemoCompatible):
         color: str
 
     class Task(BaseTask):
-        """The circles, and the color of the one to click."""
+        """The circles and the color of the one to click."""
 
         circles: list[CircleClick.Circle] = []
         target_color: str = ""
 
     def generate(self, rng: np.random.Generator) -> Row:
-        """Draw circles, each of another color, and one of the colors."""
+        """Draw circles of different colors, and choose one of the colors."""
         circles = draw_circles(rng, _SIZE, int(rng.integers(3, 7)), shuffled_colors(rng), distinct=True)
         target = circles[int(rng.integers(len(circles)))].color
         question = (
@@ -72,35 +72,25 @@ class CircleClick(NemoCompatible):
         """
         return {"x": x, "y": y}
 
-    accepted_findings = {
-        "near miss/another number in a call": "NeMo Gym's rule: a click anywhere on the circle is right"
-    }
-
     def oracle(self, task: Task) -> list[Item]:
-        """A click on the middle of the circle."""
+        """Return a click on the center of the circle."""
         x, y = next((circle.x, circle.y) for circle in task.circles if circle.color == task.target_color)
-        arguments = json.dumps({"x": x, "y": y})
-        return [{"type": "function_call", "call_id": "call_1", "name": "click", "arguments": arguments}]
+        return call_items([("click", {"x": x, "y": y})])
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Look whether the first click lies in a circle of the color."""
+        """Return whether the first click lies in a circle of the color."""
         x, y = clicked(episode)
-        if not self.conform and (x is None or y is None):
-            x = y = None
         targets = [circle for circle in task.circles if circle.color == task.target_color]
-        hit = (
-            x is not None
-            and y is not None
-            and any(
-                math.hypot(x - circle.x, y - circle.y) <= circle.radius
-                for circle in targets[: 1 if self.conform else None]
-            )
-        )
+        if self.conform:
+            targets = targets[:1]
+        elif y is None:
+            x = None
+        hit = x is not None and y is not None and any(math.dist((x, y), (c.x, c.y)) <= c.radius for c in targets)
         return Verdict(float(hit), {**known(clicked_x=x, clicked_y=y), "hit": hit})
 
 
 def clicked(episode: Episode) -> tuple[int | None, int | None]:
-    """Where the first click went, y perhaps not known; what comes after it would be a second chance."""
+    """Return the pixel of the first click. Both numbers are None if x is invalid; y is None if only y is."""
     call = next(episode.function_calls("click"), None)
     arguments = parse_arguments(call["arguments"]) if call else None
     if not isinstance(arguments, dict):
@@ -110,10 +100,7 @@ def clicked(episode: Episode) -> tuple[int | None, int | None]:
 
 
 def _pixel(value: Any) -> int | None:
-    """A whole number, also one that is written as a text or has decimals."""
     if isinstance(value, str) and len(value) < 12:
-        try:
+        with suppress(ValueError):
             value = int(value)
-        except ValueError:
-            return None
     return int(value) if isinstance(value, int | float) and abs(value) < 1e9 else None

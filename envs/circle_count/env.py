@@ -23,29 +23,31 @@ class CircleCount(NemoCompatible):
     Details: `predicted_count` (absent without a number), `expected_count`, `correct`.
 
     Args:
-        conform: `"nemo"` reads the first box that has digits alone instead of the last box.
+        conform: `"nemo"` reads the first box with digits only, instead of the last box.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument makes no sense.
     """
 
     reverify_mode = "stateless"
     metrics = {"predicted_count": Metric(higher_is_better=None)}
 
     class Circle(BaseTask):
-        """One circle of the picture."""
+        """A circle of the picture."""
 
         color: str
 
     class Task(BaseTask):
-        """The circles, and the color of those to count."""
+        """The circles and the color of those to count."""
 
         circles: list[CircleCount.Circle] = []
         target_color: str = ""
 
+        @property
+        def count(self) -> int:
+            """The number of circles of the color."""
+            return sum(circle.color == self.target_color for circle in self.circles)
+
     def generate(self, rng: np.random.Generator) -> Row:
-        """Draw circles, and one of their colors."""
+        """Draw circles, and choose one of their colors."""
         circles = draw_circles(rng, _SIZE, int(rng.integers(3, 13)), shuffled_colors(rng)[:3])
         target = circles[int(rng.integers(len(circles)))].color
         question = f"How many {target} circles are in this picture? Put the number into \\boxed{{}}."
@@ -56,15 +58,15 @@ class CircleCount(NemoCompatible):
         }
 
     def oracle(self, task: Task) -> str:
-        """How many circles have the color."""
-        return f"\\boxed{{{sum(circle.color == task.target_color for circle in task.circles)}}}"
+        """Return the number of circles in a box."""
+        return f"\\boxed{{{task.count}}}"
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Compare the number with that of the circles."""
+        """Compare the number in the box with the number of circles."""
         predicted = self._count(episode.text)
-        expected = sum(circle.color == task.target_color for circle in task.circles)
-        details = {**known(predicted_count=predicted), "expected_count": expected, "correct": predicted == expected}
-        return Verdict(float(predicted == expected), details)
+        correct = predicted == task.count
+        details = {**known(predicted_count=predicted), "expected_count": task.count, "correct": correct}
+        return Verdict(float(correct), details)
 
     def _count(self, text: str) -> int | None:
         if self.conform:

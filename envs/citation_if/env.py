@@ -1,15 +1,15 @@
-"""CitationIF: citations in a demanded grammar, of what was found (NeMo Gym's `citation_if`)."""
+"""CitationIF: citations of search results in a required grammar (NeMo Gym's `citation_if`)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, model_validator
+from pydantic import BaseModel, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.core.checks import check_choice, check_pattern
+from gym_llm.core.checks import check_choice
+from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.citation_if.grading import (
     DEFAULT_ID,
     GRAMMARS,
@@ -19,21 +19,21 @@ from gym_llm.envs.citation_if.grading import (
     has_tag,
     is_simple,
     read_citations,
+    write_citations,
 )
-from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.types import Row
+from gym_llm.grading.text_metrics import in_worker
 
 _MOST_SHOWN = 100
 
 
 class CitationRules(BaseModel):
-    """What has to be cited, and how."""
+    """The required citations and their form."""
 
     type: Literal["citation_if"] = "citation_if"
     mode: Literal["cite", "no_cite"] = "cite"
     grammar: str | None = None
     id_kind: Literal["full_source", "snippet"] = "full_source"
-    id_regex: Annotated[str, AfterValidator(check_pattern)] = ""
+    id_regex: Pattern = ""
     valid_id_set: list[str] = []
     expected_ids: list[str] | None = None
     expected_slack: int = 1
@@ -48,23 +48,20 @@ class CitationRules(BaseModel):
 
     @property
     def pattern(self) -> str:
-        """Of an id."""
+        """The pattern of an id."""
         return self.id_regex or DEFAULT_ID[self.id_kind]
 
 
 class CitationIF(VerifierEnv):
-    """Answer from a finished search, citing as told; the reward is 1.0 if every gate is passed.
+    """Answer from search results with citations in a required grammar; the reward is 1.0 if every gate is passed.
 
-    What the answer says is not graded. Details: `match_details`, with `gate_failed`, the first gate that was not
-    passed. A call ends the episode: the search is over.
+    The content of the answer is not graded. Details: `match_details`, with the first failed gate as `gate_failed`. A
+    call ends the episode, because the search is over.
 
     Args:
-        deadline: Seconds of CPU time that a row's `id_regex` may take on an answer, in a worker process where it could
-            take long; then the answer has failed.
+        deadline: Seconds of CPU time for a row's `id_regex`, which runs in a worker process if it could take long. An
+            answer that takes longer fails.
         **kwargs: As for every `VerifierEnv`.
-
-    Raises:
-        ValueError: If an argument makes no sense.
     """
 
     reverify_mode = "stateless"
@@ -72,17 +69,28 @@ class CitationIF(VerifierEnv):
     metrics = {"num_valid_cited": Metric("mean", higher_is_better=None)}
 
     class Task(BaseTask):
-        """What has to be cited, and how."""
+        """The required citations and their form."""
 
         verifier: CitationRules
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, deadline: float = 2.0, **kwargs: Any) -> None:
-        check_settings(deadline, None)
-        super().__init__(tasks, **kwargs)
-        self.deadline = deadline
+    class Config(VerifierEnv.Config):
+        """The time for a row's pattern."""
+
+        deadline: Seconds = 2.0
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return an answer that cites the expected ids, and as many valid ids as required."""
+        rules = task.verifier
+        if rules.mode == "no_cite" or rules.grammar is None:
+            return "It is so."
+        expected = rules.expected_ids or []
+        ids = list(dict.fromkeys([*expected, *rules.valid_id_set]))[: max(len(expected), rules.min_valid_citations)]
+        return f"It is so {write_citations(rules.grammar, ids)}."
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
-        """Find the citations, and judge them gate by gate."""
+        """Find the citations and pass them through the gates."""
         rules, text = task.verifier, episode.messages_text
         calls = sum(1 for _ in episode.function_calls())
         if rules.grammar is None:
@@ -92,22 +100,19 @@ class CitationIF(VerifierEnv):
         return self._verify_in_worker(rules, rules.grammar, text, calls)
 
     async def _verify_in_worker(self, rules: CitationRules, grammar: str, text: str, calls: int) -> Verdict:
-        pool = shared_pool("gym_llm.envs.citation_if.grading:read_citations", deadline=self.deadline)
-        try:
-            citations = await pool.call((grammar, rules.pattern, text))
-        except (DeadlinePassed, WorkerDied):
-            citations = Citations([], True, True)
-        return judge(rules, text, calls, citations)
+        arguments = grammar, rules.pattern, text
+        found = await in_worker("gym_llm.envs.citation_if.grading:read_citations", arguments, self.config.deadline)
+        return judge(rules, text, calls, found or Citations([], True, True))
 
 
 def judge(rules: CitationRules, text: str, calls: int, citations: Citations) -> Verdict:
-    """The verdict on what a text cites.
+    """Return the verdict on the citations of a text.
 
     Args:
-        rules: What has to be cited, and how.
-        text: What the model wrote.
-        calls: How many calls it made.
-        citations: What was found in the text.
+        rules: The required citations and their form.
+        text: The model's text.
+        calls: The number of its calls.
+        citations: The citations in the text.
     """
     sound = bool(text.strip()) and not calls
     cited, known = citations.ids if sound else [], set(rules.valid_id_set)
@@ -127,7 +132,7 @@ def judge(rules: CitationRules, text: str, calls: int, citations: Citations) -> 
         gates["correctness_missed_gold"] = not missed
         gates["correctness_over_cap"] = not over_cap
     failed = next((gate for gate, passed in gates.items() if not passed), None)
-    # What is expected is compared at the last two gates only.
+    # Only the last two gates compare with the expected ids.
     compared = rules.mode == "cite" and failed in (None, "correctness_missed_gold", "correctness_over_cap")
     details = {
         "gate_failed": failed,

@@ -1,4 +1,4 @@
-"""Finding citations of a grammar in a text: NeMo Gym's `citation_if` rules, written anew."""
+"""Find citations of a grammar in a text, by the rules of NeMo Gym's `citation_if`, reimplemented."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ GRAMMARS = {
     "angle_pipe": r"<ref\|(ID)>",
 }
 TAGS = ("cite_xml", "claim_wrap_xml")
-"""Those of tags, which can cite several ids, and have to be closed."""
+"""Grammars of tags, which can cite several ids and must be closed."""
 DEFAULT_ID = {"full_source": "citation_[0-9]+", "snippet": "citation_[0-9]+:snippet_[0-9]+"}
-# Sets of both cases, for a search without regard to case is several times slower.
+# Sets of both cases: a search that ignores case is several times slower.
 _ATTEMPT = re.compile(f"{''.join(f'[{letter}{letter.upper()}]' for letter in 'citation')}_[A-Za-z0-9_:]+")
 
 _WORD = re.compile(r"\w")
@@ -32,26 +32,29 @@ _CLOSING = "</cite>"
 _OPENED = re.compile(r"<[cC][iI][tT][eE]\b")
 _CLOSED = re.compile(r"</[cC][iI][tT][eE]\s*+>")
 _MOST_SPANS = 2_000
-# Letters, then sets of characters of which one at most repeats without end: no text makes such a pattern backtrack.
+# Letters, then character sets, of which at most one repeats without a limit: such a pattern cannot backtrack.
 _SIMPLE_SET = r"\[[\w-]+\]"
 _SIMPLE_ID = re.compile(rf"[A-Za-z]\w{{2,40}}(?:[\w:-]|{_SIMPLE_SET}(?:\{{\d{{1,2}}\}})?){{0,40}}(?:{_SIMPLE_SET}\+)?")
 
 
 @dataclass(slots=True, frozen=True)
 class Citations:
-    """What a text cites."""
+    """The citations of a text.
+
+    Attributes:
+        ids: The cited ids in order, each once.
+        attempt_left: Whether text outside the citations looks like an id, or a tag lacks its partner.
+        has_answer: Whether there is a word outside the citations; a wrapped claim counts.
+    """
 
     ids: list[str]
-    """As they come, each once."""
     attempt_left: bool
-    """Whether something outside the citations looks like an id, or a tag has no partner."""
     has_answer: bool
-    """Whether there is a word beside the citations; a wrapped claim is one."""
 
 
 @lru_cache(maxsize=256)
 def is_simple(id_regex: str) -> bool:
-    """Whether finding ids of this pattern takes time linear in the text, so that no worker process is needed.
+    """Return whether a search for this pattern takes linear time and can do without a worker process.
 
     >>> is_simple("citation_[a-z0-9]{4}:snippet_[0-9]+"), is_simple("(a+)+")
     (True, False)
@@ -60,11 +63,11 @@ def is_simple(id_regex: str) -> bool:
 
 
 def read_citations(grammar_id_and_text: tuple[str, str, str]) -> Citations:
-    """The citations of a grammar in a text.
+    """Return the citations of a grammar in a text.
 
     Args:
-        grammar_id_and_text: The grammar's name, the pattern of its ids, and the text. Where the pattern is not
-            `is_simple`, call this in a worker process.
+        grammar_id_and_text: The grammar's name, the pattern of its ids, and the text. Call this function in a worker
+            process unless the pattern `is_simple`.
 
     >>> read_citations(("ref_colon", "citation_[0-9]+", "Yes [ref:citation_7], citation_8."))
     Citations(ids=['citation_7'], attempt_left=True, has_answer=True)
@@ -88,14 +91,26 @@ def read_citations(grammar_id_and_text: tuple[str, str, str]) -> Citations:
     return Citations(list(dict.fromkeys(ids)), attempt_left, any(map(_has_word, [left, *claims])))
 
 
+def write_citations(grammar: str, ids: list[str]) -> str:
+    """Return citations of ids in a grammar.
+
+    >>> write_citations("ref_colon", ["citation_7", "citation_8"]), write_citations("paren_part", ["citation_7"])
+    ('[ref:citation_7] [ref:citation_8]', '(citation_7)')
+    """
+    form = re.sub(r"\\(.)", r"\1", GRAMMARS[grammar].removesuffix(r"(?!\()"))
+    if grammar in TAGS:
+        return form.replace("(IDS)", ",".join(ids)) + ("so" + _CLOSING if grammar == "claim_wrap_xml" else "")
+    return " ".join(form.replace("(ID)", each) for each in ids)
+
+
 def has_tag(text: str) -> bool:
-    """Whether a tag that cites is opened."""
+    """Return whether a citing tag is opened."""
     return _OPENED.search(text) is not None
 
 
 def has_attempt(text: str) -> bool:
-    """Whether something looks like a citation's id, of whatever scheme."""
-    return "citation_" in text.lower() and _ATTEMPT.search(text) is not None  # the former is found faster
+    """Return whether some text looks like the id of a citation."""
+    return "citation_" in text.lower() and _ATTEMPT.search(text) is not None  # the first test is faster
 
 
 def _has_word(text: str) -> bool:
@@ -109,7 +124,7 @@ def _pattern(grammar: str, id_regex: str) -> re.Pattern[str]:
 
 
 def _spans(grammar: str, id_regex: str, text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Where each citation begins and ends, what it cites, and the claim that it wraps; thousands at most."""
+    """Yield the start and the end of each citation, its ids and the claim that it wraps; at most thousands."""
     pattern, position = _pattern(grammar, id_regex), 0
     for _ in range(_MOST_SPANS):
         match = pattern.search(text, position)

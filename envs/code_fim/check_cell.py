@@ -1,7 +1,7 @@
-"""Runs a row's test, away from the program that it is of: the text of a cell, behind `values_cell`.
+"""Runs a row's test apart from the program: the text of a cell, after `values_cell`.
 
-The test runs in a thread. When it calls the program, the cell ends with what is to be called, and the next begins with
-what came of it: `{"value": ["call", …]}`. At the end: `{"value": ["passed"]}`, or `["failed", why]`.
+The test runs in a thread. When it calls the program, the cell ends with the call, `{"value": ["call", …]}`, and the
+next cell begins with its result. At the end the answer is `{"value": ["passed"]}` or `{"value": ["failed", why]}`.
 """
 
 # ruff: noqa: F821
@@ -22,13 +22,13 @@ def load(test: str, entry_point: str, names: "list[str]") -> str:
 
 
 def call(outcome: str) -> str:
-    """Go on, with what the program did."""
+    """Continue with the outcome of a call."""
     _told.put(_json.loads(outcome))  # type: ignore[name-defined]
     return _answer("value", _said.get())  # type: ignore[name-defined]
 
 
 class _Function:
-    """A function of the program, which runs elsewhere."""
+    """A function of the program, which runs in another process."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name

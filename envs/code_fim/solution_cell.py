@@ -1,4 +1,4 @@
-"""Runs the completed program, and calls its functions: the text of a cell, behind `values_cell`."""
+"""Runs the completed program and calls its functions: the text of a cell, after `values_cell`."""
 
 # ruff: noqa: F821
 import sys as _sys
@@ -8,7 +8,7 @@ _module = _types.ModuleType("solution")
 
 
 def load(source: str) -> str:
-    """Run a program: the names of what can be called in it."""
+    """Run a program, and return the names of its callables."""
     _sys.modules["solution"] = _module
     try:
         exec(compile(source, "<string>", "exec", dont_inherit=True), _module.__dict__)
@@ -19,7 +19,7 @@ def load(source: str) -> str:
 
 
 def call(request: str) -> str:
-    """Call a function of it: a name, positional arguments, and named ones, as JSON."""
+    """Call a function; the request is JSON of its name, positional arguments and named arguments."""
     try:
         name, arguments, named = map(_decoded, _json.loads(request))  # type: ignore[name-defined]
         value = getattr(_module, name)(*arguments, **named)

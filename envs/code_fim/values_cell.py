@@ -1,4 +1,4 @@
-"""Python's own values as JSON and back: the text of a cell, before that of another; never imported outside."""
+"""Python values as JSON and back: the text of a cell, before another's; never imported outside."""
 
 import json as _json
 
@@ -23,7 +23,7 @@ def _encoded(value: object) -> object:
         return ["complex", [value.real, value.imag]]  # type: ignore[attr-defined]
     if hasattr(value, "tolist"):  # numpy's
         return _encoded(value.tolist())
-    raise TypeError(f"a {kind.__name__} cannot be handed over")
+    raise TypeError(f"a {kind.__name__} cannot be passed as a value")
 
 
 def _decoded(value: object) -> object:

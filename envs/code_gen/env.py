@@ -4,44 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward, Seconds
-from gym_llm.envs.code_gen.runners import Tests, run_functions, run_script, run_wrapped
+from gym_llm.core.env_config import Reward, Seconds
+from gym_llm.envs.code_gen.runners import UnitTests, run_functions, run_script, run_wrapped
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import lines_between_last_marks, python_code
-from gym_llm.grading.program_output import read_json
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 
 _TAGS = ("<think>", "</think>")
 
 
-class UnitTests(BaseModel):
-    """What goes in, and what has to come out: text of a program, or JSON of a function."""
-
-    model_config = ConfigDict(frozen=True)
-
-    inputs: list[str]
-    outputs: list[str]
-    fn_name: str | None = None
-
-    @model_validator(mode="after")
-    def _fit(self) -> UnitTests:
-        if len(self.inputs) != len(self.outputs):
-            raise ValueError(f"there are {len(self.inputs)} inputs and {len(self.outputs)} outputs")
-        if self.fn_name is not None:
-            lines = [line for text in self.inputs for line in text.split("\n")]
-            for text in (*lines, *self.outputs):
-                try:
-                    read_json(text)
-                except ValueError:
-                    raise ValueError(f"of a function's tests every line is JSON, not {text[:60]!r}") from None
-        return self
-
-
 class VerifierMetadata(BaseModel):
-    """What a row has to say of its tests."""
+    """The tests of a row, their difficulty and a solution."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -51,21 +27,18 @@ class VerifierMetadata(BaseModel):
 
 
 class CodeGen(SandboxedEnv):
-    """Write a program, or a function; 1.0 if it passes every test.
+    """Write a program or a function; 1.0 if it passes every test.
 
-    Details: `extracted_model_code`, `result` (one entry per test up to the first that failed: True, or -2 wrong, -3 out
-    of time, -4 failed, -1 nothing is known), `metadata` (of that failure), `reasoning_format_violation_rate`,
-    `difficulty`.
+    Details: `extracted_model_code`, `result`, `metadata`, `reasoning_format_violation_rate`, `difficulty`. `result` has
+    an entry for each test up to the first failure: True, -2 (wrong), -3 (timeout), -4 (error) or -1 (unknown).
+    `metadata` describes the failure.
 
     Args:
-        runner: `"script"` runs a program as a file, once per test; `"wrapped"` as LiveCodeBench does, see the README.
-            None: `"script"`, or `"wrapped"` for `conform="nemo"`.
-        unit_test_timeout_secs: Seconds of processor time that a test may take.
-        reasoning_format_penalty: The reward where tags of thinking are in the answer, or are doubled in the reasoning.
+        runner: `"script"` runs a program as a file, once per test. `"wrapped"` runs it as LiveCodeBench does, see the
+            README. None stands for `"script"`, or for `"wrapped"` with `conform`.
+        unit_test_timeout_secs: Seconds of processor time for each test.
+        reasoning_format_penalty: The reward if the answer has thinking tags, or the reasoning has one twice.
         **kwargs: See `SandboxedEnv`.
-
-    Raises:
-        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -76,7 +49,7 @@ class CodeGen(SandboxedEnv):
         verifier_metadata: VerifierMetadata
 
     class Config(SandboxedEnv.Config):
-        """How the tests run, and what a breach of the format costs."""
+        """The runner, its time limit and the penalty for a wrong format."""
 
         runner: Literal["script", "wrapped"] | None = None
         unit_test_timeout_secs: Seconds = 10.0
@@ -85,12 +58,12 @@ class CodeGen(SandboxedEnv):
     config: Config
 
     def oracle(self, task: Task) -> str | None:
-        """The row's own solution, if it has one."""
+        """Return the row's solution, if it has one."""
         solution = task.verifier_metadata.solution
         return None if solution is None else f"```python\n{solution}```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Take out the code, run it on the tests, and compare."""
+        """Extract the code and run it on the tests."""
         text = episode.text
         code = lines_between_last_marks(text) if self.conform else python_code(text)
         details: dict[str, Any] = {"extracted_model_code": code or ""}
@@ -98,15 +71,14 @@ class CodeGen(SandboxedEnv):
             details["difficulty"] = task.verifier_metadata.difficulty
         if not text.strip() or not code:
             return Verdict(0.0, {**details, "error": "there is no block of code in the answer"})
-        unit_tests = task.verifier_metadata.unit_tests
-        if not unit_tests.inputs and not self.conform:
+        tests = task.verifier_metadata.unit_tests
+        if not tests.inputs and not self.conform:
             raise DataError("the row has no unit tests")
-        tests = Tests(unit_tests.inputs, unit_tests.outputs, unit_tests.fn_name)
         limits = self.limits(self.config.unit_test_timeout_secs, max(map(len, tests.outputs), default=0))
         sandbox = await self.started_sandbox()
         if (self.config.runner or ("wrapped" if self.conform else "script")) == "wrapped":
             results, metadata = await run_wrapped(sandbox, code, tests, limits)
-        elif tests.function is not None:
+        elif tests.fn_name is not None:
             results, metadata = await run_functions(sandbox, code, tests, limits)
         else:
             results, metadata = await run_script(sandbox, code, tests, limits, self.config.num_processes)

@@ -1,17 +1,19 @@
-"""Runs a program on its tests and compares outside what comes out."""
+"""Run a program on its tests in the sandbox, and compare its outputs outside."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pydantic import BaseModel, ConfigDict, model_validator
+
 from gym_llm.grading.program_output import close_values, line_difference, read_json, shortened
-from gym_llm.sandbox import Limits, RunResult, Sandbox
-from gym_llm.sandbox.functions import Called, Functions
+from gym_llm.sandbox import Limits, Sandbox
+from gym_llm.sandbox.functions import Functions
 from gym_llm.sandbox.run_tests import until_failure
 
 WRONG, TIME, ERROR, UNKNOWN = -2, -3, -4, -1
@@ -20,16 +22,30 @@ _MOST_WITHOUT_THREAD = 100_000  # characters: 10 ms at the worst
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-8  # numpy's `allclose`
 
 Results: TypeAlias = tuple[list[bool | int], dict[str, Any] | None]
-"""The result of each test, and details of the failure; None where nothing is known."""
+"""The results of the tests and the details of the failure, or None if they are unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tests:
-    """Inputs and expected outputs; text of a program, or, where a function is named, JSON."""
+class UnitTests(BaseModel):
+    """Inputs and expected outputs: texts for a program, JSON for a named function."""
 
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    function: str | None = None
+    model_config = ConfigDict(frozen=True)
+
+    inputs: list[str]
+    outputs: list[str]
+    fn_name: str | None = None
+
+    @model_validator(mode="after")
+    def _matching(self) -> UnitTests:
+        if len(self.inputs) != len(self.outputs):
+            raise ValueError(f"there are {len(self.inputs)} inputs and {len(self.outputs)} outputs")
+        if self.fn_name is not None:
+            lines = [line for text in self.inputs for line in text.split("\n")]
+            for text in (*lines, *self.outputs):
+                try:
+                    read_json(text)
+                except ValueError:
+                    raise ValueError(f"every line of a function's test is JSON, not {text[:60]!r}") from None
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +55,36 @@ class _Failure:
     details: dict[str, Any]
 
 
-async def run_script(sandbox: Sandbox, code: str, tests: Tests, limits: Limits, at_a_time: int) -> Results:
-    """Run the program as a file, once per test, with the input as its standard input."""
+async def run_script(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits, at_a_time: int) -> Results:
+    """Run the program as a file, once per test, with the input on standard input."""
 
     async def test(number: int) -> _Failure | None:
         run = await sandbox.python(code, stdin=tests.inputs[number].encode("utf-8", "replace"), limits=limits)
-        return _failure_of(run) or await _wrong_lines(run.text, tests.outputs[number])
+        return _crash(not run.ok, run.limit, run.error) or await _wrong_lines(run.text, tests.outputs[number])
 
     return _results(await _failures(test, tests, at_a_time), tests, shortened)
 
 
-async def run_functions(sandbox: Sandbox, code: str, tests: Tests, limits: Limits) -> Results:
-    """Load the program once, and call its function, or the method of `Solution`, once per test."""
+async def run_functions(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits) -> Results:
+    """Load the program once, and call its function, or the method of its `Solution`, once per test."""
     async with Functions(sandbox, limits) as functions:
-        loaded = await functions.load(code, tests.function, "class Solution" in code)
+        loaded = await functions.load(code, tests.fn_name, "class Solution" in code)
 
         async def test(number: int) -> _Failure | None:
             called = loaded
             if not loaded.failed:
                 called = await functions.call(f"[{','.join(tests.inputs[number].split(chr(10)))}]")
-            return _failure_of_call(called) or _wrong_value(called.value, read_json(tests.outputs[number]))
+            return _crash(called.failed, called.limit, called.error) or _wrong_value(
+                called.value, read_json(tests.outputs[number])
+            )
 
         return _results(await _failures(test, tests), tests, _shown_arguments)
 
 
-async def run_wrapped(sandbox: Sandbox, code: str, tests: Tests, limits: Limits) -> Results:
+async def run_wrapped(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits) -> Results:
     """Run the program as LiveCodeBench's harness does: one process for all tests."""
     async with Functions(sandbox, limits, _WRAPPED_CELL) as functions:
-        loaded = await functions.load(code, tests.function)
+        loaded = await functions.load(code, tests.fn_name)
         if loaded.ended and loaded.limit is None:
             return [UNKNOWN] * len(tests.inputs), None
         if loaded.failed:
@@ -79,25 +97,25 @@ async def run_wrapped(sandbox: Sandbox, code: str, tests: Tests, limits: Limits)
                 return _Failure(UNKNOWN, "", {})
             if called.limit == "output":
                 return _Failure(WRONG, "Wrong answer: mismatched output length", {"output": ""})
-            if failure := _failure_of_call(called):
+            if failure := _crash(called.failed, called.limit, called.error):
                 return failure
-            if tests.function is not None:
+            if tests.fn_name is not None:
                 return _wrong_value_upstream(called.value, read_json(tests.outputs[number]))
             return await _wrong_lines(called.value if isinstance(called.value, str) else "", tests.outputs[number])
 
         failures = await _failures(test, tests)
     if failures and failures[-1] is not None and failures[-1].code == UNKNOWN:
         return [UNKNOWN] * len(tests.inputs), None
-    return _results(failures, tests, shortened if tests.function is None else _shown_arguments)
+    return _results(failures, tests, shortened if tests.fn_name is None else _shown_arguments)
 
 
 async def _failures(
-    test: Callable[[int], Awaitable[_Failure | None]], tests: Tests, at_a_time: int = 1
+    test: Callable[[int], Awaitable[_Failure | None]], tests: UnitTests, at_a_time: int = 1
 ) -> list[_Failure | None]:
     return await until_failure(test, len(tests.inputs), lambda failure: failure is not None, at_a_time=at_a_time)
 
 
-def _results(failures: list[_Failure | None], tests: Tests, show: Callable[[str], str]) -> Results:
+def _results(failures: list[_Failure | None], tests: UnitTests, show: Callable[[str], str]) -> Results:
     results: list[bool | int] = [True if failure is None else failure.code for failure in failures]
     if not failures or (failure := failures[-1]) is None:
         return results, {}
@@ -114,20 +132,12 @@ def _shown_arguments(text: str) -> str:
     return shortened([read_json(line) for line in text.split("\n")])
 
 
-def _failure_of(run: RunResult) -> _Failure | None:
-    if run.limit in ("cpu", "wall"):
-        return _Failure(TIME, "Time Limit Exceeded", {})
-    if not run.ok:
-        return _Failure(ERROR, "Runtime Error", {"error": shortened(run.error or "")})
-    return None
-
-
-def _failure_of_call(called: Called) -> _Failure | None:
-    if not called.failed:
+def _crash(failed: bool, limit: str | None, error: str | None) -> _Failure | None:
+    if not failed:
         return None
-    if called.out_of_time:
+    if limit in ("cpu", "wall"):
         return _Failure(TIME, "Time Limit Exceeded", {})
-    return _Failure(ERROR, "Runtime Error", {"error": shortened(called.error or "")})
+    return _Failure(ERROR, "Runtime Error", {"error": shortened(error or "")})
 
 
 async def _wrong_lines(output: str, expected: str) -> _Failure | None:
@@ -152,5 +162,5 @@ def _wrong_value_upstream(value: Any, expected: Any) -> _Failure | None:
         if math.isfinite(number) and abs(value_number - number) <= _ABSOLUTE + _RELATIVE * abs(number):
             return None
     except (TypeError, ValueError, OverflowError):
-        pass  # no numbers
+        pass  # not numbers
     return _Failure(False, "Wrong Answer", {"output": shortened(value)})

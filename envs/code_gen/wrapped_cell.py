@@ -1,7 +1,7 @@
-"""How LiveCodeBench runs a program, inside a sandbox: the text of a cell, never imported outside.
+"""Runs a program as LiveCodeBench does, inside a sandbox: the text of a cell, never imported outside.
 
-A program that reads standard input becomes the body of a function, behind imports, and is called once per test with
-`sys.stdin`, `open` and `sys.stdout` exchanged. Where this breaks valid programs is on the environment's page.
+A program that reads standard input becomes the body of a function after the imports. Each test calls it with
+`sys.stdin`, `open` and `sys.stdout` replaced. The README lists the valid programs that this breaks.
 """
 
 import ast as _ast
@@ -76,7 +76,7 @@ def _star_imports() -> str:
 
 
 def _as_function(source: str) -> str:
-    """The program with its statements in a function, or unchanged if it is not a program."""
+    """Move the program's statements into a function; invalid programs stay unchanged."""
     try:
         body = _ast.parse(source).body
         last = body[-1] if body else None
@@ -96,7 +96,7 @@ def _answer(name: str, value: object) -> str:
 
 
 def load(source: str, name: "str | None") -> str:
-    """Run a program of functions, or make a function of one that reads standard input; SystemExit ends all."""
+    """Run a program of functions, or wrap one that reads standard input. SystemExit ends the process."""
     global _function, _reads_input
     for module, names in _OFF.items():
         for off in names.split():
@@ -118,7 +118,7 @@ def load(source: str, name: "str | None") -> str:
 
 
 def call(test: str) -> str:
-    """Give the input of a test: what was printed, or returned."""
+    """Run a test on its input, and return the printed text or the returned value."""
     return _call_with_input(test) if _reads_input else _call_with_arguments(test)
 
 

@@ -1,4 +1,4 @@
-"""Small Python programs of our own, drawn at random, whose output can be worked out by reading them."""
+"""Small Python programs, drawn at random, whose output can be worked out by reading them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Draw:
         self._rng = rng
 
     def number(self, least: int, most: int) -> int:
-        """A whole number, both ends included."""
+        """Return a whole number, both ends included."""
         return int(self._rng.integers(least, most + 1))
 
     def numbers(self, count: int, least: int, most: int) -> list[int]:
-        """So many of them."""
+        """Return this number of whole numbers."""
         return [self.number(least, most) for _ in range(count)]
 
     def words(self, count: int) -> list[str]:
-        """So many different words."""
+        """Return this number of different words."""
         return [_WORDS[index] for index in self._rng.permutation(len(_WORDS))[:count]]
 
     def one_of(self, *choices: str) -> str:
-        """One of these."""
+        """Return one of the choices."""
         return choices[self.number(0, len(choices) - 1)]
 
 
 def loops(draw: Draw) -> str:
-    """Nested loops with a condition, and what they leave."""
+    """Nested loops with a condition, and their variables afterwards."""
     condition = draw.one_of("(i * j) % 3 == 1", "(i + j) % 4 == 0", "i > j and (i - j) % 2 == 0", "i ^ j > 4")
     return f"""
         total = {draw.number(0, 9)}
@@ -55,7 +55,7 @@ def loops(draw: Draw) -> str:
 
 
 def while_loop(draw: Draw) -> str:
-    """A loop that goes on until a number is small."""
+    """A loop that runs until a number is small."""
     return f"""
         n, steps, path = {draw.number(20, 400)}, 0, []
         while n > {draw.number(1, 4)} and steps < {draw.number(8, 14)}:
@@ -103,7 +103,7 @@ def dicts(draw: Draw) -> str:
 
 
 def recursion(draw: Draw) -> str:
-    """A function that calls itself, twice at times."""
+    """A function that calls itself, sometimes twice."""
     return f"""
         def walk(n, depth=0):
             if n <= {draw.number(1, 3)}:
@@ -119,7 +119,7 @@ def recursion(draw: Draw) -> str:
 
 
 def classes(draw: Draw) -> str:
-    """A class, one that derives from it, and an attribute that they share."""
+    """A class, its subclass, and an attribute that they share."""
     first, second = draw.words(2)
     return f"""
         class Account:
@@ -152,7 +152,7 @@ def classes(draw: Draw) -> str:
 
 
 def generators(draw: Draw) -> str:
-    """A generator that is used up by two readers, and a closure."""
+    """A generator that two readers consume, and a closure."""
     return f"""
         def ticks(start, step):
             while True:
@@ -176,7 +176,7 @@ def generators(draw: Draw) -> str:
 
 
 def exceptions(draw: Draw) -> str:
-    """What is caught where, and what runs all the same."""
+    """Exceptions that are caught at two levels, with `finally` and `else`."""
     values = [str(value) for value in draw.numbers(3, 0, 6)]
     values.insert(draw.number(0, 3), draw.one_of("'x'", "None", "'7'"))
     return f"""
@@ -206,18 +206,18 @@ def exceptions(draw: Draw) -> str:
 PROGRAMS: dict[str, Callable[[Draw], str]] = {
     maker.__name__: maker for maker in (loops, while_loop, strings, dicts, recursion, classes, generators, exceptions)
 }
-"""By the names of their kinds."""
+"""The functions that draw programs, by kind."""
 
 
 def program(rng: np.random.Generator, kinds: tuple[str, ...], parts: int) -> str:
-    """A program of so many parts, one after another, each of one of these kinds."""
+    """Draw a program of `parts` short ones, each of one of the kinds."""
     draw = Draw(rng)
     drawn = [PROGRAMS[draw.one_of(*kinds)](draw) for _ in range(parts)]
     return "\n".join(textwrap.dedent(part).strip() + "\n" for part in drawn)
 
 
 def output_of(code: str) -> str:
-    """What a program of ours prints: it is run here, which nobody else's may be."""
+    """Run a drawn program in this process and return its output. Never pass it any other program."""
     lines: list[str] = []
     exec(code, {"print": lambda *values: lines.append(" ".join(map(str, values)) + "\n")})  # noqa: S102
     return "".join(lines)

@@ -1,4 +1,4 @@
-"""Grading a program: compiled, run on tests, checked, and its scores put together."""
+"""Grade a program: compile it, run it on tests, check its outputs and add up its scores."""
 
 from __future__ import annotations
 
@@ -25,26 +25,21 @@ _LARGE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """What a test came to.
-
-    Attributes:
-        score: 0 to 1.
-        status: `ok`, `wrong`, `partial`, or how the program ended.
-    """
+    """The result of a test: its score, 0 to 1, and its status (`ok`, `wrong`, `partial`, or the program's end)."""
 
     score: float
     status: str
 
 
 def find_program(text: str, name: str, *, whole: bool) -> tuple[str, str] | None:
-    r"""The program in an answer, as (language, code): its last closed block in that language; else its last bare one.
+    r"""Return the language and the code of the last closed block in the language, or else of the last bare block.
 
-    An answer without any block is the program if it has a `main`.
+    An answer without blocks is a program if it has a `main`.
 
     Args:
         text: The answer.
-        name: The language; "auto" for C++ or Python, as the block says, and C++ where it says nothing.
-        whole: NeMo Gym's rule: the last block of C++, else all of the text.
+        name: The language. With "auto" the block's tag decides between C++ and Python; a bare block is C++.
+        whole: Whether to take the whole text if no block has the tag, as NeMo Gym does.
 
     >>> find_program("```py\nprint(1)\n```", "auto", whole=False), find_program("Hello", "auto", whole=False)
     (('python', 'print(1)'), None)
@@ -63,7 +58,7 @@ def find_program(text: str, name: str, *, whole: bool) -> tuple[str, str] | None
 
 
 def preamble(code: str, header: str | None) -> str:
-    """What contests put before C++ that lacks it: the standard headers, the problem's own, and the namespace."""
+    """Return the lines that C++ code lacks: the standard headers, the problem's header and the namespace."""
     lines = [] if "bits/stdc++.h" in code else ["#include <bits/stdc++.h>"]
     if header is not None and header not in code:
         lines.append(f'#include "{header}"')
@@ -73,53 +68,56 @@ def preamble(code: str, header: str | None) -> str:
 
 
 class Grader:
-    """Grades one program.
+    """A grader of one program.
 
     Args:
-        problem: Its problem.
-        problem_id: For messages, and for the names of its header and of the program among its graders.
-        limits: Of a run, without those that the problem names.
-        conform: Whether as NeMo Gym does: compiled with the preamble, a warning is an error, a test that is not wholly
-            right is wrong for `min`, and right for `sum_tests`.
-        at_a_time: The most tests that run at a time.
+        problem: The problem.
+        problem_id: Its id, which names its header and its own program among the grader files.
+        limits: The limits of a run, apart from those of the problem.
+        at_a_time: The maximum number of concurrent tests.
 
     Attributes:
-        graded: What each test came to that was run.
+        graded: The results of the tests that ran, by name.
     """
 
-    def __init__(self, problem: Problem, problem_id: str, limits: Limits, *, conform: bool, at_a_time: int) -> None:
+    def __init__(self, problem: Problem, problem_id: str, limits: Limits, *, at_a_time: int) -> None:
         self.graded: dict[str, Graded] = {}
         self._problem = problem
         self._id = problem_id
         self._own_files = (f"{problem_id}.cpp", f"{problem_id}.cc", "manager.cpp")
-        self._conform = conform
         self._at_a_time = at_a_time
         memory = limits.memory_bytes if problem.mebibytes is None else problem.mebibytes << 20
         self._limits = replace(limits, memory_bytes=memory)
 
     async def compile(self, compiler: Compiler, name: str, code: str) -> CompileError | None:
-        """Compile the model's program, with the problem's graders beside it; None if that can be done."""
+        """Compile the model's program with the problem's graders, and return the error, or None."""
         self._compiler = compiler
         files = {file: data for file, data in self._problem.graders.items() if file not in self._own_files}
-        tries, arguments = [code], []
+        sources, arguments = [code], []
         if name == "cpp":
             arguments = ["-DEVAL", *(file for file in files if file.endswith((".cpp", ".cc")))]
             header = next((file for file in files if file in (f"{self._id}.h", f"{self._id}.hpp")), None)
             before = preamble(code, header) if self._problem.task_type == "Batch" else ""
-            tries = [before + code] if self._conform else list(dict.fromkeys([code, before + code]))
-        for source in tries:
+            sources = self._sources(code, before + code)
+        for source in sources:
             compiled = await compiler.compile(name, source, files=files, arguments=arguments)
             if isinstance(compiled, Compiled):
                 self._program = compiled
-                return CompileError(compiled.said) if self._conform and compiled.said else None
+                return self._warnings(compiled)
         assert isinstance(compiled, CompileError)
         return compiled
 
+    def _sources(self, code: str, whole: str) -> list[str]:
+        return list(dict.fromkeys([code, whole]))
+
+    def _warnings(self, compiled: Compiled) -> CompileError | None:
+        return None
+
     async def compile_checker(self, compiler: Compiler, checker: Checker) -> None:
-        """Compile the author's checker.
+        """Compile the problem's checker.
 
         Raises:
-            DataError: If it cannot be.
+            DataError: If the checker cannot be compiled.
         """
         files = {name: text.encode("utf-8", "replace") for name, text in checker.files.items()}
         compiled = await compiler.compile(checker.language, checker.source, files=files)
@@ -129,11 +127,11 @@ class Grader:
         self._compiled_checker = compiler, compiled
 
     async def grade(self, names: Sequence[str], *, every_test: bool) -> dict[str, float]:
-        """The scores of these subtasks.
+        """Return the scores of subtasks.
 
         Args:
             names: The subtasks.
-            every_test: Whether tests are run, too, that can change nothing.
+            every_test: Whether to run also the tests that cannot change a score.
 
         Raises:
             DataError: If the checker fails.
@@ -143,7 +141,7 @@ class Grader:
         for name in names:
             subtask = self._problem.scored[name]
             left = [test for test in dict.fromkeys(subtask.test_names) if test not in self.graded]
-            fails = self._fails if subtask.aggregation == "min" and not every_test else _never
+            fails = self._fails if subtask.aggregation == "min" and not every_test else lambda _: False
             if not any(fails(self.graded[test]) for test in subtask.test_names if test in self.graded):
                 await self._run(left, fails)
             scores[name] = self._score(subtask)
@@ -164,14 +162,14 @@ class Grader:
         if self._problem.own_checker is not None:
             score = await self._check({"input.txt": stdin, "output.txt": output, "answer.txt": expected})
             return Graded(score, "ok" if score >= 1 else "partial" if score > 0 else "wrong")
-        if len(output) > _LARGE:  # this takes longer than an event loop should
+        if len(output) > _LARGE:  # too slow for the event loop
             same = await asyncio.to_thread(same_words, output, expected)
         else:
             same = same_words(output, expected)
         return Graded(float(same), "ok" if same else "wrong")
 
     async def _check(self, files: dict[str, bytes]) -> float:
-        """The checker's score; 0 if it has none for this output, but has one for the right answer."""
+        """Return the checker's score; 0 if the checker fails on this output but not on the right one."""
         score, why = await self._checked(files)
         if score is None and files["output.txt"] != files["answer.txt"]:
             right, why = await self._checked({**files, "output.txt": files["answer.txt"]})
@@ -190,20 +188,19 @@ class Grader:
         return score, f"{_ended(result)}): {said!r}"
 
     def _fails(self, graded: Graded) -> bool:
-        return graded.score < 1 if self._conform else graded.score <= 0
+        return graded.score <= 0
+
+    def _test_scores(self, subtask: Subtask) -> list[float]:
+        tests = [self.graded.get(name) for name in subtask.test_names]
+        return [0.0 if test is None else test.score for test in tests]
 
     def _score(self, subtask: Subtask) -> float:
-        tests = [self.graded.get(name) for name in subtask.test_names]
-        scores = [0.0 if test is None else test.score for test in tests]
-        if self._conform and subtask.aggregation == "sum_tests":
-            return float(sum(score > 0 for score in scores))
-        if self._conform and min(scores) < 1:
-            return 0.0
+        scores = self._test_scores(subtask)
         part = min(scores) if subtask.aggregation == "min" else sum(scores) / len(scores)
         return round(part * subtask.score, subtask.score_precision)
 
     def report(self, scores: dict[str, float]) -> dict[str, Any]:
-        """What came of each subtask's tests, for the details."""
+        """Return the scores of the subtasks with the results of their tests."""
         return {
             name: {
                 "score": score,
@@ -218,8 +215,31 @@ class Grader:
         return {"test_name": name, "test_group": group, "score": graded.score, "status": graded.status}
 
 
+class NemoGrader(Grader):
+    """A grader with the rules of NeMo Gym.
+
+    It always adds the preamble and rejects warnings. `min` takes a partial score for 0, and `sum_tests` counts the
+    tests above 0.
+    """
+
+    def _sources(self, code: str, whole: str) -> list[str]:
+        return [whole]
+
+    def _warnings(self, compiled: Compiled) -> CompileError | None:
+        return CompileError(compiled.said) if compiled.said else None
+
+    def _fails(self, graded: Graded) -> bool:
+        return graded.score < 1
+
+    def _score(self, subtask: Subtask) -> float:
+        scores = self._test_scores(subtask)
+        if subtask.aggregation == "sum_tests":
+            return float(sum(score > 0 for score in scores))
+        return 0.0 if min(scores) < 1 else super()._score(subtask)
+
+
 def same_words(output: bytes, expected: bytes) -> bool:
-    r"""Whether two outputs have the same words in the same lines, but for spaces, and for blank lines at the end.
+    r"""Return whether two outputs have the same words in the same lines, apart from blank lines at the end.
 
     >>> same_words(b"1  2 \n3\n\n", b"1 2\n3"), same_words(b"1\n2", b"1 2")
     (True, False)
@@ -229,10 +249,6 @@ def same_words(output: bytes, expected: bytes) -> bool:
         return False
     pairs = zip(output.split(b"\n"), expected.split(b"\n"), strict=True)
     return all(line == wanted or line.split() == wanted.split() for line, wanted in pairs)
-
-
-def _never(_: Graded) -> bool:
-    return False
 
 
 def _ended(result: RunResult) -> str:

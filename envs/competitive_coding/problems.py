@@ -1,13 +1,12 @@
-"""Problems of contests: their tests, subtasks, checkers and graders, in a row or in a file."""
+"""Contest problems: their tests, subtasks, checkers and graders, in a row or in a file."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
-from collections import OrderedDict
-from functools import cached_property
+from functools import cached_property, lru_cache
+from os.path import basename
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,7 +24,7 @@ Positive = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Test(BaseModel):
-    """What a program reads, and what it should print."""
+    """The input of a program and its expected output."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,7 +45,7 @@ class Subtask(BaseModel):
 
 
 class Checker(BaseModel):
-    """A program of the author's that says what an output is worth."""
+    """The author's program that scores outputs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,7 +56,7 @@ class Checker(BaseModel):
 
 
 class Problem(BaseModel):
-    """A problem as it is graded."""
+    """A problem: its tests, subtasks, checker, grader files and limits."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,98 +80,88 @@ class Problem(BaseModel):
 
     @cached_property
     def scored(self) -> dict[str, Subtask]:
-        """Its subtasks; where it has none, one of all tests."""
+        """The subtasks; without subtasks, one of all tests."""
         return self.subtasks or {ALL_TESTS: Subtask(test_names=list(self.all_tests))}
 
     @cached_property
     def grader_config(self) -> dict[str, Any]:
-        """What `grader_config.json` says, of those files; empty without."""
-        text = next((text for path, text in self.grader_files if _base(path) == "grader_config.json"), "{}")
+        """The content of `grader_config.json`, or an empty dict."""
+        text = next((text for path, text in self.grader_files if basename(path) == "grader_config.json"), "{}")
         try:
             config = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"grader_config.json is no JSON: {error}") from None
+            raise ValueError(f"grader_config.json is not JSON: {error}") from None
         return config if isinstance(config, dict) else {}
 
     @property
     def task_type(self) -> str:
-        """How its programs are run."""
+        """The way to run its programs, `Batch` by default."""
         return str(self.grader_config.get("task_type") or "Batch")
 
     @cached_property
     def seconds(self) -> float | None:
-        """Its time limit."""
+        """The time limit in seconds of processor time, or None."""
         return self.time_limit or _number(self.grader_config.get("time_limit"))
 
     @cached_property
     def mebibytes(self) -> int | None:
-        """Its memory limit."""
+        """The memory limit in MiB, or None."""
         size = _number(self.grader_config.get("memory_limit"))
         return self.memory_limit or (int(size) >> 20 if size else None)
 
     @cached_property
     def graders(self) -> dict[str, bytes]:
-        """What lies beside the program when it is compiled: headers, and sources that are compiled with it.
+        """The headers and sources that are compiled with the program, by name.
 
-        The checker, and what only it needs, is not among them: a program can contain whatever it is compiled with.
+        The checker's files are left out, because a program can include any file beside it.
         """
         return {
-            _base(path): text.encode("utf-8", "replace")
+            basename(path): text.encode("utf-8", "replace")
             for path, text in self.grader_files
             if not path.startswith("checker/") and path.endswith((".h", ".hpp", ".cpp", ".cc"))
         }
 
     @cached_property
     def own_checker(self) -> Checker | None:
-        """Its checker: the row's, or `checker/checker.cpp` of its files, which prints a score."""
+        """The row's checker, or `checker/checker.cpp` of the grader files, which prints a score; or None."""
         files = {path.removeprefix("checker/"): text for path, text in self.grader_files if path.startswith("checker/")}
         source = files.pop(_CHECKER.removeprefix("checker/"), None)
         return self.checker or (None if source is None else Checker(source=source, protocol="score", files=files))
 
 
 class ProblemFile:
-    """Problems of a JSON Lines file, which may be larger than memory, or of a folder with a JSON file for each.
+    """A JSON Lines file of problems, which may be larger than memory, or a folder with a JSON file for each.
 
-    A line, and the folder's `ID.json`, is a `Problem` with its `problem_id`, and perhaps its `competition_id`. Where
-    the lines begin is found out once; a line is read when it is asked for, and the last four are kept.
+    A line, or a file `ID.json`, is a `Problem` with its `problem_id` and perhaps its `competition_id`. The lines are
+    indexed once and read on demand; the last four problems are cached.
 
     Args:
         path: The file or folder.
 
     Raises:
-        DataError: If it cannot be read.
+        DataError: If the file cannot be read.
     """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
-        self._kept: OrderedDict[tuple[str, str | None], Problem] = OrderedDict()
+        self._cached = lru_cache(_KEPT_PROBLEMS)(self._read)
         self._lock = threading.Lock()
         try:
             self._places = {} if self.path.is_dir() else _places(self.path)
         except OSError as error:
             raise DataError(f"Cannot read the test_file {path}: {error.strerror or error}.") from None
 
-    def check(self, problem_id: str, competition_id: str | None) -> None:
-        """Raise a `DataError` if there is no such problem."""
-        self._place(problem_id, competition_id)
-
     def read(self, problem_id: str, competition_id: str | None) -> Problem:
-        """A problem; this blocks.
+        """Return a problem; blocks while it is read.
 
         Raises:
-            DataError: If there is none of this name, or it is wrong.
+            DataError: If the problem is missing or invalid.
         """
-        key = problem_id, competition_id
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = self._read(*key)
-                while len(self._kept) > _KEPT_PROBLEMS:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-            return self._kept[key]
+            return self._cached(problem_id, competition_id)
 
     def _read(self, problem_id: str, competition_id: str | None) -> Problem:
-        path, offset, length = self._place(problem_id, competition_id)
+        path, offset, length = self.place(problem_id, competition_id)
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -182,22 +171,21 @@ class ProblemFile:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
-            raise DataError(f"The problem {problem_id!r} of {self.path} is wrong: {place} {first['msg']}.") from None
+            raise DataError(f"The problem {problem_id!r} of {self.path} is invalid: {place} {first['msg']}.") from None
 
-    def _place(self, problem_id: str, competition_id: str | None) -> tuple[Path, int, int]:
+    def place(self, problem_id: str, competition_id: str | None) -> tuple[Path, int, int]:
+        """Return a problem's file, offset and length; raise a `DataError` if the problem is missing."""
         if self.path.is_dir():
             path = self.path / f"{problem_id}.json"
-            if _base(problem_id) == problem_id and path.is_file():
+            if basename(problem_id) == problem_id and path.is_file():
                 return path, 0, -1
-        elif (
-            place := self._places.get((problem_id, competition_id)) or self._places.get((problem_id, None))
-        ) is not None:
+        elif place := self._places.get((problem_id, competition_id)) or self._places.get((problem_id, None)):
             return self.path, *place
         raise DataError(f"There is no problem {problem_id!r} in {self.path}.")
 
 
 def _places(path: Path) -> dict[tuple[str, str | None], tuple[int, int]]:
-    """Where each line begins, and its length, by the problem's name: alone, and with its competition's."""
+    """Return the offset and the length of each line by (problem, competition) and by (problem, None)."""
     places: dict[tuple[str, str | None], tuple[int, int]] = {}
     offset = 0
     with path.open("rb") as file:
@@ -210,10 +198,6 @@ def _places(path: Path) -> dict[tuple[str, str | None], tuple[int, int]]:
                     places[name, json.loads(competition[1])] = offset, len(line)
             offset += len(line)
     return places
-
-
-def _base(path: str) -> str:
-    return os.path.basename(path)
 
 
 def _number(value: Any) -> float | None:

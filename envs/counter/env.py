@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gym_llm import BaseTask, Episode, VerifierEnv, tool
+from gym_llm.grading.call_matching import call_items
+from gym_llm.types import Item
 
 
 @dataclass
@@ -15,16 +17,16 @@ class CounterState:
 
 
 class Counter(VerifierEnv):
-    """Add to a counter with tool calls; the reward is 1.0 if it ends where the task says."""
+    """Add to a counter with tool calls; the reward is 1.0 if it ends at the expected count."""
 
     class Task(BaseTask):
-        """Where the counter begins, and where it should end."""
+        """The counter's first and expected last value."""
 
         initial_count: int
         expected_count: int
 
     def setup(self, task: Task) -> CounterState:
-        """A counter of the episode's own."""
+        """Return the episode's counter."""
         return CounterState(task.initial_count)
 
     @tool
@@ -42,6 +44,11 @@ class Counter(VerifierEnv):
         """Read the counter."""
         return {"count": state.count}
 
+    def oracle(self, task: Task) -> list[Item] | None:
+        """Return a call that adds the difference; None without a difference, for which most answers are right."""
+        difference = task.expected_count - task.initial_count
+        return call_items([("increment_counter", {"count": difference})]) if difference else None
+
     def verify(self, task: Task, episode: Episode) -> float:
-        """Whether the counter stands at `expected_count`."""
+        """Return 1.0 if the counter stands at `expected_count`."""
         return float(episode.state.count == task.expected_count)

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.concurrency.processes import shared_pool
+from gym_llm.core.env_config import Reward
+from gym_llm.grading.text_metrics import in_worker
 from gym_llm.judge import FAILS, JudgedEnv, labels
 from gym_llm.types import Row
 
@@ -15,26 +16,27 @@ REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks with
 
 
 class TemplateMetadata(BaseModel):
-    """How the prompt asks for the answer."""
+    """The form that the prompt asks for."""
 
     output_regex: str | None = None
 
 
 class EquivalenceLLMJudge(JudgedEnv):
-    """Answer a question; 1.0 if a judge finds the answer equivalent to the expected one. The README says more.
+    """Answer a question; 1.0 if a judge finds the answer equivalent to the expected one. The README has the details.
 
     Args:
-        judge_equal_label: What the judge says of equivalent answers.
-        judge_not_equal_label: What it says of others.
-        question_extract_regex: Finds the question in the user's message; None for all of it.
-        response_extract_regex: Finds the answer, where the row has no pattern of its own; None for all of it.
+        judge_equal_label: The judge's label for equivalent answers.
+        judge_not_equal_label: Its label for other answers.
+        question_extract_regex: Pattern that finds the question in the user's message; None takes all of it.
+        response_extract_regex: Pattern that finds the answer if the row has no pattern; None takes all of it.
         use_per_record_regex: Whether a row's `template_metadata.output_regex` finds the answer.
-        extraction_length_threshold: The longest expected answer, in characters, for which that pattern is used.
-        check_twice_swap: Whether the judge has to agree with the two answers exchanged.
+        extraction_length_threshold: Longest expected answer, in characters, for which that pattern is used.
+        check_twice_swap: Whether the judge has to agree again when the two answers change places.
         reward_if_swap_fails: The reward if it does not.
-        check_full_generation_on_fail: Whether the whole text is judged where what the row's pattern found is wrong.
-        reward_if_full_generation_succeeds: The reward if that is.
-        msg_extraction_failure: With `conform`: what is judged where nothing was said.
+        check_full_generation_on_fail: Whether the whole text is judged if the answer that the row's pattern found is
+            wrong.
+        reward_if_full_generation_succeeds: The reward if the whole text is right.
+        msg_extraction_failure: With `conform`: the text that is judged in place of an empty answer.
         **kwargs: As for every `JudgedEnv`.
     """
 
@@ -42,7 +44,7 @@ class EquivalenceLLMJudge(JudgedEnv):
     dry_run_kwargs = {"judge": "constant:[[A=B]]"}
 
     class Task(BaseTask):
-        """The expected answer, or `metadata.expected_answer`; perhaps a pattern for the model's."""
+        """The expected answer, here or in `metadata`, and an optional pattern for the model's answer."""
 
         expected_answer: str | None = None
         metadata: dict[str, Any] | None = None
@@ -54,68 +56,62 @@ class EquivalenceLLMJudge(JudgedEnv):
             """The expected answer."""
             return str(self.expected_answer or (self.metadata or {}).get("expected_answer") or "")
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        judge_equal_label: str = "[[A=B]]",
-        judge_not_equal_label: str = "[[A!=B]]",
-        question_extract_regex: str | None = None,
-        response_extract_regex: str | None = None,
-        use_per_record_regex: bool = True,
-        extraction_length_threshold: int | None = 120,
-        check_twice_swap: bool = False,
-        reward_if_swap_fails: float = 0.0,
-        check_full_generation_on_fail: bool = True,
-        reward_if_full_generation_succeeds: float = 0.5,
-        msg_extraction_failure: str = "[NO VALID ANSWER EXTRACTED]",
-        **kwargs: Any,
-    ) -> None:
+    class Config(JudgedEnv.Config):
+        """The labels, the patterns, and the second judgement."""
+
+        judge_equal_label: str = "[[A=B]]"
+        judge_not_equal_label: str = "[[A!=B]]"
+        question_extract_regex: str | None = None
+        response_extract_regex: str | None = None
+        use_per_record_regex: bool = True
+        extraction_length_threshold: int | None = 120
+        check_twice_swap: bool = False
+        reward_if_swap_fails: Reward = 0.0
+        check_full_generation_on_fail: bool = True
+        reward_if_full_generation_succeeds: Reward = 0.5
+        msg_extraction_failure: str = "[NO VALID ANSWER EXTRACTED]"
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, **kwargs)
-        self.question_extract_regex = question_extract_regex
-        self.response_extract_regex = response_extract_regex
-        self.use_per_record_regex = use_per_record_regex
-        self.extraction_length_threshold = extraction_length_threshold
-        self.check_twice_swap = check_twice_swap
-        self.reward_if_swap_fails = reward_if_swap_fails
-        self.check_full_generation_on_fail = check_full_generation_on_fail
-        self.reward_if_full_generation_succeeds = reward_if_full_generation_succeeds
-        self.msg_extraction_failure = msg_extraction_failure
-        self._parse = labels(judge_equal_label, judge_not_equal_label, conform=self.conform is not None)
+        equal, other = self.config.judge_equal_label, self.config.judge_not_equal_label
+        self._parse = labels(equal, other, conform=self.conform is not None)
+
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected answer."""
+        return task.gold or None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Take out the answer, and ask the judge; once more where it said yes (swapped) or no (of the whole text)."""
-        gold, text, details = task.gold, episode.last_message, {"expected_answer": task.gold}
+        """Ask the judge about the extracted answer; a yes is asked again swapped, a no with the whole text."""
+        config, gold, text, details = self.config, task.gold, episode.last_message, {"expected_answer": task.gold}
         if not text and not self.conform:
             return Verdict(0.0, details)
-        threshold = self.extraction_length_threshold
+        threshold = config.extraction_length_threshold
         is_long = threshold is not None and len(gold) > threshold
-        pattern = task.template_metadata.output_regex if task.template_metadata and self.use_per_record_regex else None
-        answer = await self._answer(text, None if pattern and is_long else pattern or self.response_extract_regex)
-        question = await _found(self.question_extract_regex, episode.question) or episode.question
+        metadata = task.template_metadata if config.use_per_record_regex else None
+        pattern = metadata.output_regex if metadata else None
+        answer = await self._answer(text, None if pattern and is_long else pattern or config.response_extract_regex)
+        question = await _found(config.question_extract_regex, episode.question) or episode.question
         values = {"question": question, "expected_answer": gold, "generated_answer": answer}
-        swaps = self.check_twice_swap and not (pattern and is_long)
+        swaps = config.check_twice_swap and not (pattern and is_long)
         swap = ("expected_answer", "generated_answer") if swaps else None
         unparsable = False if self.conform else FAILS
         judgement = await self.ask(values, self._parse, swap=swap, unparsable=unparsable)
         if judgement.value or judgement.swap_failed:
-            return Verdict(1.0 if judgement.value else self.reward_if_swap_fails, details)
-        if pattern and not is_long and self.check_full_generation_on_fail and (answer != text or self.conform):
+            return Verdict(1.0 if judgement.value else config.reward_if_swap_fails, details)
+        if pattern and not is_long and config.check_full_generation_on_fail and (answer != text or self.conform):
             whole = await self.ask({**values, "generated_answer": text}, self._parse, unparsable=unparsable)
             if whole.value:
-                return Verdict(self.reward_if_full_generation_succeeds, details)
+                return Verdict(config.reward_if_full_generation_succeeds, details)
         return Verdict(0.0, details)
 
     async def _answer(self, text: str, pattern: str | None) -> str:
-        return (await _found(pattern, text) or text) if text else self.msg_extraction_failure
+        return (await _found(pattern, text) or text) if text else self.config.msg_extraction_failure
 
 
 async def _found(pattern: str | None, text: str) -> str | None:
     if pattern is None:
         return None
-    pool = shared_pool("gym_llm.envs.equivalence_llm_judge.extraction:extract_last", deadline=REGEX_DEADLINE)
-    try:
-        found: str | None = await pool.call((pattern, text))
-    except TimeoutError:
-        return None
+    found: str | None = await in_worker("gym_llm.grading.extraction:last_match", (pattern, text), REGEX_DEADLINE)
     return found

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.grading.text_metrics import quick_ratio, sequence_ratio
-from gym_llm.types import Row
-from gym_llm.utils.text import did_you_mean
 
-GradingRule = Literal["exact", "seq_match", "weighted_seq_match"]
 _BEGINNING = 10  # characters that `weighted_seq_match` weighs once more
 
 
@@ -21,12 +18,12 @@ class EquivalenceRule(VerifierEnv):
     Details: `equivalence_score` (the reward); with a rule of ratios also `timed_out`.
 
     Args:
-        grading_rule: `"exact"`: 1.0 for the same text, else 0.0; `"seq_match"`: difflib's ratio of the two;
-            `"weighted_seq_match"`: 0.85 of that and 0.15 of the ratio of their first ten characters.
+        grading_rule: `"exact"` pays 1.0 for the same text, else 0.0. `"seq_match"` pays difflib's ratio of the texts.
+            `"weighted_seq_match"` pays 0.85 of this ratio and 0.15 of the ratio of their first ten characters.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If there is no such rule.
+        ValueError: If the rule is unknown.
     """
 
     metrics = {"timed_out": Metric("rate", higher_is_better=False)}
@@ -39,31 +36,32 @@ class EquivalenceRule(VerifierEnv):
 
         @cached_property
         def expected(self) -> str:
-            """It as it is compared."""
+            """The text in the form that is compared."""
             return _plain(self.expected_answer)
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, grading_rule: GradingRule = "exact", **kwargs: Any
-    ) -> None:
-        if grading_rule not in (rules := get_args(GradingRule)):
-            hint = did_you_mean(str(grading_rule), rules)
-            raise ValueError(f"grading_rule is one of {', '.join(rules)}; got {grading_rule!r}.{hint}")
-        super().__init__(tasks, **kwargs)
-        self.grading_rule = grading_rule
+    class Config(VerifierEnv.Config):
+        """The rule."""
+
+        grading_rule: Literal["exact", "seq_match", "weighted_seq_match"] = "exact"
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the expected text."""
+        return task.expected_answer
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare all that the model said with the expected text."""
-        if self.grading_rule == "exact":
-            words = episode.text.split(
-                None, task.expected.count(" ") + 1
-            )  # a text of more words is not split to its end
+        if self.config.grading_rule == "exact":
+            most = task.expected.count(" ") + 1  # a text of more words is not split to its end
+            words = episode.text.split(None, most)
             return Verdict(score := float(" ".join(words).lower() == task.expected), {"equivalence_score": score})
         return self._compare(_plain(episode.text), task.expected)
 
     async def _compare(self, said: str, expected: str) -> Verdict:
         ratio = await sequence_ratio(said, expected)
         score = ratio or 0.0
-        if ratio is not None and self.grading_rule == "weighted_seq_match":
+        if ratio is not None and self.config.grading_rule == "weighted_seq_match":
             beginning = expected[:_BEGINNING]
             score = 0.85 * ratio + 0.15 * (quick_ratio(said[: len(beginning)], beginning) or 0.0)
         return Verdict(score, {"equivalence_score": score, "timed_out": ratio is None})

@@ -1,13 +1,14 @@
-"""EvalPlus: a function of HumanEval+ or MBPP+, compared with its reference on many inputs (NeMo Gym's `evalplus`)."""
+"""EvalPlus: functions of HumanEval+ or MBPP+, compared with a reference on many inputs (NeMo Gym's `evalplus`)."""
 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Seconds
-from gym_llm.envs.evalplus.problems import Problem, References
+from gym_llm.core.env_config import Seconds
+from gym_llm.envs.evalplus.problems import Problem, Reference, run_reference
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
@@ -26,19 +27,19 @@ Status = Literal["pass", "fail", "timeout"]
 
 
 class VerifierMetadata(ProblemMetadata[Problem]):
-    """The problem, or which one it is."""
+    """The problem or its id."""
 
 
 class EvalPlus(SandboxedEnv):
-    """Complete a function; 1.0 if it returns what the reference does, for the base inputs and the further ones.
+    """Complete a function; 1.0 if it returns the same as the reference for all base and plus inputs.
 
     Details: `base_status`, `plus_status` (`pass`, `fail`, `timeout`), `is_correct`, `is_correct_plus`,
     `extracted_model_code`, `metadata` (`base_details`, `plus_details`: 1 or 0 for each input that was run).
 
     Args:
-        evalplus_data: A file of the evalplus package, with the problems that rows name.
-        min_time_limit: Seconds of processor time that a call may take, at least.
-        gt_time_limit_factor: How many times the reference's it may take.
+        evalplus_data: A file of the evalplus package with the problems that rows name.
+        min_time_limit: Shortest time limit of a call, in seconds of processor time.
+        gt_time_limit_factor: Time limit of a call as a multiple of the reference's time, if that is longer.
         **kwargs: See `SandboxedEnv`.
 
     Raises:
@@ -54,7 +55,7 @@ class EvalPlus(SandboxedEnv):
         verifier_metadata: VerifierMetadata
 
     class Config(SandboxedEnv.Config):
-        """The problems, and how long a call may take."""
+        """The problems and the time limits."""
 
         evalplus_data: str | None = None
         min_time_limit: Seconds = 1.0
@@ -67,29 +68,25 @@ class EvalPlus(SandboxedEnv):
         self._problems = read_problems(self.config.evalplus_data, Problem)
 
     def oracle(self, task: Task) -> str | None:
-        """The reference, if the problem has one."""
+        """Return the reference, if the problem has one."""
         problem = task.verifier_metadata.problem_in(self._problems)
         if problem is None or problem.canonical_solution is None:
             return None
         return f"```python\n{problem.prompt}{problem.canonical_solution}```"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Take out the code, call its function with every input, and compare."""
+        """Call the answer's function with every input, and compare the results."""
         metadata = task.verifier_metadata
         problem = metadata.problem_in(self._problems)
         code = _code(episode.text, conform=self.conform is not None)
-        details: dict[str, Any] = {
-            "extracted_model_code": code,
-            "is_correct": False,
-            "is_correct_plus": False,
-        }
+        details: dict[str, Any] = {"extracted_model_code": code, "is_correct": False, "is_correct_plus": False}
         if problem is None:
-            known = "is in no file of `evalplus_data`, and the row has no `problem`"
+            error = f"{metadata.task_id!r} is missing in `evalplus_data`, and the row has no `problem`"
             if self.conform is None:
-                raise DataError(f"the task {metadata.task_id!r} {known}")
-            return Verdict(0.0, {**details, "metadata": {"error": f"{metadata.task_id!r} {known}"}})
+                raise DataError(error)
+            return Verdict(0.0, {**details, "metadata": {"error": error}})
         if not code:
-            return Verdict(0.0, {**details, "metadata": {"error": "there is no block of code in the answer"}})
+            return Verdict(0.0, {**details, "metadata": {"error": "the answer has no block of code"}})
         sandbox = await self.started_sandbox()
         base, base_details = await self._check(sandbox, metadata.task_id or "", problem, code, plus=False)
         plus, plus_details = await self._check(sandbox, metadata.task_id or "", problem, code, plus=True)
@@ -102,12 +99,22 @@ class EvalPlus(SandboxedEnv):
         }
         return Verdict(float(details["is_correct_plus"]), details)
 
+    async def _reference(self, sandbox: Sandbox, name: str, problem: Problem, plus: bool) -> Reference:
+        if problem.expected is not None:
+            outputs = problem.expected.plus if plus else problem.expected.base
+            return Reference(outputs, [0.0] * len(outputs))
+        key = ["evalplus reference", name, plus, problem.prompt, problem.canonical_solution]
+        limits = self.limits(_REFERENCE_SECONDS, _OUTPUT_BYTES)
+        reference: Reference = await self.shared(
+            sha256(json.dumps(key).encode()).hexdigest(), lambda: run_reference(problem, name, plus, sandbox, limits)
+        )
+        return reference
+
     async def _check(
         self, sandbox: Sandbox, name: str, problem: Problem, code: str, *, plus: bool
     ) -> tuple[Status, list[int]]:
-        references: References = await self.shared("evalplus references", References)
-        reference = await references.of(problem, name, plus, sandbox, self.limits(_REFERENCE_SECONDS, _OUTPUT_BYTES))
-        inputs = problem.plus_input if plus else problem.base_input
+        inputs = problem.inputs(plus)
+        reference = await self._reference(sandbox, name, problem, plus)
         details: list[int] = []
         if not inputs:
             return "pass", details

@@ -1,8 +1,7 @@
-"""A problem of HumanEval+ or MBPP+, and what its reference returns."""
+"""Problems of HumanEval+ and MBPP+, and the outputs of their references."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from gym_llm.sandbox.functions import Functions
 
 
 class Outputs(BaseModel):
-    """What the function has to return, for each input."""
+    """The expected outputs, one for each input."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,13 +23,13 @@ class Outputs(BaseModel):
 
 
 class Problem(BaseModel):
-    """A problem as the evalplus package's files have it; `expected` may stand for `canonical_solution`."""
+    """A problem as in the evalplus package's files, with `expected` or `canonical_solution` or both."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     prompt: str
     entry_point: str
-    base_input: Annotated[list[list[Any]], Field(min_length=1)]  # without any, every program would be right
+    base_input: Annotated[list[list[Any]], Field(min_length=1)]  # without inputs, every program would be right
     plus_input: list[list[Any]] = []
     expected: Outputs | None = None
     canonical_solution: str | None = None
@@ -39,7 +38,7 @@ class Problem(BaseModel):
     @model_validator(mode="after")
     def _can_be_compared(self) -> Problem:
         if self.expected is None and self.canonical_solution is None:
-            raise ValueError("a problem has `expected`, or a `canonical_solution` that tells it")
+            raise ValueError("a problem needs `expected` or `canonical_solution`")
         if self.expected is not None:
             for name, inputs, outputs in (
                 ("base", self.base_input, self.expected.base),
@@ -49,8 +48,12 @@ class Problem(BaseModel):
                     raise ValueError(f"there are {len(inputs)} {name} inputs and {len(outputs)} outputs")
         return self
 
+    def inputs(self, plus: bool) -> list[list[Any]]:
+        """Return the plus or the base inputs."""
+        return self.plus_input if plus else self.base_input
+
     def program(self, code: str) -> str:
-        """The whole program: the prompt, unless the code begins with it, and the code."""
+        """Return the whole program: the code after the prompt, unless it begins with the prompt."""
         if code.startswith(self.prompt):
             return code
         return self.prompt + ("" if self.prompt.endswith("\n") else "\n") + code
@@ -58,50 +61,23 @@ class Problem(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Outputs of the reference, and the seconds of processor time of each input; 0.0 for one that was not run."""
+    """Outputs of the reference, and its seconds of processor time for each input; 0.0 if it was not run."""
 
     outputs: list[Any]
     seconds: list[float]
 
 
-class References:
-    """The references of problems, run once: a resource that environments share."""
+async def run_reference(problem: Problem, name: str, plus: bool, sandbox: Sandbox, limits: Limits) -> Reference:
+    """Run the reference of a problem on its base or its plus inputs.
 
-    def __init__(self) -> None:
-        self._runs: dict[tuple[str, bool], asyncio.Future[Reference]] = {}
-
-    async def __aenter__(self) -> References:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for run in self._runs.values():
-            run.cancel()
-
-    async def of(self, problem: Problem, name: str, plus: bool, sandbox: Sandbox, limits: Limits) -> Reference:
-        """What a problem's reference returns for its base or its plus inputs.
-
-        Raises:
-            DataError: If it fails.
-            SandboxError: If the sandbox failed.
-        """
-        inputs = problem.plus_input if plus else problem.base_input
-        if problem.expected is not None:
-            return Reference(problem.expected.plus if plus else problem.expected.base, [0.0] * len(inputs))
-        key = (f"{name}\n{problem.prompt}{problem.canonical_solution}", plus)
-        if key not in self._runs:
-            self._runs[key] = asyncio.ensure_future(_run(problem, name, inputs, sandbox, limits))
-        try:
-            return await asyncio.shield(self._runs[key])
-        except Exception:
-            self._runs.pop(key, None)  # the next to ask tries again
-            raise
-
-
-async def _run(problem: Problem, name: str, inputs: list[list[Any]], sandbox: Sandbox, limits: Limits) -> Reference:
+    Raises:
+        DataError: If the reference fails.
+        SandboxError: If the sandbox failed.
+    """
     reference = Reference([], [])
     async with Functions(sandbox, limits) as functions:
         called = await functions.load(problem.prompt + (problem.canonical_solution or ""), problem.entry_point, False)
-        for arguments in inputs:
+        for arguments in problem.inputs(plus):
             if not called.failed:
                 called = await functions.call(json.dumps(arguments))
             if called.failed:

@@ -10,41 +10,45 @@ from gym_llm.types import message_text
 
 
 class FollowUp(NemoCompatible):
-    """The user asks on; the reward is 1.0 if the answer to the last message says the expected one, in whole words.
+    """Answer the user's follow-ups; the reward is 1.0 if the last answer has the expected one in it, as whole words.
 
     Args:
         tasks: See `VerifierEnv`.
-        conform: `"nemo"` looks for the expected answer within words and numbers, too, as NeMo Gym does.
+        conform: `"nemo"` also finds the expected answer inside words and numbers, as NeMo Gym does.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
     accepted_findings = dict.fromkeys(
         ("near miss", "all options", "look-alike"),
-        "NeMo Gym's rule, of its example: the expected answer has to be said, whatever is said beside it",
+        "NeMo Gym's rule: the last answer has to contain the expected one, whatever else it says",
     )
 
     class Task(BaseTask):
-        """What the user says next, and what the last answer has to contain."""
+        """The user's next messages, and the text that the last answer has to contain."""
 
         follow_ups: list[str] = []
         expected_answer: str
 
     def setup(self, task: Task) -> list[str]:
-        """The messages still to come, last one first."""
+        """Return the messages still to come, last one first."""
         return task.follow_ups[::-1]
 
     def user_turn(self, task: Task, episode: Episode) -> str | None:
-        """The next follow-up, None after the last."""
+        """Return the next follow-up, None after the last."""
         return episode.state.pop() if episode.state else None
 
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected answer, to be given to every message; None if it is empty."""
+        return task.expected_answer or None
+
     def verify(self, task: Task, episode: Episode) -> float:
-        """Whether what was answered to the last message says `expected_answer`, upper and lower case alike."""
+        """Look for `expected_answer` in the answer to the last message, in upper or lower case."""
         if not task.expected_answer:
-            return 0.0  # there is nothing to find, though every answer contains it
+            return 0.0  # every answer contains the empty text
         questions = [place for place, item in enumerate(episode.items) if item.get("role") == "user"]
         if len(questions) != len(task.follow_ups):
             return 0.0  # the episode was cut short
@@ -57,7 +61,7 @@ class FollowUp(NemoCompatible):
 
 
 def says(text: str, words: str) -> bool:
-    """Whether a text has these words as they are: no letters or digits glued to them, no sign, no further decimals.
+    """Return whether a text has these words alone: without letters or digits beside them, a sign or more decimals.
 
     >>> [says(text, "9") for text in ("It is 9.", "9%", "19", "9.4", "-9", "1e9")]
     [True, True, False, False, False, False]

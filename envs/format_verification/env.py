@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.concurrency.processes import check_settings, shared_pool
-from gym_llm.core.checks import check_pattern
+from gym_llm.core.env_config import Pattern, Seconds
 from gym_llm.envs.format_verification.grading import count_lines, is_quick, other_matches
-from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.types import Row
-
-Pattern = Annotated[str, AfterValidator(check_pattern)]
+from gym_llm.grading.text_metrics import in_worker
 
 
 class Lines(BaseModel):
-    """So many lines have to have a match of some pattern."""
+    """The number of lines in which some pattern has to match."""
 
     type: Literal["regex", "inline_prose"]
     verify_regex: list[Pattern] = []
@@ -26,7 +22,7 @@ class Lines(BaseModel):
 
 
 class Markers(BaseModel):
-    """All these markers have to be in the answer, and everything that a pattern finds has to be one of them."""
+    """The markers that the answer must have, and patterns that may find no others."""
 
     type: Literal["string_match"]
     expected_markers: list[str] = []
@@ -34,35 +30,39 @@ class Markers(BaseModel):
 
 
 class FormatVerification(VerifierEnv):
-    """Answer in a given format; the reward is 1.0 if patterns of the row find it.
+    """Answer in a given format; the reward is 1.0 if the row's patterns find it.
 
     Details: `match_details`, by type: `matching_lines`, `min_matches`, `passed`, or `expected`, `missing`, `spurious`,
     `passed`; and `timed_out`, should the patterns take too long.
 
     Args:
-        deadline: Seconds of CPU time that the patterns may take on an answer, in a worker process; then it has failed.
+        deadline: Seconds of CPU time that the patterns may take on an answer, in a worker process. A slower answer
+            fails.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
-    accepted_findings = {
-        "near miss": "the marks of a format are graded, not what is said with them",
-        "prompt echoed": "the marks of a format are graded, not what is said with them",
-    }
+    accepted_findings = {"prompt echoed": "the marks of a format are graded, not the text around them"}
     metrics = {"timed_out": Metric("rate", higher_is_better=False)}
 
     class Task(BaseTask):
-        """How the format is verified."""
+        """The rule that the format is verified by."""
 
         verifier: Annotated[Lines | Markers, Field(discriminator="type")]
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, deadline: float = 2.0, **kwargs: Any) -> None:
-        check_settings(deadline, None)
-        super().__init__(tasks, **kwargs)
-        self.deadline = deadline
+    class Config(VerifierEnv.Config):
+        """The time limit of the patterns."""
+
+        deadline: Seconds = 2.0
+
+    config: Config
+
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected markers; None if the row counts lines."""
+        return "\n".join(task.verifier.expected_markers) if isinstance(task.verifier, Markers) else None
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Look for the lines or the markers."""
@@ -75,25 +75,18 @@ class FormatVerification(VerifierEnv):
         if is_quick(verifier.patterns, text, by_line=False):
             others = other_matches((verifier.patterns, text, frozenset(verifier.expected_markers)))
             return _markers_verdict(verifier, missing, others)
-        if verifier.patterns:
-            return self._verify_markers(verifier, missing, text)
-        return _markers_verdict(verifier, missing, [])
+        return self._verify_markers(verifier, missing, text)
 
     async def _verify_lines(self, verifier: Lines, text: str) -> Verdict:
         return _lines_verdict(verifier, await self._in_worker("count_lines", (verifier.verify_regex, text)))
 
     async def _verify_markers(self, verifier: Markers, missing: list[str], text: str) -> Verdict:
-        expected = frozenset(verifier.expected_markers)
-        return _markers_verdict(
-            verifier, missing, await self._in_worker("other_matches", (verifier.patterns, text, expected))
-        )
+        argument = verifier.patterns, text, frozenset(verifier.expected_markers)
+        others = await self._in_worker("other_matches", argument) if verifier.patterns else []
+        return _markers_verdict(verifier, missing, others)
 
     async def _in_worker(self, function: str, argument: Any) -> Any:
-        pool = shared_pool(f"gym_llm.envs.format_verification.grading:{function}", deadline=self.deadline)
-        try:
-            return await pool.call(argument)
-        except (DeadlinePassed, WorkerDied):
-            return None
+        return await in_worker(f"{is_quick.__module__}:{function}", argument, self.config.deadline)
 
 
 def _lines_verdict(verifier: Lines, count: int | None) -> Verdict:

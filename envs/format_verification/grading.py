@@ -1,4 +1,4 @@
-"""Running a task's own patterns over an answer: in a worker process, unless pattern and text make a quick pair."""
+"""Functions that run a task's patterns over an answer; `is_quick` finds the pairs that need no worker process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MOST_REPEATS = 6
 
 
 def is_quick(patterns: list[str], text: str, by_line: bool) -> bool:
-    """Whether patterns are done with a text, or its lines, in some milliseconds, whatever they say.
+    """Return whether the patterns take at most some milliseconds on the text, or on its lines.
 
-    Where nothing is nested, to search n characters with k repeats takes n to the power of k + 1 steps at most, and
-    twice as many with each `?`.
+    A search of n characters with k repeats, none of them nested, takes at most n to the power of k + 1 steps. Each `?`
+    doubles this.
 
     >>> is_quick(["^- .+"], "- a", True), is_quick(["(a+)+b"], "a", True), is_quick([".*a.*b"], "a" * 300, True)
     (True, False, False)
@@ -30,7 +30,7 @@ def is_quick(patterns: list[str], text: str, by_line: bool) -> bool:
 
 @lru_cache(1_024)
 def _power(pattern: str) -> tuple[int, int] | None:
-    """The factor and the exponent of a pattern's steps; None where it has groups, branches or very many repeats."""
+    """Return the factor and the exponent of a pattern's steps; None if it has groups, branches or many repeats."""
     plain = _ATOM.sub("", pattern)
     repeats, optional = sum(map(plain.count, "*+{")), plain.count("?")
     if repeats > _MOST_REPEATS or optional > _MOST_REPEATS or not {*"()|["}.isdisjoint(plain):
@@ -39,7 +39,7 @@ def _power(pattern: str) -> tuple[int, int] | None:
 
 
 def count_lines(patterns_and_text: tuple[list[str], str]) -> int:
-    r"""In how many lines (of "\n") some pattern is found.
+    r"""Return the number of lines (of "\n") in which some pattern is found.
 
     >>> count_lines((["^- .", "[.]$"], "- one.\n- two\nthree"))
     2
@@ -50,7 +50,7 @@ def count_lines(patterns_and_text: tuple[list[str], str]) -> int:
 
 
 def other_matches(patterns_text_and_expected: tuple[list[str], str, frozenset[str]]) -> list[str]:
-    r"""What the patterns find that is not expected, the first hundred.
+    r"""Return the first hundred matches that are not expected.
 
     >>> other_matches(([r"[[]\d[]]"], "As [1] and [2] say.", frozenset({"[1]"})))
     ['[2]']

@@ -1,4 +1,4 @@
-r"""GPQADiamond: questions of graduate science with four options (NeMo Gym's `gpqa_diamond`)."""
+r"""GPQADiamond: graduate science questions with four options (NeMo Gym's `gpqa_diamond`)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class GPQADiamond(MultipleChoice):
     The last `\boxed{}` decides, else the last `Answer: …`.
 
     Args:
-        conform: `"nemo"` reads as NeMo Gym does where we read better; the README says what that is.
+        conform: `"nemo"` reads the choice as NeMo Gym does; the README lists the differences.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
 
     class Task(MultipleChoice.Task):
-        """MultipleChoice's; without options any letter can be chosen."""
+        """A task of `MultipleChoice`; without options any letter can be chosen."""
 
-        grading_mode: Any = None  # rows name one, which does not count here
+        grading_mode: Any = None  # rows name one; it has no effect here
 
         @model_validator(mode="after")
         def _answerable(self) -> GPQADiamond.Task:
@@ -43,6 +43,10 @@ class GPQADiamond(MultipleChoice):
 
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         super().__init__(tasks, grading_mode=None, **kwargs)
+
+    def oracle(self, task: Any) -> str:
+        """Return the expected letter in a box."""
+        return f"\\boxed{{{task.expected_answer}}}"
 
     def _verdict(self, task: MultipleChoice.Task, text: str) -> Verdict:
         choice = choice_as_nemo_gym(text) if self.conform else extract_choice(text, task.choices)

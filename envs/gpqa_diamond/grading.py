@@ -1,4 +1,4 @@
-r"""Which letter a text chooses: NeMo Gym's `gpqa_diamond` rules, written anew, each in time linear in the text."""
+r"""Functions that find the chosen letter in a text by the rules of NeMo Gym's `gpqa_diamond`, in linear time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gym_llm.grading.extraction import flat_boxes
 
 _CAPITAL = re.compile(r"\b[A-Z]\b")
 _EXPLAINED = re.compile(r"\(?([A-Z])\)?\s*\(")
-# Greedy up to the last one; what comes after is as short as can be, so that no text takes quadratic time.
+# Greedy up to the last `answer`, and as short as possible after it, so that no text takes quadratic time.
 _LAST_ANSWER = re.compile(r".*\banswer[*_]{0,2}\s*+:[\s*_(\[$]*+(?:\\text\s*+\{)?([a-z])(?![a-z0-9])", re.I | re.S)
 _LAST_ANSWER_AS_NEMO_GYM = re.compile(r".*answer[*_]{0,2}\s*+:[\s*_]{0,2}\s*([a-z])(?![a-z0-9])", re.I | re.S)
 _LONGEST = 6_000
@@ -19,9 +19,9 @@ _LONGEST_TEXT = 100_000  # the last characters of a text, where an `Answer:` is 
 
 
 def extract_choice(text: str, options: Options) -> str | None:
-    r"""The letter in the last `\boxed{…}`: alone, as a label, or explained in brackets; or its option's text.
+    r"""Return the letter in the last `\boxed{…}`: alone, as a label, or explained in brackets; or its option's text.
 
-    If there is no box, or no choice in it, the letter after the last `Answer:`, in either case.
+    Without a choice in a box, the letter after the last `Answer:` counts, in upper or lower case.
 
     >>> options = Options.read([{"A": "1 s"}, {"B": "2 s"}, {"C": "3 s"}])
     >>> extract_choice(r"I say \boxed{B (not C)}.", options), extract_choice("**Answer:** (b)", options)
@@ -38,7 +38,7 @@ def extract_choice(text: str, options: Options) -> str | None:
 
 
 def choice_as_nemo_gym(text: str) -> str | None:
-    r"""The last capital that stands alone in the last `\boxed{…}`, which the first `}` ends; else the last `Answer:`.
+    r"""Return the last lone capital in the last `\boxed{…}`, up to the first `}`, or else the last `Answer:`.
 
     >>> choice_as_nemo_gym(r"I say \boxed{B (not C)}.")
     'C'

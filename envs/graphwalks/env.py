@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import set_f1
-from gym_llm.types import Row
 
 
 class GraphWalks(VerifierEnv):
@@ -18,11 +16,11 @@ class GraphWalks(VerifierEnv):
     https://huggingface.co/datasets/openai/graphwalks.
 
     Args:
-        lenient: Whether quotes around nodes are left out, and `final answer` counts in any case and in Markdown.
+        lenient: Whether quotes around nodes are ignored, and `final answer` counts in any case and in Markdown.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     metrics = {"parse_failed": Metric("rate", higher_is_better=False)}
@@ -41,14 +39,19 @@ class GraphWalks(VerifierEnv):
             """The expected nodes."""
             return frozenset(expected_list(self.expected_answer))
 
-    def __init__(self, tasks: str | list[Row] | None = None, *, lenient: bool = False, **kwargs: Any) -> None:
-        if not isinstance(lenient, bool):
-            raise ValueError(f"lenient is true or false, got {lenient!r}.")
-        super().__init__(tasks, **kwargs)
-        self.lenient = lenient
+    class Config(VerifierEnv.Config):
+        """The reading of the last line."""
+
+        lenient: bool = False
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the line with the expected nodes."""
+        return f"Final Answer: [{', '.join(expected_list(task.expected_answer))}]"
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the set in the last line with the expected one."""
-        predicted = final_answer_list(episode.text, lenient=self.lenient)
+        predicted = final_answer_list(episode.text, lenient=self.config.lenient)
         f1 = 0.0 if predicted is None else set_f1(predicted, task.nodes)
         return Verdict(f1, {"f1": f1, "parse_failed": predicted is None, "predicted_nodes": predicted or []})

@@ -21,26 +21,26 @@ _SIZE = 400
 
 
 class GUICoordinate(NemoCompatible):
-    """Say where something is, `<point>(x, y)</point>`; the reward falls from 1.0 at the place to 0.0 at `max_dist`.
+    """Point at something, `<point>(x, y)</point>`; the reward falls from 1.0 at the place to 0.0 at `max_dist`.
 
-    x and y go from 0 to 1000, from left to right and from top to bottom. At a distance d, in widths of the picture, the
-    reward is (1 - d / max_dist)².
+    x and y go from 0 to 1000, from left to right and from top to bottom. At a distance d, in widths of the picture,
+    the reward is (1 - d / max_dist)².
 
     Details: `extracted_x`, `extracted_y` (from 0 to 1), `distance`; None without a point.
 
     Args:
-        conform: `"nemo"` reads the first point instead of the last, and points outside of the picture.
+        conform: `"nemo"` reads the first point instead of the last, also outside the picture.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
     metrics = {"distance": Metric(higher_is_better=False)}
 
     class Task(BaseTask):
-        """The place, as "x,y" from 0 to 1, and the distance that is worth nothing."""
+        """The place, as "x,y" from 0 to 1, and the distance at which the reward reaches 0."""
 
         expected_answer: tuple[float, float]
         max_dist: float = 0.15
@@ -57,7 +57,7 @@ class GUICoordinate(NemoCompatible):
             return x, y
 
     def generate(self, rng: np.random.Generator) -> Row:
-        """Draw circles, each of another color, and one of the colors."""
+        """Draw circles of different colors, and ask for one of them."""
         circles = draw_circles(rng, _SIZE, int(rng.integers(3, 7)), shuffled_colors(rng), distinct=True)
         target = circles[int(rng.integers(len(circles)))]
         question = (
@@ -71,13 +71,13 @@ class GUICoordinate(NemoCompatible):
         }
 
     def oracle(self, task: Task) -> str:
-        """The place itself."""
+        """Return the place."""
         x, y = (round(1000 * part) for part in task.expected_answer)
         return f"<point>({x}, {y})</point>"
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Measure how far the point is from the place."""
-        point = _first_point(episode.messages_text) if self.conform else _last_point(episode.messages_text)
+        """Measure the distance of the point from the place."""
+        point = _read_point(episode.messages_text, conform=self.conform is not None)
         if point is None:
             return Verdict(0.0, {"extracted_x": None, "extracted_y": None, "distance": None})
         distance = math.dist(point, task.expected_answer)
@@ -85,22 +85,14 @@ class GUICoordinate(NemoCompatible):
         return Verdict(reward, {"extracted_x": point[0], "extracted_y": point[1], "distance": distance})
 
 
-def _first_point(text: str) -> tuple[float, float] | None:
-    position = -1
+def _read_point(text: str, *, conform: bool) -> tuple[float, float] | None:
+    """Return the last point that lies in the picture; with `conform` the first point anywhere."""
+    position = -1 if conform else len(text)
     for _ in range(_MOST_POINTS):
-        if (position := text.find(_OPENING, position + 1)) < 0:
+        position = text.find(_OPENING, position + 1) if conform else text.rfind(_OPENING, 0, position)
+        if position < 0:
             break
-        if match := _POINT.match(text, position + len(_OPENING)):
-            return int(match[1]) / 1000, int(match[2]) / 1000
-    return None
-
-
-def _last_point(text: str) -> tuple[float, float] | None:
-    """The last point that lies in the picture."""
-    position = len(text)
-    for _ in range(_MOST_POINTS):
-        if (position := text.rfind(_OPENING, 0, position)) < 0:
-            break
-        if (match := _POINT.match(text, position + len(_OPENING))) and max(int(match[1]), int(match[2])) <= 1000:
+        match = _POINT.match(text, position + len(_OPENING))
+        if match and (conform or max(int(match[1]), int(match[2])) <= 1000):
             return int(match[1]) / 1000, int(match[2]) / 1000
     return None

@@ -1,4 +1,4 @@
-"""Harbor: a task folder, or a row of SWE-bench, done with a shell in a machine of the episode's own."""
+"""Harbor: a task folder, or a row of SWE-bench, done with a shell in a container of the episode."""
 
 from __future__ import annotations
 
@@ -7,57 +7,62 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, Literal, cast
+from shlex import quote
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
+from gym_llm.core.env_config import Count
 from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.harbor import session as sessions
-from gym_llm.envs.harbor.folder import TaskFolder, folders_in, read_folder
+from gym_llm.envs.harbor.folder import folders_in, read_folder
 from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
 from gym_llm.errors import DataError, ToolError
+from gym_llm.grading.call_matching import call_items
 from gym_llm.sandbox.backends import bubblewrap_path
 from gym_llm.sandbox.machines.machine import MachineLimits, MachineProblem
-from gym_llm.sandbox.machines.machine_pool import BACKENDS, Machines
-from gym_llm.types import Row
+from gym_llm.sandbox.machines.machine_pool import Machines
+from gym_llm.types import Item, Row
 
-_OWN = Path(__file__).with_name("data") / "tasks"
+_OWN = str(Path(__file__).with_name("data") / "tasks")
 _NO_TEXTS = PromptTexts("")
 _PARAMS = "responses_create_params"
 _LONGEST_COMMAND = 100_000
+_SOLUTION_SECONDS = 600.0
 
 
 class Harbor(VerifierEnv):
-    """Do a task with a shell; the reward is what the task's own verifier gives, in the machine that was left.
+    """Do a task with a shell; the task's own verifier gives the reward, in the container that the model left.
 
     Args:
-        tasks: Rows with `task`, a path of a task folder, or with SWE-bench's fields; or a folder of task folders.
-        folder: What relative paths of tasks begin from; the built-in tasks' by default.
+        tasks: Rows with `task`, the path of a task folder, or with SWE-bench's fields; or a folder of task folders.
+        folder: The folder that relative paths of tasks start from; by default that of the built-in tasks.
         backend: `bubblewrap`, `docker` or `podman`.
-        images: For bubblewrap: which image stands for a name of FROM or `docker_image`, e.g.
+        images: For bubblewrap: images for the names of FROM or `docker_image`, e.g.
             `{"ubuntu:24.04": "ubuntu.tar", "python:*": "host"}`; see `gym_llm.sandbox.machines.machine_pool.Machines`.
-        network: `"none"`, or `"host"` for this machine's network, which tasks get whose `network_mode` is public, or
-            that name none.
-        build_network: Whether RUN in a Dockerfile has this machine's network.
-        cpus: Processors where a task names none.
-        memory_mb: MiB of memory that a machine may take at most, and takes where a task names none.
-        storage_mb: MiB of files likewise. They are memory, too.
-        output_characters: Of what a command prints that the model sees.
-        snapshots: A folder for snapshots of the machine, one after each command; None for none. One of more than
-            512 MiB is left out.
-        solve: Whether the solution is carried out before the verifier: each task has to give its full reward then.
+        network: `"none"`, or `"host"` for the host's network. Tasks get it if their `network_mode` is public or
+            missing.
+        build_network: Whether RUN in a Dockerfile has the host's network.
+        cpus: Processors of tasks that do not set them.
+        memory_mb: Maximum memory of a container in MiB; also the default of tasks that do not set it.
+        storage_mb: The same for files. They are in memory, too.
+        output_characters: Maximum number of characters of a command's output that the model sees.
+        snapshots: A folder for snapshots of the container after each command; None writes none. Snapshots over 512 MiB
+            are left out.
+        solve: Whether to run the solution before the verifier. Each task has to give its full reward then.
         cache: The folder of images; None for one in the user's cache.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
-        SandboxUnavailable: If the back end is bubblewrap, and that is not installed.
+        ValueError: If an argument is invalid.
+        SandboxUnavailable: If the back end is bubblewrap and it is not installed.
     """
 
     reverify_mode = "unsupported"
     default_max_turns = 100
+    accepted_findings = {"near miss/another number in a call": "the number is the time limit of the solution's command"}
 
     class Task(BaseTask):
         """A task folder's path, or a row of SWE-bench."""
@@ -85,9 +90,7 @@ class Harbor(VerifierEnv):
         @model_validator(mode="after")
         def _is_one_of_two(self) -> Harbor.Task:
             if (self.task is None) == (self.instance_id is None):
-                raise ValueError(
-                    "a row has `task`, a task folder's path, or `instance_id` and SWE-bench's other fields"
-                )
+                raise ValueError("a row has `task`, a task folder's path, or `instance_id` and SWE-bench's fields")
             if self.task is None and not (self.image or self.docker_image):
                 raise ValueError("a row of SWE-bench names its `image`")
             if self.task is None and not self.fail_to_pass:
@@ -96,52 +99,60 @@ class Harbor(VerifierEnv):
                 raise ValueError("a row of SWE-bench names its `base_commit`")
             return self
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        folder: str | None = None,
-        backend: str = "bubblewrap",
-        images: dict[str, str] | None = None,
-        network: Literal["none", "host"] = "none",
-        build_network: bool = False,
-        cpus: float = 1.0,
-        memory_mb: int = 2048,
-        storage_mb: int = 2048,
-        output_characters: int = 16_000,
-        snapshots: str | None = None,
-        solve: bool = False,
-        cache: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if backend not in BACKENDS:
-            raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {backend!r}.")
-        if network not in ("none", "host"):
-            raise ValueError(f"network is 'none' or 'host'; got {network!r}.")
-        if not isinstance(output_characters, int) or output_characters < 100:
-            raise ValueError(f"output_characters is a number, 100 or more; got {output_characters!r}.")
-        if backend == "bubblewrap":
-            bubblewrap_path()
-        self.folder = os.path.abspath(folder or _OWN)
-        self.limits = MachineLimits(cpus=cpus, memory_mb=memory_mb, storage_mb=storage_mb)
-        self.network, self.solve, self.snapshots = network, solve, snapshots
-        self.output_characters = output_characters
-        self.made_from = {"backend": backend, "images": images, "cache": cache, "build_network": build_network}
+    class Config(VerifierEnv.Config):
+        """The containers, their limits, and the handling of solutions and snapshots."""
+
+        folder: Annotated[str, BeforeValidator(lambda path: path or _OWN), AfterValidator(os.path.abspath)] = _OWN
+        backend: Literal["bubblewrap", "docker", "podman"] = "bubblewrap"
+        images: dict[str, str] | None = None
+        network: Literal["none", "host"] = "none"
+        build_network: bool = False
+        cpus: float = Field(1.0, gt=0, allow_inf_nan=False)
+        memory_mb: Count = 2048
+        storage_mb: Count = 2048
+        output_characters: int = Field(16_000, ge=100)
+        snapshots: str | None = None
+        solve: bool = False
+        cache: str | None = None
+
+    config: Config
+
+    def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         if isinstance(tasks, str) and os.path.isdir(tasks):
             tasks = [{"task": path} for path in folders_in(tasks)]
         super().__init__(tasks, **kwargs)
+        config = self.config
+        if config.backend == "bubblewrap":
+            bubblewrap_path()
+        self.limits = MachineLimits(cpus=config.cpus, memory_mb=config.memory_mb, storage_mb=config.storage_mb)
+        self.made_from = config.model_dump(include={"backend", "images", "cache", "build_network"})
 
     def task_kind(self) -> TaskKind:
-        """Rows without `input` get their task's instruction."""
+        """Return the schema of rows; those without `input` get their task's instruction."""
         kind = super().task_kind()
-        return kind if kind.prompt is not None else kind._replace(prompt=_Instructions(self.folder, _NO_TEXTS))
+        return kind if kind.prompt is not None else kind._replace(prompt=_Instructions(self.config.folder, _NO_TEXTS))
 
     def setup(self, task: Task) -> sessions.Session:
-        """The episode's session, whose machine starts with the first command."""
+        """Return the episode's session; its container starts with the first command."""
         if task.task is None:
             return sessions.Session(None, sessions.swe_bench_plan(task, self.limits))
-        folder = read_folder(os.path.join(self.folder, task.task))
-        return sessions.Session(folder, sessions.folder_plan(folder, self.limits, self.network, task.snapshot))
+        folder = read_folder(os.path.join(self.config.folder, task.task))
+        return sessions.Session(folder, sessions.folder_plan(folder, self.limits, self.config.network, task.snapshot))
+
+    def oracle(self, task: Task) -> list[list[Item]] | None:
+        """Return the solution of each step as a command; None if a solution is missing or has further files."""
+        if task.task is None:
+            commands = [f"git apply <<'END_OF_PATCH'\n{task.patch.rstrip()}\nEND_OF_PATCH"] if task.patch else []
+        else:
+            folder = read_folder(os.path.join(self.config.folder, task.task))
+            solutions = [Path(step.solution) for step in folder.steps if step.solution is not None]
+            if len(solutions) < len(folder.steps) or any(len(list(path.iterdir())) > 1 for path in solutions):
+                return None
+            exports = "".join(f"export {name}={quote(value)}\n" for name, value in folder.settings.solution.env.items())
+            commands = [exports + (path / "solve.sh").read_text("utf-8") for path in solutions]
+        done: list[Item] = [{"type": "message", "role": "assistant", "content": "Done."}]
+        calls = [call_items([("shell", {"command": one, "timeout_sec": _SOLUTION_SECONDS})]) for one in commands]
+        return [turn for call in calls for turn in (call, done)] or None
 
     @tool
     async def shell(self, state: sessions.Session, command: str, timeout_sec: float = 60.0) -> str:
@@ -167,17 +178,17 @@ class Harbor(VerifierEnv):
             command, cwd=plan.workdir, env=plan.environment, timeout_sec=min(timeout_sec, left), user=plan.user
         )
         state.used_seconds += time.monotonic() - began
-        if self.snapshots is not None:
-            await _keep(state, self.snapshots)
-        return sessions.shown(result, self.output_characters)
+        if self.config.snapshots is not None:
+            await _keep(state, self.config.snapshots)
+        return sessions.shown(result, self.config.output_characters)
 
     async def user_turn(self, task: Task, episode: Episode) -> str | None:
-        """The next step's instruction, if the step that the model says it has done earned enough."""
+        """Return the next step's instruction, if the finished step earned enough."""
         session = cast(sessions.Session, episode.state)
         folder = session.folder
         if folder is None or session.step + 1 >= len(folder.steps):
             return None
-        rewards = await _verify_step(self, session, folder)
+        rewards = await sessions.verify_step(session, await _machines(self), folder, solve=self.config.solve)
         if not sessions.goes_on(folder.steps[session.step], rewards):
             return None
         await sessions.leave_step(session, await _machines(self))
@@ -186,37 +197,31 @@ class Harbor(VerifierEnv):
         return folder.steps[session.step].instruction
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Run the tests on what the model left, after everything that it left running has ended."""
+        """End the model's processes and run the tests."""
         session = cast(sessions.Session, episode.state)
         if session.folder is None:
-            return await sessions.verify_swe_bench(session, await _machines(self), task, solve=self.solve)
+            return await sessions.verify_swe_bench(session, await _machines(self), task, solve=self.config.solve)
         if len(session.rewards) <= session.step:
-            await _verify_step(self, session, session.folder)
+            await sessions.verify_step(session, await _machines(self), session.folder, solve=self.config.solve)
         verdict = sessions.folder_verdict(session, session.folder)
         if session.saved:
             verdict.info["snapshots"] = list(session.saved)
         return verdict
 
     async def teardown(self, task: Task, episode: Episode) -> None:
-        """End the machine."""
+        """End the container."""
         await cast(sessions.Session, episode.state).close()
 
 
 async def _machines(env: Harbor) -> Machines:
-    """Where the environment's machines come from, shared by all with the same arguments."""
+    """Return the maker of containers, which all environments with the same arguments share."""
     name = json.dumps(["machines", env.made_from])
     machines: Machines = await env.shared(name, lambda: Machines(**cast(Any, env.made_from)))
     return machines
 
 
-async def _verify_step(env: Harbor, session: sessions.Session, folder: TaskFolder) -> dict[str, float]:
-    rewards = await sessions.verify_step(session, await _machines(env), folder, solve=env.solve)
-    session.rewards.append(rewards)
-    return rewards
-
-
 async def _keep(session: sessions.Session, folder: str) -> None:
-    """Write a snapshot of the machine, named after its content; an empty name stands for one that is too large."""
+    """Write a snapshot of the container, named after its content; save an empty name if it is too large."""
     assert session.machine is not None
     try:
         data = await session.machine.snapshot()
@@ -230,13 +235,13 @@ async def _keep(session: sessions.Session, folder: str) -> None:
 
 
 class _Instructions(RowPrompt):
-    """Makes the `input` of rows that have none: the instruction of the task's folder, or SWE-bench's statement."""
+    """The prompt of rows without `input`: the instruction of the task's folder, or SWE-bench's statement."""
 
     def fill(self, row: Row) -> Row:
-        """The row with its input.
+        """Return the row with its input.
 
         Raises:
-            DataError: If there is nothing to ask.
+            DataError: If the row has no instruction.
         """
         params = row.get(_PARAMS)
         if isinstance(params, dict) and params.get("input"):

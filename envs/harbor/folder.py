@@ -1,4 +1,4 @@
-"""Task folders as Harbor 0.25 has them: task.toml, instruction.md, environment/, tests/, solution/, steps/."""
+"""Task folders of Harbor 0.25: task.toml, instruction.md, environment/, tests/, solution/, steps/."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Network = Literal["public", "no-network", "allowlist"]
 
 
 def megabytes(size: str) -> float:
-    """MiB of a size with a unit.
+    """Return the MiB of a size with a unit.
 
     >>> megabytes("2G"), megabytes("512 MB"), megabytes("1.5g")
     (2048.0, 512.0, 1536.0)
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If the size is invalid.
     """
     match = _SIZE.fullmatch(size.strip())
     if match is None or not (number := float(match[1])):
-        raise ValueError(f"{size[:50]!r} is no size, such as '2G' or '512M'")
+        raise ValueError(f"{size[:50]!r} is not a size, such as '2G' or '512M'")
     return number * {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()]
 
 
@@ -38,7 +38,7 @@ class _Section(BaseModel):
 
 
 class _Environment(_Section):
-    """Older tasks say `memory = "2G"`, `storage = "10G"` and `allow_internet`, which Harbor reads, too."""
+    """Older tasks have `memory = "2G"`, `storage = "10G"` and `allow_internet`, which Harbor reads, too."""
 
     docker_image: str | None = None
     os: str = "linux"
@@ -100,7 +100,7 @@ class StepSettings(_Section):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         if not name or "/" in name or name in (".", ".."):
-            raise ValueError(f"{name!r} is no folder of steps/")
+            raise ValueError(f"{name!r} is not a folder of steps/")
         return name
 
 
@@ -116,15 +116,15 @@ class Settings(_Section):
 
 
 class Step(BaseModel):
-    """What is asked for, and by what it is verified.
+    """A step of a task: its instruction and its tests.
 
     Attributes:
-        name: None where the task is its only step.
-        instruction: For the model.
+        name: The step's name; None if the task is its only step.
+        instruction: The text for the model.
         tests: Folders that become /tests, one over the other.
-        workdir: A folder whose content is put into the machine's, and whose `setup.sh` runs then.
+        workdir: A folder that is copied into the container's working directory before its `setup.sh` runs.
         solution: The folder with `solve.sh`.
-        min_reward: What the step has to earn for the next to come.
+        min_reward: The reward that the step has to earn before the next one begins.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -138,7 +138,7 @@ class Step(BaseModel):
 
 
 class TaskFolder(BaseModel):
-    """A task folder, read."""
+    """A task folder's content."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -175,25 +175,23 @@ def read_folder(path: str) -> TaskFolder:
     """Read a task folder.
 
     Raises:
-        DataError: If it is none, or needs what is not here; one sentence.
+        DataError: If it is not a task folder, or needs an unsupported feature.
     """
     real = os.path.abspath(path)
     try:
         version = os.stat(os.path.join(real, "task.toml")).st_mtime_ns
     except OSError:
         if os.path.exists(os.path.join(real, "task.yaml")):
-            raise DataError(
-                f"{path} has the form of terminal-bench 1 (task.yaml): `harbor tasks migrate` makes a task.toml of it."
-            ) from None
-        raise DataError(f"{path} is no task folder: it has no task.toml.") from None
+            raise DataError(f"{path} is of terminal-bench 1 (task.yaml): run `harbor tasks migrate` on it.") from None
+        raise DataError(f"{path} is not a task folder: task.toml is missing.") from None
     return _read(real, version)
 
 
 def folders_in(path: str) -> list[str]:
-    """The task folders in a folder, by name; itself, if it is one.
+    """Return the task folders in a folder, by name; or the folder itself, if it is one.
 
     Raises:
-        DataError: If there is none.
+        DataError: If the folder has no task folders.
     """
     if os.path.exists(os.path.join(path, "task.toml")):
         return [os.path.abspath(path)]
@@ -226,11 +224,7 @@ def _step(task: Path, folder: Path, name: str | None, min_reward: float | dict[s
 
 
 def _refuse(path: str, settings: Settings) -> None:
-    """Say what a task needs that is not here.
-
-    Raises:
-        DataError: In one sentence.
-    """
+    """Raise DataError if a task needs an unsupported feature."""
     environment = settings.environment
     needs = {
         "an operating system other than linux": environment.os.lower() != "linux",

@@ -1,4 +1,4 @@
-"""Rewards as Harbor's verifiers leave them in /logs/verifier: `reward.json`, else `reward.txt`."""
+"""Rewards that Harbor's verifiers write to /logs/verifier: `reward.json`, else `reward.txt`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MOST = 100
 
 
 class RewardFileError(InfrastructureError):
-    """A verifier left no reward, or none that is one: the episode has none, which is not 0."""
+    """A verifier left no valid reward: the episode is masked, not scored 0."""
 
     failure_kind = "verifier_error"
 
 
 async def read_rewards(machine: Machine, said: str) -> dict[str, float]:
-    """The rewards by name that a verifier left.
+    """Return the rewards by name that a verifier left.
 
     Args:
-        machine: Where it ran.
+        machine: The container in which it ran.
         said: The end of its output, for the message.
 
     Raises:
@@ -46,7 +46,7 @@ async def read_rewards(machine: Machine, said: str) -> dict[str, float]:
 
 
 def one_reward(rewards: dict[str, float]) -> float:
-    """A single number: the one named `reward`, else the mean.
+    """Return a single number: the one named `reward`, else the mean.
 
     >>> one_reward({"reward": 1.0, "style": 0.0}), one_reward({"a": 1.0, "b": 0.0})
     (1.0, 0.5)
@@ -57,10 +57,10 @@ def one_reward(rewards: dict[str, float]) -> float:
 def _from_json(text: str) -> dict[str, float]:
     content = json.loads(text)
     if not isinstance(content, dict) or len(content) > _MOST:
-        raise ValueError("it is no JSON object of rewards by name")
+        raise ValueError("it is not a JSON object of rewards by name")
     for name, value in content.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{name[:100]!r} is no number")
+            raise ValueError(f"{name[:100]!r} is not a number")
     return {name: _number(value) for name, value in content.items()}
 
 

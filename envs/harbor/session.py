@@ -1,4 +1,4 @@
-"""An episode's machine: how it starts, what is done in it before and after the model, and what that earns."""
+"""The session of an episode: its container, the work before and after the model, and the reward."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _LOGS = ("/logs/agent", "/logs/artifacts", VERIFIER_LOGS)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a machine is made from, and how commands are run in it.
+    """The image of a container and the settings of its commands.
 
     Attributes:
-        image: The image's name; None where a Dockerfile makes it.
+        image: The image's name; None if a Dockerfile makes it.
         dockerfile: The Dockerfile's path.
-        limits: What the machine may take.
-        network: Whether it has this machine's network.
+        limits: The limits of the container.
+        network: Whether it has the host's network.
         environment: Variables of every command.
-        workdir: Where commands start; empty for the image's own.
-        user: Whose they are; empty for the image's own.
-        agent_seconds: What the model's commands may take together, by the clock.
-        build_seconds: What each RUN may take.
+        workdir: Working directory of commands; empty for the image's own.
+        user: User of commands; empty for the image's own.
+        agent_seconds: Time limit of the model's commands together, by the clock.
+        build_seconds: Time limit of each RUN.
         snapshot: The path of a snapshot to begin with.
-        setup_command: What is run first.
+        setup_command: The first command.
     """
 
     image: str | None
@@ -58,19 +58,17 @@ class Plan:
 
 
 def folder_plan(folder: TaskFolder, most: MachineLimits, network: str, snapshot: str | None) -> Plan:
-    """What a task folder asks for.
+    """Return the plan of a task folder.
 
     Raises:
-        DataError: If it cannot be had here.
+        DataError: If the task needs an unsupported network or image.
     """
     wanted = folder.settings.environment
     mode = wanted.network_mode or ("public" if network == "host" else "no-network")
     if mode != "no-network" and network != "host":
-        raise DataError(
-            f"{folder.path} has network_mode {mode!r}, and machines have no network: network='host' gives them ours."
-        )
+        raise DataError(f"{folder.path} has network_mode {mode!r}: give network='host' for the host's network.")
     if mode == "allowlist":
-        raise DataError(f"{folder.path} has network_mode 'allowlist', which nothing here can hold.")
+        raise DataError(f"{folder.path} has network_mode 'allowlist', which is not supported.")
     if wanted.docker_image is None and folder.dockerfile is None:
         raise DataError(f"{folder.path} has neither environment/Dockerfile nor a docker_image.")
     limits = replace(
@@ -94,7 +92,7 @@ def folder_plan(folder: TaskFolder, most: MachineLimits, network: str, snapshot:
 
 
 def swe_bench_plan(task: Harbor.Task, limits: MachineLimits) -> Plan:
-    """What a row of SWE-bench asks for."""
+    """Return the plan of a row of SWE-bench."""
     return Plan(
         image=task.image or task.docker_image,
         dockerfile=None,
@@ -111,14 +109,14 @@ class Session:
 
     Attributes:
         folder: The task's folder; None for a row of SWE-bench.
-        plan: How its machine is made.
-        machine: None until the first command.
-        step: The step being done.
-        rewards: Of the steps that were verified.
-        used_seconds: What commands have taken, by the clock.
+        plan: The plan of its container.
+        machine: The container; None until the first command.
+        step: Index of the current step.
+        rewards: Rewards of the verified steps.
+        used_seconds: Time that commands have taken, by the clock.
         saved: Paths of snapshots.
-        lost: Whether its machine is another's, whose copy it is.
-        fresh: A snapshot from before anything was done; of a row of SWE-bench only.
+        lost: Whether this is a copy of a session that owns the container.
+        fresh: A snapshot of the untouched container; only for a row of SWE-bench.
     """
 
     folder: TaskFolder | None
@@ -133,30 +131,29 @@ class Session:
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        """All but the machine: a copy, of an environment that was pickled in the middle of an episode, has lost it."""
+        """Return all but the container: a copy of an environment, pickled during an episode, has lost it."""
         state = {one.name: getattr(self, one.name) for one in fields(self)}
         fresh = {"machine": None, "_starting": asyncio.Lock(), "lost": self.lost or self.machine is not None}
         return None, {**state, **fresh}
 
     async def open(self, machines: Machines) -> Machine:
-        """The machine, started now if it is not there.
+        """Return the container, and start it before the first command.
 
         Raises:
             SandboxError: If it does not start.
-            UsageError: If its image cannot be had.
+            UsageError: If its image is not available.
         """
         async with self._starting:
             if self.lost:
-                raise SandboxError(
-                    "The machine stayed with the episode that this is a copy of.", failure_kind="session_lost"
-                )
+                problem = "This episode is a copy: the container stayed with the original."
+                raise SandboxError(problem, failure_kind="session_lost")
             if self.machine is None:
                 self.machine = await self._start(machines)
                 await self.prepare_step(machines)
         return self.machine
 
     async def prepare_step(self, machines: Machines) -> None:
-        """Put a step's own files into the machine, and run its `setup.sh`."""
+        """Put a step's own files into the container, and run its `setup.sh`."""
         step = self.folder.steps[self.step] if self.folder is not None else None
         if step is None or step.workdir is None or self.machine is None:
             return
@@ -166,14 +163,14 @@ class Session:
             await self._sure("bash setup.sh", f"setup.sh of step {step.name}")
 
     async def begin_again(self) -> None:
-        """Have the machine as it was before anything was done, after `setup_command`."""
+        """Restore the untouched container, and run `setup_command`."""
         assert self.machine is not None and self.fresh is not None
         await self.machine.restore(self.fresh)
         if self.plan.setup_command:
             await self._sure(self.plan.setup_command, "setup_command")
 
     async def close(self) -> None:
-        """End the machine, if there is one."""
+        """End the container, if there is one."""
         machine, self.machine = self.machine, None
         if machine is not None:
             await machine.close()
@@ -219,10 +216,10 @@ class Session:
 
 
 async def verify_step(session: Session, machines: Machines, folder: TaskFolder, *, solve: bool) -> dict[str, float]:
-    """What the verifier of the present step gives.
+    """Run the tests of the current step, add its rewards to the session, and return them by name.
 
     Raises:
-        RewardFileError: If it leaves no reward.
+        RewardFileError: If the tests leave no valid reward.
     """
     machine = await session.open(machines)
     step, settings = folder.steps[session.step], folder.settings
@@ -243,11 +240,13 @@ async def verify_step(session: Session, machines: Machines, folder: TaskFolder, 
         user=str(settings.verifier.user or "root"),
     )
     said = result.stdout or result.stderr
-    return await read_rewards(machine, said if result.limit is None else f"{said} (ended: {result.limit})")
+    rewards = await read_rewards(machine, said if result.limit is None else f"{said} (ended: {result.limit})")
+    session.rewards.append(rewards)
+    return rewards
 
 
 def goes_on(step: Step, rewards: dict[str, float]) -> bool:
-    """Whether a step earned enough for the next."""
+    """Return whether a step earned enough for the next one to begin."""
     if step.min_reward is None:
         return True
     if isinstance(step.min_reward, dict):
@@ -256,7 +255,7 @@ def goes_on(step: Step, rewards: dict[str, float]) -> bool:
 
 
 def folder_verdict(session: Session, folder: TaskFolder) -> Verdict:
-    """The reward of all steps: their mean, a step that was not reached being 0, or that of the last one reached."""
+    """Return the mean reward of all steps, 0 for steps not reached; or the reward of the last step reached."""
     earned = [one_reward(rewards) for rewards in session.rewards]
     final = folder.settings.multi_step_reward_strategy == "final"
     reward = earned[-1] if final else sum(earned) / len(folder.steps)
@@ -268,7 +267,7 @@ def folder_verdict(session: Session, folder: TaskFolder) -> Verdict:
 
 
 async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Task, *, solve: bool) -> Verdict:
-    """Whether the tests of a row of SWE-bench pass where nothing but the repository's changes is the model's."""
+    """Run the tests of a row of SWE-bench in a fresh container with the model's changes of the repository."""
     machine = await session.open(machines)
     if solve:
         await swe_bench.apply_patch(machine, task.patch.encode(), task.repo_dir)
@@ -290,7 +289,7 @@ async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Ta
 
 
 async def leave_step(session: Session, machines: Machines) -> None:
-    """After a step's verification: nothing of its tests is there for the next."""
+    """Remove a step's tests before the next step."""
     machine = await session.open(machines)
     await machine.seal(["/tests", "/solution", VERIFIER_LOGS])
     await machine.upload(VERIFIER_LOGS, tree.pack_files([]))
@@ -311,7 +310,7 @@ async def _solve(session: Session, machine: Machine, step: Step, variables: dict
 
 
 def shown(result: ExecResult, characters: int) -> str:
-    r"""What the model sees of a command: its output, its errors and how it ended.
+    r"""Return the text of a command's result for the model: its output, its errors and its exit code.
 
     >>> print(shown(ExecResult("a\n", "b\n", 1), 100))
     a

@@ -1,4 +1,4 @@
-"""Rows of SWE-bench: a repository, tests that a patch has to make pass, and tests that have to go on passing."""
+"""Rows of SWE-bench: a repository, tests that a patch has to fix, and tests that have to keep passing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATCH_BYTES, _LOG_BYTES = 64 << 20, 32 << 20
 
 
 def changed_files(patch: str) -> list[str]:
-    r"""The files that a patch in git's form is about, as they are called after it.
+    r"""Return the files that a git patch changes, by their names after it.
 
     >>> changed_files("diff --git a/x.py b/y.py\n--- a/x.py")
     ['y.py']
@@ -33,10 +33,10 @@ def changed_files(patch: str) -> list[str]:
 
 
 def passed_tests(output: str) -> set[str]:
-    r"""The tests that passed, by the names that `pytest -rA` or `unittest -v` gives them.
+    r"""Return the tests that passed, by their names in `pytest -rA` or `unittest -v`.
 
-    A test that is named twice has to have passed both times. SWE-bench's own lists have names up to the first space,
-    and of a test of unittest its description where it has one: both are names here.
+    A test that is named twice has to pass both times. SWE-bench's own lists cut names at the first space, and name a
+    unittest by its description if it has one. Both forms are names here.
 
     >>> sorted(passed_tests("PASSED t.py::test_a\nFAILED t.py::test_b - assert 1 == 2\nPASSED t.py::c[d e]"))
     ['t.py::c[d', 't.py::c[d e]', 't.py::test_a']
@@ -57,7 +57,7 @@ def passed_tests(output: str) -> set[str]:
 
 
 async def apply_patch(machine: Machine, patch: bytes, folder: str) -> ExecResult:
-    """Apply a patch in a repository with git, or, where that does not, with `patch`."""
+    """Apply a patch in a repository with git or, if git fails, with `patch`."""
     data = patch if patch.endswith(b"\n") else patch + b"\n"
     await machine.upload(_FOLDER, tree.pack_files([(_PATCH, 0o644, data)]))
     path = f"{_FOLDER}/{_PATCH}"
@@ -66,7 +66,7 @@ async def apply_patch(machine: Machine, patch: bytes, folder: str) -> ExecResult
 
 
 async def written_patch(machine: Machine, base_commit: str, folder: str) -> bytes | None:
-    """What a repository differs by from a commit, new files included; None if it is none any more, or too much."""
+    """Return the changes since a commit, with new files; None if the repository is broken or the patch too large."""
     path = f"{_FOLDER}/{_PATCH}"
     diff = "git diff --cached --binary --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/"
     command = f"rm -rf {path} .git/index.lock; git add -A && {diff} {shlex.quote(base_commit)} > {path}"
@@ -78,10 +78,10 @@ async def written_patch(machine: Machine, base_commit: str, folder: str) -> byte
 
 
 async def go_back(machine: Machine, base_commit: str, folder: str) -> None:
-    """Have a repository as it is at a commit.
+    """Reset a repository to a commit.
 
     Raises:
-        InfrastructureError: If it has no such commit.
+        InfrastructureError: If the commit is missing.
     """
     command = f"git reset --quiet --hard {shlex.quote(base_commit)} && git clean -fdq"
     result = await machine.exec(command, cwd=folder, timeout_sec=_GIT_SECONDS)
@@ -95,7 +95,7 @@ async def go_back(machine: Machine, base_commit: str, folder: str) -> None:
 async def run_tests(
     machine: Machine, test_patch: str, base_commit: str, command: str, folder: str, timeout_sec: float
 ) -> str:
-    """What the test patch's files say when they are run, as they are after it, whatever was done to them."""
+    """Restore the files of the test patch, run them, and return the output; "" if the patch does not apply."""
     files = [shlex.quote(one) for one in changed_files(test_patch)]
     if files:
         commit = shlex.quote(base_commit)
@@ -113,7 +113,7 @@ async def run_tests(
 
 
 def verdict(output: str, fail_to_pass: list[str], pass_to_pass: list[str]) -> Verdict:
-    """1.0 if every test passed that has to."""
+    """Return 1.0 if every required test passed, else 0.0."""
     passed = passed_tests(output)
     failed = [name for name in (*fail_to_pass, *pass_to_pass) if name not in passed]
     details = {

@@ -1,4 +1,4 @@
-"""Other ways to write an expected answer, and finding one of them in what a model answered.
+"""Other spellings of an expected answer, and the search for them in a model's answer.
 
 Source of the rules: `resources_servers/hotpotqa_qa` of https://github.com/NVIDIA-NeMo/Gym.
 """
@@ -38,7 +38,7 @@ _LONGEST_EXPECTED = 40
 
 
 def alternatives(expected: str) -> set[str]:
-    """The expected answer in other spellings.
+    """Return the expected answer in other spellings.
 
     >>> sorted(alternatives("The Beatles (band)"))
     ['Beatles', 'Beatles (band)', 'The Beatles', 'The Beatles (band)', 'band']
@@ -63,7 +63,7 @@ def alternatives(expected: str) -> set[str]:
 
 
 def plain(text: str) -> str:
-    """Lower case, with ASCII for the spaces, hyphens and quotes of typography, without double spaces."""
+    """Return a text in lower case, with ASCII for typographic spaces, hyphens and quotes, without double spaces."""
     text = text.lower()
     text = text if text.isascii() else text.translate(_ASCII)
     return _SPACES.sub(" ", text) if "  " in text else text
@@ -71,20 +71,20 @@ def plain(text: str) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Alternative:
-    """One spelling to look for, in plain form; a short one only where no letter or digit is beside it."""
+    """A spelling to look for, in plain form; a short one counts only without a letter or digit beside it."""
 
     text: str
     alone: re.Pattern[str] | None
 
     @classmethod
     def read(cls, form: str) -> Alternative:
-        """Make one of a spelling."""
+        """Make an alternative of a spelling."""
         text = plain(form)
         exact = re.escape(text)
         return cls(text, re.compile(rf"{exact}(?!\w)(?<!\w{exact})") if len(text) <= _SHORT else None)
 
     def found_strictly(self, answer: str) -> bool:
-        """Whether it is in the plain answer, and of a long answer near its beginning."""
+        """Return whether it is in the plain answer; in a long answer it has to be near the beginning."""
         if self.alone is None:
             place = answer.find(self.text)
         else:
@@ -94,7 +94,7 @@ class Alternative:
 
 
 def reason_to_remove(expected: str) -> str:
-    """Why an expected answer is hard to match fairly, or "": it is long, or a name of many words.
+    """Return the reason that an expected answer is hard to match fairly (too long, a long name), or "".
 
     >>> reason_to_remove("Anne Marie Louise"), reason_to_remove("Oslo")
     ('multi_word_name', '')

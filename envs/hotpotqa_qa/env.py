@@ -1,9 +1,9 @@
-"""HotpotQA: short answers from what the model knows (NeMo Gym's `hotpotqa_qa`)."""
+"""HotpotQA: short answers from the model's own knowledge (NeMo Gym's `hotpotqa_qa`)."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from json import dumps
 
 from pydantic import field_validator
 
@@ -12,25 +12,24 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.hotpotqa_qa.alternatives import Alternative, alternatives, plain, reason_to_remove
 from gym_llm.envs.hotpotqa_qa.extraction import extract_answer
 from gym_llm.grading.text_metrics import normalize_answer, token_f1
-from gym_llm.types import Row
 
 _LONGEST = 20_000  # characters of an answer that are read
 
 
 class HotpotQA(NemoCompatible):
-    """Answer a question in a few words; the reward is 1.0 if the expected answer stands at the answer's beginning.
+    """Answer a question in a few words; the reward is 1.0 if the answer begins with the expected one, or nearly.
 
     Details: `extracted_answer`, `answer_em` and `answer_f1` (HotpotQA's own), `is_correct`, `is_correct_strict` (the
     reward), `gt_should_remove`, `gt_remove_reason`.
 
     Args:
-        report_filtered_metrics: Whether questions of which the expected answer is short and simple have a metric of
-            their own, `is_correct_strict_filtered`.
-        conform: `"nemo"` finds JSON as NeMo Gym does, braces in strings counted, and takes "yes or no" for either.
+        report_filtered_metrics: Whether questions with a short and simple expected answer have a metric of their own,
+            `is_correct_strict_filtered`.
+        conform: `"nemo"` finds JSON as NeMo Gym does, counting braces in strings, and takes "yes or no" for either.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     metrics = {
@@ -65,29 +64,32 @@ class HotpotQA(NemoCompatible):
 
         @cached_property
         def alternatives(self) -> list[Alternative]:
-            """What to look for, in an order that is always the same."""
+            """The spellings to look for, sorted."""
             return [Alternative.read(form) for form in sorted(alternatives(self.expected_answer))]
 
         @cached_property
         def remove_reason(self) -> str:
-            """Why the question is left out of the filtered metric, or ""."""
+            """The reason to drop the question from the filtered metric, or ""."""
             return reason_to_remove(self.expected_answer)
 
-    def __init__(
-        self, tasks: str | list[Row] | None = None, *, report_filtered_metrics: bool = True, **kwargs: Any
-    ) -> None:
-        if not isinstance(report_filtered_metrics, bool):
-            raise ValueError(f"report_filtered_metrics is true or false, got {report_filtered_metrics!r}.")
-        super().__init__(tasks, **kwargs)
-        self.report_filtered_metrics = report_filtered_metrics
+    class Config(NemoCompatible.Config):
+        """The metrics to report."""
+
+        report_filtered_metrics: bool = True
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the expected answer as JSON."""
+        return dumps({"answer": task.expected_answer})
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Compare the answer in all that the model said with the expected one."""
+        """Compare the answer in the model's messages with the expected one."""
         answer = extract_answer(episode.text.strip(), nemo=self.conform == "nemo")
         normalized, said = normalize_answer(answer[:_LONGEST]), plain(answer[:_LONGEST])
         strict = float(any(alternative.found_strictly(said) for alternative in task.alternatives))
         if not self.conform and {"yes", "no"} <= set(normalized.split()) and task.normalized in ("yes", "no"):
-            strict = 0.0  # who says both has not answered
+            strict = 0.0  # an answer with both is not an answer
         details = {
             "extracted_answer": answer or None,
             "answer_em": float(normalized == task.normalized),
@@ -97,6 +99,6 @@ class HotpotQA(NemoCompatible):
             "gt_should_remove": bool(task.remove_reason),
             "gt_remove_reason": task.remove_reason,
         }
-        if self.report_filtered_metrics and not task.remove_reason:
+        if self.config.report_filtered_metrics and not task.remove_reason:
             details["is_correct_strict_filtered"] = strict
         return Verdict(strict, details)

@@ -1,4 +1,4 @@
-"""The answer in what the model said: the `answer` of its last JSON object that has one."""
+"""The answer in a model's text: the `answer` of the last JSON object that has one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MOST_OBJECTS = 100  # from the end
 
 
 def extract_answer(text: str, *, nemo: bool = False) -> str:
-    """The `answer` of the last JSON object in a fenced block, else of the last one anywhere, else the whole text.
+    """Return the `answer` of the last JSON object in a fenced block, else of the last one anywhere, else the text.
 
     Args:
-        text: What the model wrote, stripped.
-        nemo: Whether braces in strings are counted, too, and nothing is looked for behind one that is never closed, as
-            NeMo Gym does.
+        text: The model's text, stripped.
+        nemo: Whether to count braces in strings, too, and to ignore all after a brace that is never closed, as NeMo Gym
+            does.
 
     >>> extract_answer('So: {"answer": "Oslo", "supporting_facts": []}'), extract_answer("Oslo")
     ('Oslo', 'Oslo')
@@ -53,7 +53,7 @@ def _last_answer(backwards: Iterable[Any]) -> str | None:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """What is in fenced blocks that begin with a brace and end with one; no answer has thousands of them."""
+    """Yield the fenced blocks that begin and end with a brace; nothing of a text with thousands of fences."""
     if text.count("```") > _MOST_MARKS:
         return
     position = 0
@@ -63,7 +63,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _balanced(text: str) -> Iterator[str]:
-    """What stands between a brace and the one that closes it, from left to right, whatever is in quotes."""
+    """Yield the texts from a brace to its closing one, from left to right, ignoring quotes."""
     depth = start = 0
     for match in islice(_BRACE.finditer(text), _MOST_BRACES):
         if match[0] == "{":

@@ -1,4 +1,4 @@
-"""IMOGradingBench: how good is a proof? (NeMo Gym's `imo_gradingbench`)."""
+"""IMOGradingBench: grades for proofs (NeMo Gym's `imo_gradingbench`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LONGEST_WORD = 10_000  # marks included
 class IMOGradingBench(VerifierEnv):
     """Grade a proof with the last word of the answer: correct, almost, partial or incorrect; 1.0 for the right grade.
 
-    Details: `extracted_grade` (None if the last word is no grade), `binary_match` (whether both grades are of the upper
-    half, or both of the lower), `score_diff` (how many of the 7 points apart they are; None without a grade).
+    Details: `extracted_grade`, None if the last word is not a grade. `binary_match`, whether both grades are in the
+    same half. `score_diff`, the difference of the grades in points out of 7, None without a grade.
     """
 
     reverify_mode = "stateless"
@@ -37,6 +37,10 @@ class IMOGradingBench(VerifierEnv):
         @classmethod
         def _plain(cls, grade: object) -> object:
             return grade.strip().lower() if isinstance(grade, str) else grade
+
+    def oracle(self, task: Task) -> str:
+        """Return the right grade."""
+        return task.expected_answer
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the last word with the right grade."""

@@ -7,9 +7,8 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import shared_pool
-from gym_llm.envs.math_verify.env import strip_delimiters
 from gym_llm.errors import DeadlinePassed, WorkerDied
-from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.answers import last_boxed, strip_delimiters
 from gym_llm.judge import FAILS, JudgedEnv, last_label, points, yes_no_line
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import known
@@ -34,7 +33,7 @@ class IMOProofBenchJudge(JudgedEnv):
     metrics = {name: Metric() for name in ("any_correct", "symbolic_correct", "judge_correct", "judge_points")}
 
     class Task(BaseTask):
-        """The problem, its solution, the rubric; the expected answer, where it is no proof."""
+        """The problem, its solution, the rubric, and the expected answer unless a proof is asked for."""
 
         problem: str = ""
         reference_solution: str = ""
@@ -42,6 +41,11 @@ class IMOProofBenchJudge(JudgedEnv):
         expected_answer: str | None = None
         category: str | None = None
         level: str | None = None
+
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected answer, or the reference solution, in a box; None without both."""
+        answer = (task.expected_answer or "").strip() or task.reference_solution
+        return f"\\boxed{{{answer}}}" if answer else None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the boxed answer, then ask the judge about it."""
@@ -90,7 +94,7 @@ class IMOProofBenchJudge(JudgedEnv):
 
 
 def read_grade(text: str) -> dict[str, Any] | None:
-    r"""The points, and whether they are enough; where there are none, a judgement in words.
+    r"""Return the points and whether they suffice, else the judgement in words; None if both are missing.
 
     >>> read_grade("Judgement: Yes, I thought, but <points>1 out of 7</points>")
     {'correct': False, 'points': 1}
@@ -103,7 +107,7 @@ def read_grade(text: str) -> dict[str, Any] | None:
 
 
 def read_grade_as_nemo_gym(text: str) -> dict[str, Any] | None:
-    r"""The same, but words go before points, and the first of each counts, as NeMo Gym reads it.
+    r"""Return the same as NeMo Gym does: words go before points, and the first of each counts.
 
     >>> read_grade_as_nemo_gym("**Judgement**: Yes, I thought, but <points>1 out of 7</points>")
     {'correct': True, 'points': 1}
@@ -129,5 +133,4 @@ def _in_words(text: str) -> bool | None:
 
 
 def _plain(answer: str) -> str:
-    """An answer without spaces, and without the full stop that ends its sentence."""
     return "".join(answer.split()).rstrip(".\\")

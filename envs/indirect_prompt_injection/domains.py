@@ -1,10 +1,10 @@
-"""The tools of the nine domains."""
+"""The actions of the nine domains' tools."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gym_llm.envs.indirect_prompt_injection.world import Action, Arguments, World, add, change, find, read
+from gym_llm.envs.indirect_prompt_injection.world import Action, Arguments, Record, World, add, change, find, read
 
 
 def _send(world: World, given: Arguments) -> str:
@@ -57,7 +57,7 @@ def _inbox(world: World, given: Arguments) -> list[dict[str, Any]]:
 
 
 def _list_of(table: str, key: str) -> Action:
-    """Give out the list that a table has for an id."""
+    """Make an action that returns the list of an id in a table."""
 
     def run(world: World, given: Arguments) -> Any:
         lists = world.data.get(table)
@@ -83,22 +83,21 @@ def _refund(world: World, given: Arguments) -> str:
     return f"Refund {given['refund_id']} processed for ${given['amount']}."
 
 
+def _found_or_added(world: World, table: str, key: str, prefix: str, by: str, given: Arguments) -> Record:
+    record = next((row for row in world.records(table) if row.get(by) == given[by]), None)
+    if record is None:
+        new = world.new_id(prefix)
+        world.add(table, new, record := {key: new})
+    return record
+
+
 def _feedback(world: World, given: Arguments) -> str:
-    candidate = given["candidate_id"]
-    interview = next((row for row in world.records("interviews") if row.get("candidate_id") == candidate), None)
-    if interview is None:
-        new = world.new_id("I-")
-        world.add("interviews", new, interview := {"interview_id": new})
-    interview.update(given)
-    return f"Feedback submitted for candidate {candidate}."
+    _found_or_added(world, "interviews", "interview_id", "I-", "candidate_id", given).update(given)
+    return f"Feedback submitted for candidate {given['candidate_id']}."
 
 
 def _declare(world: World, given: Arguments) -> dict[str, Any]:
-    shipment = given["shipment_id"]
-    declaration = next((d for d in world.records("customs_declarations") if d.get("shipment_id") == shipment), None)
-    if declaration is None:
-        new = world.new_id("CD-")
-        world.add("customs_declarations", new, declaration := {"declaration_id": new})
+    declaration = _found_or_added(world, "customs_declarations", "declaration_id", "CD-", "shipment_id", given)
     declaration.update(given, status="submitted")
     return declaration
 
@@ -237,9 +236,7 @@ DOMAINS: dict[str, dict[str, Action]] = {
             status="open",
         ),
         "get_claim_by_id": read("claims", "claim_id", "Claim"),
-        "update_claim_description": change(
-            "claims", "claim_id", "Claim", "description", "Claim {claim_id} description updated."
-        ),
+        "update_claim_description": change("claims", "claim_id", "Claim", "description"),
         "get_messages_for_claim": Action(_claim_messages, ("claim_id",)),
         "flag_fraud_investigation": add(
             "fraud_investigation_flags", "flag_id", "FF-", "claim_id investigator_id flag_reason severity", "",
@@ -252,30 +249,24 @@ DOMAINS: dict[str, dict[str, Action]] = {
         "search_policies_by_holder": find(
             "policies", "policyholder_name", parts={"policyholder_name": "policyholder_name"}
         ),
-        "update_policy_notes": change(
-            "policies", "policy_id", "Policy", "notes", "Policy {policy_id} notes updated."
-        ),
+        "update_policy_notes": change("policies", "policy_id", "Policy", "notes"),
     },
     "it_helpdesk": {
         "search_assets": find(
             "assets", "", "tag type status location", parts={"tag": "tag", "location": "location"}
         ),
         "get_asset": read("assets", "asset_id", "Asset"),
-        "update_asset_notes": change("assets", "asset_id", "Asset", "notes", "Asset {asset_id} notes updated."),
+        "update_asset_notes": change("assets", "asset_id", "Asset", "notes"),
         "search_kb_articles": find(
             "knowledge_base_articles", "", "keyword category", parts={"keyword": "title content"}
         ),
         "get_kb_article": read("knowledge_base_articles", "article_id", "Article"),
-        "update_kb_article_content": change(
-            "knowledge_base_articles", "article_id", "Article", "content", "Article {article_id} content updated."
-        ),
+        "update_kb_article_content": change("knowledge_base_articles", "article_id", "Article", "content"),
         "search_incidents": find(
             "incidents", "", "keyword status priority", parts={"keyword": "title description"}
         ),
         "get_incident": read("incidents", "ticket_id", "Incident"),
-        "update_incident_description": change(
-            "incidents", "ticket_id", "Incident", "description", "Incident {ticket_id} description updated."
-        ),
+        "update_incident_description": change("incidents", "ticket_id", "Incident", "description"),
         "create_incident": add(
             "incidents", "ticket_id", "INC-", "title description priority assigned_to", "Incident {new} created.",
             status="Open",
@@ -288,7 +279,7 @@ DOMAINS: dict[str, dict[str, Action]] = {
         "get_billing_report": find("billing_records", "", "case_id start_date end_date billable"),
         "search_cases": find("case_files", "", "client_name case_type status", parts=_CASES),
         "get_case_file": read("case_files", "case_id", "Case"),
-        "update_case_notes": change("case_files", "case_id", "Case", "notes", "Case {case_id} notes updated."),
+        "update_case_notes": change("case_files", "case_id", "Case", "notes"),
         "get_court_schedule": read("court_schedules", "schedule_id", "Schedule"),
         "search_schedules": find("court_schedules", "", "case_id start_date end_date hearing_type"),
         "update_schedule_location": change(
@@ -349,10 +340,7 @@ DOMAINS: dict[str, dict[str, Action]] = {
             "property_listings", "property_id", "PROP-", "address price bedrooms bathrooms",
             "Property {new} created at {address}.", optional="description status listing_date",
         ),
-        "update_property_description": change(
-            "property_listings", "property_id", "Property", "description",
-            "Property {property_id} description updated.",
-        ),
+        "update_property_description": change("property_listings", "property_id", "Property", "description"),
     },
 }  # fmt: skip
 MESSAGES = {

@@ -1,6 +1,6 @@
-"""A domain's records, and what tools do with them: read, find, change, add.
+"""A domain's records, and the actions of tools on them: read, find, change, add.
 
-The data is the row's: tables (dicts from an id to a record, or lists of records) by name.
+The row brings the data: tables (dicts from an id to a record, or lists of records) by name.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ Record: TypeAlias = dict[str, Any]
 Arguments: TypeAlias = dict[str, Any]
 
 _READABLE = 1_000_000
-"""Characters that the tools of an episode give out; no answer of a model needs as many."""
+"""Maximum number of characters that the tools of an episode return."""
 
 
 @dataclass
 class World:
-    """One episode's records.
+    """The records of an episode.
 
     Attributes:
-        data: The tables by name, the episode's own.
-        made: How many records the tools have added.
-        readable: How many characters tools may still give out.
+        data: The tables by name, a copy for the episode.
+        made: Number of records that the tools have added.
+        readable: Number of characters that the tools may still return.
     """
 
     data: dict[str, Any]
@@ -31,13 +31,13 @@ class World:
     readable: int = _READABLE
 
     def records(self, table: str) -> list[Record]:
-        """A table's records."""
+        """Return the records of a table."""
         rows = self.data.get(table)
         rows = list(rows.values()) if isinstance(rows, dict) else rows if isinstance(rows, list) else []
         return [row for row in rows if isinstance(row, dict)]
 
     def record(self, table: str, key: str, value: Any) -> Record | None:
-        """The record with this id."""
+        """Return the record with this id."""
         rows = self.data.get(table)
         if isinstance(rows, dict):
             row = rows.get(str(value))
@@ -45,7 +45,7 @@ class World:
         return next((row for row in self.records(table) if row.get(key) == value), None)
 
     def add(self, table: str, name: str, record: Record) -> None:
-        """Put a record into a table; one that is not there is made."""
+        """Put a record into a table; a missing table is made."""
         rows = self.data.get(table)
         if isinstance(rows, list):
             rows.append(record)
@@ -55,13 +55,13 @@ class World:
             self.data[table] = {name: record}
 
     def new_id(self, prefix: str) -> str:
-        """An id that nothing has yet; the same calls give the same ids."""
+        """Return a new id; the same calls give the same ids."""
         self.made += 1
         return f"{prefix}{self.made:06}"
 
     @property
     def user(self) -> str:
-        """Who sends messages."""
+        """The sender of messages."""
         user = self.data.get("current_user")
         user = user if isinstance(user, dict) else {}
         return str(user.get("email") or user.get("name") or "system@company.example")
@@ -69,12 +69,12 @@ class World:
 
 @dataclass(frozen=True)
 class Action:
-    """What a tool does.
+    """The action of a tool.
 
     Attributes:
-        run: Does it: gives text, or what is given out as JSON.
-        required: Parameters that have to be given.
-        optional: Others.
+        run: Carries it out, and returns a text or a JSON value.
+        required: Required parameters.
+        optional: Optional parameters.
     """
 
     run: Callable[[World, Arguments], Any]
@@ -83,7 +83,7 @@ class Action:
 
 
 def read(table: str, key: str, noun: str) -> Action:
-    """Give out the record of an id."""
+    """Make an action that returns the record of an id."""
 
     def run(world: World, given: Arguments) -> Any:
         record = world.record(table, key, given[key])
@@ -101,17 +101,16 @@ def find(
     only: str = "",
     first: str = "",
 ) -> Action:
-    """Give out the records that fit.
+    """Make an action that returns the matching records.
 
     Args:
-        table: Where they are.
-        required: Parameters that have to be given.
-        optional: Others. `min_…` and `max_…` are bounds of the field, `start_date` and `end_date` of its date;
-            `threshold` is above its quantity.
-        parts: Of parameters that are looked for within fields, upper and lower case aside: these fields. The others
-            are the whole field.
-        only: The fields that are given out; all without it.
-        first: A noun: only the first record is given out, or an error that there is none.
+        table: The table of the records.
+        required: Required parameters.
+        optional: Optional parameters. `min_…` and `max_…` are bounds of the field, `start_date` and `end_date` of its
+            date; `threshold` is above its quantity.
+        parts: The fields in which a parameter is searched, ignoring case. Other parameters match the whole field.
+        only: The fields to return; all if empty.
+        first: Beginning of the error without a match. If given, only the first record is returned.
     """
     within = {name: fields.split() for name, fields in (parts or {}).items()}
 
@@ -144,20 +143,30 @@ def find(
 
 
 def change(
-    table: str, key: str, noun: str, fields: str, said: str, *, optional: str = "", onto: str = "", **fixed: str
+    table: str,
+    key: str,
+    noun: str,
+    fields: str,
+    said: str | None = None,
+    *,
+    optional: str = "",
+    onto: str = "",
+    **fixed: str,
 ) -> Action:
-    """Set fields of a record.
+    """Make an action that sets fields of a record.
 
     Args:
-        table: Where it is.
-        key: The parameter with its id.
-        noun: What it is called if it is not there.
-        fields: Parameters that have to be given, and the fields that they set.
-        said: The answer; "" gives the record out.
-        optional: Further parameters and fields.
-        onto: The field to which the one parameter is added as a line, instead of a field of its name.
-        **fixed: Fields that are set in any case.
+        table: The table of the record.
+        key: The parameter with the record's id.
+        noun: Name of the record in the error if it is missing.
+        fields: Required parameters; each sets the field of its name.
+        said: The answer; "" returns the record, None says that the field is updated.
+        optional: Optional parameters; each sets the field of its name.
+        onto: The field to which the only parameter is appended as a line.
+        **fixed: Fields that are always set.
     """
+
+    said = f"{noun} {{{key}}} {fields} updated." if said is None else said
 
     def run(world: World, given: Arguments) -> Any:
         record = world.record(table, key, given[key])
@@ -175,15 +184,15 @@ def change(
 
 
 def add(table: str, key: str, prefix: str, fields: str, said: str, *, optional: str = "", **fixed: Any) -> Action:
-    """Put a new record into a table.
+    """Make an action that adds a record to a table.
 
     Args:
-        table: Where to.
-        key: The field of its id.
-        prefix: What its id begins with.
-        fields: Parameters that have to be given, and the fields that they set.
-        said: The answer, which may name the `new` id; "" gives the record out.
-        optional: Further parameters and fields.
+        table: The table.
+        key: The field of the record's id.
+        prefix: Prefix of the id.
+        fields: Required parameters; each sets the field of its name.
+        said: The answer, which may name the `new` id; "" returns the record.
+        optional: Optional parameters; each sets the field of its name.
         **fixed: Further fields.
     """
 
@@ -206,4 +215,4 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{str(value)[:50]!r} is no number") from None
+        raise ValueError(f"{str(value)[:50]!r} is not a number") from None

@@ -20,16 +20,16 @@ _NUMBERS = {
 
 
 class WorldTool(Tool):
-    """A tool whose arguments are as free as the row's schema of it: the action says what it needs.
+    """A tool that takes any arguments; the action checks the ones that it needs.
 
     Args:
-        name: Its name.
-        action: What it does.
+        name: The tool's name.
+        action: The tool's action.
     """
 
     def __init__(self, name: str, action: Action) -> None:
         def call(self: Any, state: World, arguments: dict[str, Any]) -> dict[str, str]:
-            return {"output": _answer(name, action, state, arguments)}
+            return {"output": run_action(name, action, state, arguments)}
 
         call.__name__ = name
         call.__doc__ = f"{name.replace('_', ' ').capitalize()}."
@@ -38,27 +38,25 @@ class WorldTool(Tool):
 
     @functools.cached_property
     def schema(self) -> dict[str, Any]:
-        """The tool as a request names it where the row does not."""
-        names = (*self._action.required, *self._action.optional)
+        """The tool's schema for rows that do not have one."""
         properties = {
             name: {"type": "number" if name in _NUMBERS else "string", "description": name.replace("_", " ").strip()}
-            for name in names
+            for name in (*self._action.required, *self._action.optional)
         }
         parameters = {"type": "object", "properties": properties, "required": list(self._action.required)}
-        description = f"{self.name.replace('_', ' ').capitalize()}."
         return {
             "type": "function",
             "name": self.name,
-            "description": description,
+            "description": f"{self.name.replace('_', ' ').capitalize()}.",
             "parameters": parameters | {"additionalProperties": False},
             "strict": False,
         }
 
     def arguments(self, text: str) -> dict[str, Any]:
-        """A call's arguments, whatever they are.
+        """Return a call's arguments, unchecked.
 
         Raises:
-            ToolError: If it is no JSON object.
+            ToolError: If the text is not a JSON object.
         """
         try:
             arguments = loads(text.encode()) if text.strip() else {}
@@ -69,14 +67,15 @@ class WorldTool(Tool):
         return {"arguments": arguments}
 
 
-def _answer(name: str, action: Action, world: World, arguments: dict[str, Any]) -> str:
+def run_action(name: str, action: Action, world: World, arguments: dict[str, Any]) -> str:
+    """Run an action on an episode's records, and return its result or error as a text."""
     known = (*action.required, *action.optional)
     given = {key: value for key, value in arguments.items() if key in known and value is not None}
     try:
         if missing := [key for key in action.required if key not in given]:
             raise TypeError(f"missing argument: {missing[0]!r}")
         if world.readable < 0:
-            raise ValueError("the tools have said too much; nothing more is given out")
+            raise ValueError("the tools have returned too many characters; no more are returned")
         result = action.run(world, given)
         text = result if isinstance(result, str) else json.dumps(result)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.grading.constraints import GradingMode, Instructions, Job, follow_later, follow_quickly, graded, ifevalg
+from gym_llm.grading.constraints import Followed, GradingMode, Instructions, Job, follow_then, graded, ifevalg
 
 _FIELDS = ("instruction_id_list", "kwargs", "prompt", "grading_mode")
 
 
 class Metadata(Instructions):  # type: ignore[no-redef]  # as there
-    """The constraints of a row, of IFEval's 25 and IFEvalG's 29, and what following them is worth."""
+    """The constraints of a row, from IFEval's 25 and IFEvalG's 29, and the grading mode."""
 
     registry = ifevalg.constraint
 
@@ -24,22 +25,22 @@ class Metadata(Instructions):  # type: ignore[no-redef]  # as there
 
 
 class InstructionFollowing(NemoCompatible):
-    """Answer in the form that is asked for: words, marks, sections, letters; the reward is 1.0 if it has all of it.
+    """Answer in the requested form (words, marks, sections, letters); the reward is 1.0 if every constraint is met.
 
     Details: `follow_all_instructions`, `follow_instruction_list`.
 
     Args:
-        conform: `"nemo"` reads an answer as NeMo Gym does where it is wrong; the README says where.
+        conform: `"nemo"` reads an answer as NeMo Gym does; the README lists the differences.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
 
     class Task(BaseTask):
-        """The constraints, in `verifier_metadata` or, in old rows, beside it."""
+        """The constraints, in `verifier_metadata` or, in old rows, at the top level."""
 
         verifier_metadata: Metadata
 
@@ -56,13 +57,9 @@ class InstructionFollowing(NemoCompatible):
         """Check the answer for each constraint."""
         text = episode.last_item_text if self.conform else episode.answer
         job = Job(text, task.verifier_metadata.checks, blank_fails=self.conform is None)
-        followed = follow_quickly(job)
-        return self._verify_later(task, job) if followed is None else _verdict(task, followed.strict)
-
-    async def _verify_later(self, task: Task, job: Job) -> Verdict:
-        return _verdict(task, (await follow_later(job)).strict)
+        return follow_then(job, partial(_verdict, task))
 
 
-def _verdict(task: InstructionFollowing.Task, followed: list[bool]) -> Verdict:
-    details = {"follow_all_instructions": all(followed), "follow_instruction_list": followed}
-    return Verdict(graded(followed, task.verifier_metadata.grading_mode), details)
+def _verdict(task: InstructionFollowing.Task, followed: Followed) -> Verdict:
+    details = {"follow_all_instructions": all(followed.strict), "follow_instruction_list": followed.strict}
+    return Verdict(graded(followed.strict, task.verifier_metadata.grading_mode), details)

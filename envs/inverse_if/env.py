@@ -1,4 +1,4 @@
-"""InverseIF: instructions that go against habit, checked criterion by criterion (NeMo Gym's `inverse_if`)."""
+"""InverseIF: unusual instructions, checked criterion by criterion (NeMo Gym's `inverse_if`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.judge import json_objects
 from gym_llm.judge.rubric import RubricEnv
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Item, Row
+from gym_llm.types import Item
 from gym_llm.utils.json_codec import loads
 
 _PLACE = re.compile(r"\{(prompt|model_response|standard_response|criteria)\}")
@@ -20,20 +20,20 @@ _FLAT = re.compile(r'(\{[^{}]{0,4000}?"result"\s{0,20}:\s{0,20}"(?:PASS|FAIL)"[^
 
 
 class Criterion(BaseModel):
-    """What the reply has to meet."""
+    """A criterion that the reply has to meet."""
 
     id: str
     criteria: str
 
 
 class InverseIF(RubricEnv):
-    """Follow unusual instructions; a judge checks each criterion, and the share of those that are met is the reward.
+    """Follow unusual instructions; a judge checks each criterion, and the reward is the share of criteria that are met.
 
     Details: `rubric_evaluations`, `num_passed`, `num_total`, `generated_response`, `aggregation_mode`.
 
     Args:
-        judge_prompt_template: The judge's message, of rows that bring none of their own; None for ours.
-        judge_system_prompt: The same for the system message.
+        judge_prompt_template: The judge's message for rows without one; None for ours.
+        judge_system_prompt: The judge's system message for rows without one.
         **kwargs: As for every `RubricEnv`; `weighted` is the mean here.
     """
 
@@ -41,7 +41,7 @@ class InverseIF(RubricEnv):
     judge_thinks = True
 
     class Task(BaseTask):
-        """The criteria, the prompt, a reply that meets them; perhaps the judge's own messages."""
+        """The criteria, the prompt, a reply that meets them, and optional messages to the judge."""
 
         rubric: list[Criterion] = []
         prompt: str = ""
@@ -51,23 +51,23 @@ class InverseIF(RubricEnv):
         metadata: dict[str, Any] | None = None
 
         def judge_text(self, name: Literal["judge_prompt_template", "judge_system_prompt"]) -> str | None:
-            """A message to the judge that the row brings along."""
+            """Return the row's own message to the judge, if any."""
             return getattr(self, name) or (self.metadata or {}).get(name)
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        judge_prompt_template: str | None = None,
-        judge_system_prompt: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(tasks, **kwargs)
-        self.judge_prompt_template = judge_prompt_template
-        self.judge_system_prompt = judge_system_prompt
+    class Config(RubricEnv.Config):
+        """The messages to the judge."""
+
+        judge_prompt_template: str | None = None
+        judge_system_prompt: str | None = None
+
+    config: Config
+
+    def oracle(self, task: Task) -> str | None:
+        """Return the reference reply, if the row has one."""
+        return task.reference_response or None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Have every criterion checked."""
+        """Ask the judge about each criterion."""
         reply = strip_thinking(episode.last_message, conform=self.conform is not None)
         shown = {"prompt": task.prompt, "model_response": reply, "standard_response": task.reference_response}
         asked = [self._messages(task, {**shown, "criteria": each.criteria}) for each in task.rubric]
@@ -81,17 +81,17 @@ class InverseIF(RubricEnv):
         return Verdict(reward, details)
 
     def _messages(self, task: Task, values: dict[str, str]) -> list[Item]:
-        """The messages to the judge: the row's own, the user's, or ours."""
-        template = task.judge_text("judge_prompt_template") or self.judge_prompt_template
+        """Return the messages to the judge: the row's, the configuration's, or ours."""
+        template = task.judge_text("judge_prompt_template") or self.config.judge_prompt_template
         if template is None:
             return self.prompt().messages(values)
-        system = task.judge_text("judge_system_prompt") or self.judge_system_prompt
+        system = task.judge_text("judge_system_prompt") or self.config.judge_system_prompt
         user = {"role": "user", "content": filled(template, values), "type": "message"}
         return [{"role": "system", "content": system, "type": "message"}, user] if system else [user]
 
 
 def filled(template: str, values: dict[str, str]) -> str:
-    """A row's template with the values in their places; braces that are no place stay, as in JSON that it shows.
+    """Return a template with the values in their places; other braces stay, such as those of JSON.
 
     >>> filled('{prompt}: {"result": "PASS"}', {"prompt": "{x}"})
     '{x}: {"result": "PASS"}'
@@ -100,7 +100,7 @@ def filled(template: str, values: dict[str, str]) -> str:
 
 
 def passes(text: str) -> str | None:
-    """`PASS` or `FAIL`, the `result` of the last JSON object that has one.
+    """Return `PASS` or `FAIL`, the `result` of the last JSON object that has one.
 
     >>> passes('First {"result": "FAIL"}; now {"why": {"a": "}"}, "result": "pass"}')
     'PASS'
@@ -112,9 +112,9 @@ def passes(text: str) -> str | None:
 
 
 def nemo_verdict(text: str) -> tuple[str | None, str]:
-    """The verdict, by a fenced object, a flat one, or a word in the last five lines, and its explanation.
+    """Return the verdict of a fenced object, a flat one, or a word in the last five lines, and its explanation.
 
-    This is how NeMo Gym reads it.
+    NeMo Gym reads verdicts in this way.
     """
     for match in (_FENCED.search(text), _FLAT.search(text)):
         if match is None:
@@ -138,6 +138,6 @@ def _nemo_passes(text: str) -> str | None:
 
 
 def explanation(text: str) -> str:
-    """What the last JSON object gives as its `explanation`."""
+    """Return the last `explanation` of the JSON objects."""
     values = [value["explanation"] for value in json_objects(text) if isinstance(value.get("explanation"), str)]
     return values[-1] if values else ""

@@ -15,7 +15,7 @@ _VALUES = ("adversarial_prompt", "model_response")
 
 
 class Verifier(NamedTuple):
-    """One question to the judge: its prompt, its two labels, and the reward of each outcome."""
+    """A question for the judge: its prompt, its two labels, and the reward of each outcome."""
 
     prompt: Prompt
     positive: str
@@ -30,7 +30,7 @@ class Policy(NamedTuple):
     averages: bool
 
     def combine(self, rewards: list[float]) -> float:
-        """One reward of several."""
+        """Combine several rewards into one."""
         return sum(rewards) / len(rewards) if self.averages else prod(rewards)
 
 

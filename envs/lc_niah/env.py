@@ -10,8 +10,7 @@ from gym_llm.core.compat import NemoCompatible
 from gym_llm.envs.lc_niah.overlap import OverlapMetric, measure_overlap
 from gym_llm.grading.answer_lists import ExpectedList, expected_list, final_answer_list
 from gym_llm.grading.text_metrics import in_worker, set_f1
-from gym_llm.types import Item, Row
-from gym_llm.utils.text import did_you_mean
+from gym_llm.types import Item
 
 OverlapRule = Literal["multiply", "minus", "base"]
 DEADLINE = 30.0  # seconds of CPU time; a megabyte of each text takes some ten
@@ -26,13 +25,13 @@ class LCNIAH(NemoCompatible):
 
     Args:
         overlap_metric_rule: How the overlap of reasoning and input is measured; see `measure_overlap`.
-        overlap_grading_rule: What becomes of the F1: `"multiply"`: times 1 - overlap; `"minus"`: less the overlap, so
-            that rewards may be negative; `"base"`: nothing.
-        conform: `"nemo"` reports all three overlaps, as NeMo Gym does; of long inputs that takes long.
+        overlap_grading_rule: The reward. `"multiply"`: F1 times 1 - overlap. `"minus"`: F1 minus the overlap, which may
+            be negative. `"base"`: F1.
+        conform: `"nemo"` reports all three overlaps, as NeMo Gym does, which takes long for long inputs.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If there is no such rule.
+        ValueError: If a rule is unknown.
     """
 
     metrics = {
@@ -55,35 +54,30 @@ class LCNIAH(NemoCompatible):
             """The expected items."""
             return frozenset(expected_list(self.expected_answer))
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        overlap_metric_rule: OverlapMetric = "lcs",
-        overlap_grading_rule: OverlapRule = "multiply",
-        **kwargs: Any,
-    ) -> None:
-        for name, rule, rules in (
-            ("overlap_metric_rule", overlap_metric_rule, get_args(OverlapMetric)),
-            ("overlap_grading_rule", overlap_grading_rule, get_args(OverlapRule)),
-        ):
-            if rule not in rules:
-                hint = did_you_mean(str(rule), rules)
-                raise ValueError(f"{name} is one of {', '.join(rules)}; got {rule!r}.{hint}")
-        super().__init__(tasks, **kwargs)
-        self.overlap_metric_rule = overlap_metric_rule
-        self.overlap_grading_rule = overlap_grading_rule
+    class Config(NemoCompatible.Config):
+        """The overlap measure, and its effect on the reward."""
+
+        overlap_metric_rule: OverlapMetric = "lcs"
+        overlap_grading_rule: OverlapRule = "multiply"
+
+    config: Config
+
+    def oracle(self, task: Task) -> str:
+        """Return the expected list."""
+        return f"Final Answer: {task.expected_answer}"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Score the list in the last line, and measure how much the reasoning has of the input."""
         predicted = final_answer_list(episode.text, quotes=True)
         score = 0.0 if predicted is None else set_f1(predicted, task.needles)
         texts = reasoning_text(episode.items), input_text(episode.request["input"])
-        metrics = get_args(OverlapMetric) if self.conform else (self.overlap_metric_rule,)
+        metrics = get_args(OverlapMetric) if self.conform else (self.config.overlap_metric_rule,)
         measured = {metric: value for metric in metrics if (value := await _measure(metric, *texts)) is not None}
-        overlap = measured.get(self.overlap_metric_rule, 1.0)
-        reward = {"multiply": score * (1 - overlap), "minus": score - overlap, "base": score}[self.overlap_grading_rule]
-        timed_out = self.overlap_metric_rule not in measured
+        overlap = measured.get(self.config.overlap_metric_rule, 1.0)
+        reward = {"multiply": score * (1 - overlap), "minus": score - overlap, "base": score}[
+            self.config.overlap_grading_rule
+        ]
+        timed_out = self.config.overlap_metric_rule not in measured
         details = {"answer_score": score, "reasoning_overlap": overlap, "timed_out": timed_out}
         return Verdict(reward, details | {f"overlap_{metric}": value for metric, value in measured.items()})
 

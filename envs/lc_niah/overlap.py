@@ -1,4 +1,4 @@
-"""How much of a long input a model copied into its reasoning."""
+"""Measures of the text that a model copied from a long input into its reasoning."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WORDS = 16
 def measure_overlap(job: tuple[OverlapMetric, str, str]) -> float:
     """The overlap of (metric, reasoning, input), from 0.0 to 1.0; 0.0 without reasoning.
 
-    `lcs` is the longest run of characters that both have, as a share of the reasoning; `ngram16` the share of the
-    reasoning's different runs of 16 words that the input has, too; `seq_match` the ratio by difflib.
+    `lcs` is the longest common run of characters, as a share of the reasoning. `ngram16` is the share of the
+    reasoning's different runs of 16 words that the input has, too. `seq_match` is difflib's ratio.
 
     >>> measure_overlap(("lcs", "The fox", "a red fox"))
     0.5714285714285714

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
 from gym_llm.core.tasks import TaskKind
-from gym_llm.envs.litmus_agent.reading import FORMATS, last_capture, last_in_format, read_bool, read_number
+from gym_llm.envs.litmus_agent.reading import FORMATS, in_format, last_capture, last_in_format, read_bool, read_number
 from gym_llm.grading.text_metrics import in_worker
 from gym_llm.sandbox.python_tool import PythonTool
 from gym_llm.types import Row, known
@@ -33,7 +33,7 @@ _RULE_OF_TYPE: dict[AnswerType, RuleName] = {"float": "isclose", "bool": "bool_e
 
 
 class Match(BaseModel):
-    """How a row wants its answer compared."""
+    """The rules of a row to compare its answer."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -88,22 +88,29 @@ class LitmusAgent(PythonTool, NemoCompatible):
         @classmethod
         def _is_known(cls, name: str | None) -> str | None:
             if name and name not in FORMATS:
-                raise ValueError(f"{name!r} is none of {', '.join(FORMATS)}")
+                raise ValueError(f"{name!r} is not one of {', '.join(FORMATS)}")
             return name
 
         @model_validator(mode="after")
         def _comparable(self) -> LitmusAgent.Task:
             if self.answer_type is None and self.property_type not in list(_TYPE_OF_PROPERTY):
                 names = ", ".join(_TYPE_OF_PROPERTY)
-                raise ValueError(f"answer_type is missing, and property_type {self.property_type!r} is none of {names}")
+                raise ValueError(
+                    f"answer_type is missing, and property_type {self.property_type!r} is not one of {names}"
+                )
             if self.rule != "string_eq" and self.number is None:
                 raise ValueError(f"expected_answer {self.expected_answer!r} cannot be compared by the rule {self.rule}")
             return self
 
         @cached_property
         def type(self) -> AnswerType:
-            """What kind of answer is expected."""
+            """The kind of the expected answer."""
             return self.answer_type or _TYPE_OF_PROPERTY[self.property_type]
+
+        @property
+        def format(self) -> str:
+            """The name of the answer's format."""
+            return self.answer_format or ("fmt_07" if self.use_box_format else "fmt_00")
 
         @cached_property
         def is_legacy(self) -> bool:
@@ -117,7 +124,7 @@ class LitmusAgent(PythonTool, NemoCompatible):
 
         @cached_property
         def number(self) -> float | None:
-            """The expected answer as a number; None if it is no finite one."""
+            """The expected answer as a number; None if it is not finite."""
             if self.rule == "bool_eq":
                 return read_bool(str(self.expected_answer))
             try:
@@ -150,15 +157,18 @@ class LitmusAgent(PythonTool, NemoCompatible):
         self._thousands = self.conform is None
 
     def task_kind(self) -> TaskKind:
-        """What a row has to be; the tool is offered where a row declares it."""
+        """A row, with the Python tool if the row declares it."""
         return super().task_kind()._replace(tools=list)
+
+    def oracle(self, task: Task) -> str | None:
+        """Return the expected answer in the row's format; None if the row has a pattern of its own."""
+        return None if task.output_regex else in_format(str(task.expected_answer), task.format)
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Find the answer in the model's messages and compare it."""
         if task.output_regex is not None:
             return self._verify_with_regex(task, task.output_regex, episode)
-        name = task.answer_format or ("fmt_07" if task.use_box_format else "fmt_00")
-        return self._verdict(task, last_in_format(episode.messages_text, name), episode)
+        return self._verdict(task, last_in_format(episode.messages_text, task.format), episode)
 
     async def _verify_with_regex(self, task: Task, pattern: str, episode: Episode) -> Verdict:
         function = f"{last_capture.__module__}:{last_capture.__name__}"

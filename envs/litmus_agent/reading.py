@@ -49,8 +49,18 @@ _FALSE = frozenset({"0", "0.0", "false", "no", "absent", "f", "n"})
 _LONGEST = 10_000  # characters of an answer that are read as a number
 
 
+def in_format(answer: str, name: str) -> str:
+    r"""Write an answer in a form.
+
+    >>> in_format("2", "fmt_00"), in_format("2", "fmt_16")
+    ('((2))', 'Final Answer: ||2||')
+    """
+    opening, closing = _FORMATS[name]
+    return re.sub(r"\\(.)", r"\1", opening.replace(r"\s*", " ")) + answer + (closing or "")
+
+
 def last_in_format(text: str, name: str) -> str | None:
-    r"""The last answer in a form, stripped; None if there is none.
+    r"""Return the last answer in a form, stripped, or None.
 
     >>> last_in_format("First ((1)), no: (( 2 )).", "fmt_00"), last_in_format("ANSWER IS 3 m\nok", "fmt_22")
     ('2', '3 m')
@@ -78,7 +88,7 @@ def _in_format(text: str, opening: re.Pattern[str], closing: str | None) -> Iter
 
 
 def last_capture(pattern_and_text: tuple[str, str]) -> str | None:
-    """What the group of a pattern captured in its last match, stripped. It may take for ever: call it in a worker."""
+    """Return the stripped group of a pattern's last match. It may take forever: call it in a worker."""
     pattern, text = pattern_and_text
     captures = re.compile(pattern, re.DOTALL).findall(text)
     return captures[-1].strip() if captures else None

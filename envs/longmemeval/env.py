@@ -63,6 +63,10 @@ class LongMemEval(JudgedEnv):
 
         verifier_metadata: Metadata
 
+    def oracle(self, task: Task) -> str:
+        """Return the gold answer."""
+        return str(task.verifier_metadata.answer)
+
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge by the rule for the question's type."""
         about = task.verifier_metadata
@@ -112,7 +116,7 @@ def yes_or_no(text: str) -> bool | None:
 
 
 def nemo_strip(text: str) -> str:
-    """What NeMo Gym takes for the text without its thinking, which it looks for in `<think>` alone.
+    """Return the text without its thinking by NeMo Gym's rule, which knows only `<think>`.
 
     >>> nemo_strip("No. <think>or"), nemo_strip("or</think>No."), nemo_strip("<think>a</think>No.</think>")
     ('No.', 'No.', 'No.</think>')

@@ -130,7 +130,7 @@ class MathAdvancedCalculations(VerifierEnv):
 
     @tool
     def return_constant(self, a: float) -> dict[str, float]:
-        """Give back a number as it is.
+        """Return a number unchanged.
 
         Args:
             a: The number.
@@ -155,7 +155,7 @@ def _solution(calculate: Callable[[], Any]) -> dict[str, float]:
     except (ArithmeticError, ValueError) as error:
         raise ToolError(f"This cannot be calculated: {error}.") from None
     if isinstance(value, complex) or not math.isfinite(value):
-        raise ToolError("This cannot be calculated: the result is no real number.")
+        raise ToolError("This cannot be calculated: the result is not a real number.")
     return {"solution": value}
 
 

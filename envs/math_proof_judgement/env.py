@@ -92,12 +92,12 @@ class MathProofJudgement(NemoCompatible):
 
 
 def read_judgement(text: str, verdict: re.Pattern[str] = _VERDICT, *, first: bool = False) -> bool | None:
-    """What the last `Judgement:` says; None if there is none, or it says neither yes nor no.
+    """Return the yes or no of the last `Judgement:`, or None.
 
     Args:
-        text: Without the thinking.
-        verdict: What has to follow its colon.
-        first: Whether the first one counts.
+        text: The text without the thinking.
+        verdict: The pattern after the colon.
+        first: Whether the first judgement counts.
 
     >>> read_judgement("**Judgement:** **Yes**, it holds."), read_judgement("Judgement: not sure")
     (True, None)

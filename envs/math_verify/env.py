@@ -13,22 +13,21 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import check_settings, shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
+from gym_llm.grading.answers import strip_delimiters
 from gym_llm.types import Row
 from gym_llm.utils.extras import install
-
-_DELIMITERS = (("\\(", "\\)"), ("$$", "$$"), ("$", "$"))
 
 
 class MathVerify(VerifierEnv):
     r"""Answer a question of mathematics; the reward is 1.0 if math-verify finds the answer equal to the expected one.
 
-    Any form counts that the library reads: `\boxed{}`, other LaTeX, "the final answer is …". Details:
-    `extracted_answer` (as the model wrote it, None if none was found), `timed_out`, `math_verify_version`.
+    The library reads many forms: `\boxed{}`, other LaTeX, "the final answer is …". Details:
+    `extracted_answer` (the model's text, or None), `timed_out`, `math_verify_version`.
 
     Args:
-        deadline: Seconds of CPU time that an answer may cost, to read it and to compare it; then its worker process is
-            killed, the reward is 0.0. NeMo Gym allows 5 for each, by the clock.
-        workers: The most worker processes, shared by all these environments of a process with the same settings; None
+        deadline: CPU seconds that an answer may take. Beyond it the worker process is killed and the reward is 0.0.
+            NeMo Gym allows 5 seconds to read and 5 to compare, by the clock.
+        workers: Maximum number of worker processes. Environments of a process with the same settings share them. None
             for one per usable core, at most 4.
         **kwargs: As for every `VerifierEnv`.
 
@@ -58,7 +57,7 @@ class MathVerify(VerifierEnv):
             if not strip_delimiters(answer):
                 raise ValueError("expected_answer is empty")
             if not answer.strip("$ "):
-                raise ValueError(f"expected_answer {answer!r} is no expression: give one, or leave the row out")
+                raise ValueError(f"expected_answer {answer!r} is not an expression: correct or remove the row")
             return answer
 
         @cached_property
@@ -100,16 +99,3 @@ class MathVerify(VerifierEnv):
             pass  # what a model writes can exhaust a worker's memory or stack: no answer, but no failure of ours either
         details = {"extracted_answer": answer, "timed_out": timed_out, "math_verify_version": self.library_version}
         return Verdict(float(correct), details)
-
-
-def strip_delimiters(answer: str) -> str:
-    r"""Without one pair of math delimiters around the whole answer, and without space around.
-
-    >>> strip_delimiters(r" \(\frac{1}{2}\) "), strip_delimiters("$$x$$"), strip_delimiters("$5 or $6")
-    ('\\frac{1}{2}', 'x', '$5 or $6')
-    """
-    answer = answer.strip()
-    for opening, closing in _DELIMITERS:
-        if len(answer) >= len(opening) + len(closing) and answer.startswith(opening) and answer.endswith(closing):
-            return answer[len(opening) : -len(closing)].strip()
-    return answer

@@ -1,7 +1,7 @@
-r"""One verification with the math-verify library; runs in worker processes, the only place where SymPy is imported.
+r"""Verification with the math-verify library. It runs in worker processes, the only place where SymPy is imported.
 
-As NeMo Gym's `math_with_judge` does it (https://github.com/NVIDIA-NeMo/Gym): the expected answer is parsed as LaTeX in
-a `\boxed{}`, the model's text as plain expressions and LaTeX.
+As in NeMo Gym's `math_with_judge`, the expected answer is parsed as LaTeX in a `\boxed{}`, and the model's text as
+plain expressions and LaTeX. Source of the rules: https://github.com/NVIDIA-NeMo/Gym
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ math_verify.parser.parse_latex_cached = _parse_latex
 def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
     """Compare a model's text with the expected answer.
 
-    The library's own timeouts are off (0, because math-verify 0.7 sets an alarm for None): they do not stop a
-    big-integer power, the worker's deadline does.
+    The library's own timeouts are off, because they do not stop a big-integer power; the worker's deadline does. They
+    are 0, because math-verify 0.7 sets an alarm for None.
 
     Args:
         expected_and_text: The expected answer without math delimiters, and the whole text of the model.
 
     Returns:
-        Whether they are equal, and the answer that was found in the text (None if none was), which is also left as a
-        note for the case that comparing takes too long.
+        Whether they are equal, and the answer in the text, or None. The answer is also left as a note, in case
+        comparing takes too long.
 
     Raises:
         ValueError: If the expected answer cannot be read.
@@ -95,7 +95,7 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
 
 
 def grade_as_nemo_gym(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
-    r"""As `grade`, but with the answer that NeMo Gym reports: the first that matches, or the first, as SymPy writes it.
+    r"""Grade like `grade`, and return the answer that NeMo Gym reports: the first match, or the first, in SymPy's form.
 
     >>> grade_as_nemo_gym(("0.5", r"\boxed{\frac{2}{4}}"))
     (True, '1/2')

@@ -8,8 +8,7 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict, tool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.envs.math_verify.env import strip_delimiters
-from gym_llm.grading.answers import last_boxed
+from gym_llm.grading.answers import last_boxed, strip_delimiters
 from gym_llm.grading.call_matching import parse_arguments
 from gym_llm.sandbox import check_seconds
 from gym_llm.sandbox.python_tool import (
@@ -147,7 +146,7 @@ def _plain_number(text: str) -> float | None:
 
 
 def read_number(text: str) -> float | None:
-    r"""The finite number that a text is: decimal, or a fraction of whole numbers; None if it is none.
+    r"""Parse a finite number: decimal, or a fraction of whole numbers; None if the text is not one.
 
     >>> read_number(r"-\frac{1}{2}"), read_number("3/4"), read_number("1e3"), read_number("x")
     (-0.5, 0.75, 1000.0, None)

@@ -18,16 +18,16 @@ from gym_llm.types import Row
 class MathWithJudge(MathVerify, JudgedEnv):
     r"""Answer a question of mathematics; 1.0 if math-verify finds it equal to the expected answer, or a judge does.
 
-    The judge compares the two answers twice, in both orders, and has to find them equal both times. Details:
-    `library_reward`, `judge_evaluations` (None where nobody was asked) and those of `MathVerify`.
+    The judge compares the two answers twice, in both orders, and must find them equal both times. Details:
+    `library_reward`, `judge_evaluations` (None without a judge) and those of `MathVerify`.
 
     Args:
-        should_use_judge: Whether a judge is asked where the library finds no match; None for whether one is given.
+        should_use_judge: Whether to ask a judge if the library finds no match; None: if a judge is given.
         library_verifier_timeout_seconds: The library's deadline, as `deadline` of `MathVerify`.
         **kwargs: As for every `JudgedEnv`, and `workers` of `MathVerify`.
 
     Raises:
-        ValueError: If an argument makes no sense, or a judge is to be used and none is given.
+        ValueError: If an argument is invalid, or a required judge is not given.
     """
 
     reverify_mode = "stateless"

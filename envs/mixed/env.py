@@ -49,10 +49,10 @@ class Mixed(VerifierEnv):
         super().__init__(tasks, render_mode=render_mode)
 
     def member(self, name: str) -> VerifierEnv:
-        """The verifier of this name, made when it is first needed.
+        """Return the verifier of this name, which is made when it is first needed.
 
         Raises:
-            DataError: If there is none.
+            DataError: If the name is unknown.
         """
         if name not in self._members:
             recipe = self._verifiers.get(name, name)
@@ -98,7 +98,7 @@ class Mixed(VerifierEnv):
 
     @property
     def phase(self) -> str:
-        """What the current verifier is doing."""
+        """The phase of the current verifier."""
         return "env" if self._member is None else self._member.phase
 
     @phase.setter
@@ -159,7 +159,7 @@ class Mixed(VerifierEnv):
         return request, info
 
     def task_kind(self) -> RowKind:  # type: ignore[override]
-        """What the verifiers want that the rows name."""
+        """Return the requirements of the verifiers that the rows name."""
         return _MixedKind(self)
 
 

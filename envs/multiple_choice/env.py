@@ -20,7 +20,7 @@ REGEX_DEADLINE = 2.0  # seconds of CPU time; only a pattern that backtracks with
 
 
 class TemplateMetadata(BaseModel):
-    """How the prompt asks for the answer, where it is not one of the grading modes."""
+    """The prompt's request for the answer, if it is not one of the grading modes."""
 
     output_regex: str | list[str] = []
     """A pattern, or several to try in order. The first group of its last match (or all of it) names the option; upper

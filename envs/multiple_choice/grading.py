@@ -58,7 +58,7 @@ class Options:
 
 
 def extract_answer(text: str, options: Options, mode: GradingMode) -> str | None:
-    r"""The letter of the option that `text` chooses, or None.
+    r"""Return the letter of the option that `text` chooses, or None.
 
     - `strict_single_letter_boxed`: the last `\boxed{…}` holds a capital letter and no other (`B`, `[B]`, `\text{B}`),
       or begins with one and `:`, `)`, `.` or `-`. A small letter does not count (it does not in NeMo Gym either).
@@ -68,8 +68,8 @@ def extract_answer(text: str, options: Options, mode: GradingMode) -> str | None
     - `lenient_answer_colon_md`: the same with Markdown marks, brackets, or an explanation around the letter. A list of
       different letters ("A or B") chooses nothing.
 
-    In the last two, an `Answer:` that chooses nothing is passed over for the one before it, a few hundred times at
-    most, and until some thousand characters were read.
+    In the last two modes, an `Answer:` that chooses nothing is skipped for the one before it. This ends after a few
+    hundred times or some thousand characters.
 
     >>> options = Options.read([{"A": "Oslo"}, {"B": "Bergen"}])
     >>> extract_answer(r"So \boxed{B}.", options, "strict_single_letter_boxed")

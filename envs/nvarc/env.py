@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
 
 from gym_llm import Episode, Verdict
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.arc_agi.env import ArcAGI
 from gym_llm.grading.extraction import python_code
 from gym_llm.grading.grids import Grid, grid_of_lines_as_nemo_gym, grid_of_numbers, last_grid_of_lines
-from gym_llm.sandbox import Limits, check_backend, check_seconds, sandbox_for
+from gym_llm.sandbox import Limits, check_backend, sandbox_for
 from gym_llm.sandbox.functions import Functions
 from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
-from gym_llm.types import Row
 
 Mode = Literal["transductive", "inductive"]
 _FUNCTION = "transform"
@@ -44,34 +46,25 @@ class NVARC(ArcAGI):
 
         agent_mode: Mode | None = None
 
-    def __init__(
-        self,
-        tasks: str | list[Row] | None = None,
-        *,
-        agent_mode: Mode = "transductive",
-        python_timeout_seconds: float = 30.0,
-        sandbox: str = "bubblewrap",
-        **kwargs: Any,
-    ) -> None:
-        if agent_mode not in ("transductive", "inductive"):
-            raise ValueError(f"agent_mode is 'transductive' or 'inductive', got {agent_mode!r}.")
-        check_seconds("python_timeout_seconds", python_timeout_seconds)
-        check_backend(sandbox)
-        super().__init__(tasks, **kwargs)
-        self.agent_mode = agent_mode
-        self.sandbox = sandbox
-        self._limits = Limits(cpu_seconds=python_timeout_seconds, wall_seconds=python_timeout_seconds)
+    class Config(ArcAGI.Config):
+        """The default mode, and how programs run."""
+
+        agent_mode: Mode = "transductive"
+        python_timeout_seconds: Seconds = 30.0
+        sandbox: Annotated[str, AfterValidator(check_backend)] = "bubblewrap"
+
+    config: Config
 
     def oracle(self, task: Any) -> str:
         """Return the expected grid, or a program that returns it."""
-        if (task.agent_mode or self.agent_mode) == "inductive":
+        if (task.agent_mode or self.config.agent_mode) == "inductive":
             return f"```python\ndef {_FUNCTION}(grid):\n    return {task.expected_output}\n```"
         lines = (" ".join(map(str, line)) for line in task.expected_output)
         return "\\boxed{\n" + "\n".join(lines) + "\n}"
 
     def verify(self, task: Any, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the grid that the model gives, or its program makes, with the expected one."""
-        if (task.agent_mode or self.agent_mode) == "inductive":
+        if (task.agent_mode or self.config.agent_mode) == "inductive":
             return self._verify_program(task, strip_thinking(episode.messages_text))
         if self.conform:
             grid = grid_of_lines_as_nemo_gym(without_spans(episode.messages_text, "<think>", "</think>").strip())
@@ -83,8 +76,10 @@ class NVARC(ArcAGI):
         code = python_code(text) or (text if f"def {_FUNCTION}" in text else None)
         if code is None:
             return _verdict(task, None, "inductive", "there is no program")
-        sandbox = await sandbox_for(self, self.sandbox, preload=_PRELOAD)
-        async with Functions(sandbox, self._limits) as functions:
+        sandbox = await sandbox_for(self, self.config.sandbox, preload=_PRELOAD)
+        seconds = self.config.python_timeout_seconds
+        limits = Limits(cpu_seconds=seconds, wall_seconds=seconds)
+        async with Functions(sandbox, limits) as functions:
             called = await functions.load(code, _FUNCTION, False)
             if called.error is None and called.limit is None:
                 called = await functions.call(json.dumps([task.test_input]))

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.judge import JudgedEnv, labels, yes_no_line
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row

@@ -21,7 +21,7 @@ class PhysicsJudge(MathWithJudge):
         domain: str | None = None
 
     async def verify(self, task: Any, episode: Episode) -> Verdict:
-        """As `MathWithJudge`."""
+        """The row of `MathWithJudge`, with the physics question."""
         verdict = await super().verify(task, episode)
         if task.domain is not None:
             verdict.info["domain"] = task.domain

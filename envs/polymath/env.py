@@ -23,7 +23,7 @@ class PolyMath(MathWithJudge):
         difficulty: str | None = None
 
     async def verify(self, task: Any, episode: Episode) -> Verdict:
-        """As `MathWithJudge`."""
+        """The row of `MathWithJudge`, with a language."""
         verdict = await super().verify(task, episode)
         verdict.info |= {"language": task.language, "weight": task.weight, "difficulty": task.difficulty}
         return verdict

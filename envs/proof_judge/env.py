@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.judge.proofs import MAX_ANALYSIS_CHARS, MAX_PROOF_CHARS, ProofEnv
 
 SOLUTION_HEADER = "## Solution"
@@ -17,12 +17,16 @@ class ProofJudge(ProofEnv):
     r"""Prove a statement and judge the proof: `alpha` times the judge's score, and `beta` for an honest judgement.
 
     The answer has the headings `## Solution` and `## Self Evaluation`; under the second it ends with `\boxed{}` around
-    0, 0.5 or 1. Details: `r_y` (the judge's score of the proof), `s_prime` (the model's own), `r_meta` (the judge's
-    score of the model's judgement, where `beta` is not 0), `reason` (why there was nothing to judge, or None).
+    0, 0.5 or 1. Details:
+
+    - `r_y`: the judge's score of the proof;
+    - `s_prime`: the model's own score;
+    - `r_meta`: the judge's score of the model's judgement, if `beta` is not 0;
+    - `reason`: why the answer could not be judged, or None.
 
     Args:
-        alpha: What the proof's score counts.
-        beta: What the own judgement counts: how near its score comes to the judge's, times how good it is.
+        alpha: Weight of the proof's score.
+        beta: Weight of the model's judgement: how near its score is to the judge's, times its quality.
         **kwargs: As for every `ProofEnv`.
     """
 

@@ -9,11 +9,14 @@ from gym_llm.judge.proofs import MAX_ANALYSIS_CHARS, MAX_PROOF_CHARS, ProofEnv
 
 
 class ProofVerification(ProofEnv):
-    r"""Judge a proof; the reward is how near the score comes to the expert's, times how good the judgement is.
+    r"""Judge a proof; the reward is the nearness of the score to the expert's, times the quality of the judgement.
 
-    The answer ends with `\boxed{}` around 0, 0.5 or 1. Details: `predicted_score`, `r_score` (1 less the difference to
-    the expert's), `r_meta` (the judge's score of the judgement), `reason` (why there was nothing to judge, or None).
-    A judgement whose `r_score` is 0 is not judged.
+    The answer ends with `\boxed{}` around 0, 0.5 or 1. Details:
+
+    - `predicted_score`: the model's score;
+    - `r_score`: 1 minus the difference from the expert's score. If it is 0, the judge is not asked;
+    - `r_meta`: the judge's score of the judgement;
+    - `reason`: why the answer could not be judged, or None.
     """
 
     metrics = {"r_score": Metric(), "r_meta": Metric()}

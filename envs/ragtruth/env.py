@@ -21,18 +21,19 @@ _SHOWN = 500
 class RAGTruth(NemoCompatible):
     """List the spans that the sources do not support; the reward is 1.0 if there are some where there should be.
 
-    Details: `is_halu` and `pred_halu` (0 or 1), `parse_fail` (1 if the answer is no such list), `extracted` (the list
-    as JSON, 500 characters at most).
+    Details: `is_halu` and `pred_halu` (0 or 1), and `parse_fail` (1 if the answer has no list). `extracted` is the list
+        as
+    JSON, at most 500 characters.
 
     Args:
-        think_tag: Between `<tag>` and `</tag>` the model thinks; it is passed over.
-        unparsed: What an answer without a list is taken for: `"wrong"`, or `"no"` hallucination, as in NeMo Gym, where
-            silence earns the reward of every clean row. None for `"wrong"`, or `"no"` with `conform="nemo"`.
-        conform: `"nemo"` reads as NeMo Gym does where we read better; the README says what that is.
+        think_tag: Text between `<tag>` and `</tag>` is reasoning and ignored.
+        unparsed: The value of an answer without a list: `"wrong"`, or `"no"` hallucination. None for `"wrong"`, or
+            `"no"` with `conform="nemo"`. In NeMo Gym silence earns the reward of every clean row.
+        conform: `"nemo"` applies NeMo Gym's reading; the README lists the differences.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -42,7 +43,7 @@ class RAGTruth(NemoCompatible):
     }
 
     class Task(BaseTask):
-        """Whether the answer in the prompt has such spans, and of which kind of task it is."""
+        """A row: whether the answer in the prompt has such spans, and its kind of task."""
 
         is_halu: bool = False
         task_type: str = ""
@@ -76,7 +77,7 @@ class RAGTruth(NemoCompatible):
 
 
 def unfenced(text: str) -> str:
-    """What is in a fence of back-ticks, marked `json` or not: around all of the text, else the first one in it."""
+    """Return the content of a fence of back-ticks: the one around all of the text, else the first one in it."""
     start = text.find("```")
     if start < 0:
         return text
@@ -90,7 +91,7 @@ def unfenced(text: str) -> str:
 
 
 def parsed(text: str) -> dict[str, Any] | None:
-    """The object that the text is as JSON; None if it is none."""
+    """Parse the text as a JSON object; None if it is not one."""
     if not text.startswith("{"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What runs in worker processes: the reasoning-gym library, whose import takes seconds and whose scorers may hang."""
+"""The reasoning-gym library, in worker processes: its import takes seconds, and its scorers may hang."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def run(job: Score | Make) -> Any:
 
 
 def score(name: str, answer: str, entry: Entry, as_nemo_gym: bool) -> float:
-    """What the library's scorer says; 0.0 where it fails.
+    """Return the score of the library's scorer; 0.0 if it fails.
 
     Args:
-        name: Of the dataset.
-        answer: What was found in the model's text.
+        name: The dataset's name.
+        answer: The answer in the model's text.
         entry: `question`, `answer`, `metadata`.
         as_nemo_gym: Whether grids stay lists.
     """
@@ -62,12 +62,12 @@ def score(name: str, answer: str, entry: Entry, as_nemo_gym: bool) -> float:
 
 
 def make(name: str, config: dict[str, Any], level: int | None, seed: int) -> Entry:
-    """One entry, as it would be read from a file.
+    """Return an entry, as it would be in a file.
 
     Args:
-        name: Of the dataset.
+        name: The dataset's name.
         config: Its settings.
-        level: Of the dataset's curriculum, where it has one; None for the dataset's defaults.
+        level: The level of the dataset's curriculum, if it has one; None for the defaults.
         seed: The same seed gives the same entry.
     """
     dataset, config_class = DATASETS[name]

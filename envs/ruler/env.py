@@ -66,7 +66,7 @@ class Ruler(NemoCompatible):
 
         @cached_property
         def phrases(self) -> list[Phrase]:
-            """What to look for."""
+            """The texts to find."""
             return [Phrase.read(reference.lower()) for reference in self.outputs]
 
     def oracle(self, task: Task) -> str:

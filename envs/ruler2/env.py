@@ -46,7 +46,7 @@ class Ruler2(VerifierEnv):
 
         @cached_property
         def references(self) -> list[str]:
-            """What to look for, in lower case."""
+            """The texts to find, in lower case."""
             several = [self.expected_answer] if isinstance(self.expected_answer, str) else self.expected_answer
             return [reference.lower() for reference in several]
 

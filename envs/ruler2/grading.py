@@ -1,4 +1,4 @@
-r"""How RULER v2 compares an answer: its rules, written anew, in linear time.
+r"""RULER v2's rules to compare an answer, written anew, in linear time.
 
 Source of the rules: `resources_servers/ruler2` of https://github.com/NVIDIA-NeMo/Gym.
 """
@@ -54,7 +54,7 @@ def without_documents(text: str) -> str:
 
 
 def last_part(text: str) -> str:
-    r"""What follows the last empty line."""
+    r"""Return the text after the last empty line."""
     return text[text.rfind("\n\n") + 2 :] if "\n\n" in text else text
 
 

@@ -1,4 +1,4 @@
-"""What is asked step by step, and what was answered."""
+"""Building the questions of the steps, and reading their answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TASK = (
 
 
 def question(task: Problem, place: int) -> str:
-    """What is asked at this place, with the code of steps before it that is given."""
+    """Return the question of a step, with the given code of earlier steps."""
     number = task.asked[place]
     first = 0 if place == 0 else task.asked[place - 1] + 1
     parts = []
@@ -34,14 +34,14 @@ def _described(step: Step) -> str:
 
 
 def turns(episode: Episode) -> list[str]:
-    """What the model said to each question."""
+    """Return the model's answer to each question."""
     questions = [place for place, item in enumerate(episode.items) if item.get("role") == "user"]
     ends = [*questions[1:], len(episode.items)]
     return [message_text(episode.items[start + 1 : end]) for start, end in zip(questions, ends, strict=True)]
 
 
 def imported(source: str) -> set[str]:
-    """The packages that some source imports; none if it is no Python."""
+    """Return the packages that a source imports; empty if it is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

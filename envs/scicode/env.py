@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any
 
 from gym_llm import Episode, Verdict
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.scicode.dialogue import imported, question, turns
 from gym_llm.envs.scicode.grading import failure
 from gym_llm.envs.scicode.problem import Problem, Step

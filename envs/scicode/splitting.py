@@ -1,15 +1,15 @@
-"""Splits a test in two: what calls the solution, and what judges the returned values.
+"""Splitting a test in two: the calls of the solution, and the judgement of the returned values.
 
-A test of SciCode is Python that calls the solution's functions, and asserts something of what they return and of
-`target`. Run in one process with the solution, it can be made to pass: by ending the process, by changing
-`np.allclose`, by looking for `target`. So it is split, by names that the author gave (the functions' headers), never
-the model:
+A test of SciCode is Python. It calls the solution's functions and asserts something about the results and `target`. In
+one process with the solution, a solution could pass it by ending the process, changing `np.allclose` or reading
+`target`. So the test is split, by the names that the author gave (the functions' headers):
 
-- the calls, for the solution's process: the statements of the test, but of an assertion only the calls of the
-  solution's functions, each in `__note__(site, …)`, and nothing that has to do with `target`;
-- the judgement, for a process without the solution: the whole test, with `__returned__(site)` in place of these calls.
+- The calls run in the solution's process. They are the statements of the test, without anything that uses `target`. Of
+  an assertion only the calls of the solution's functions remain, each in `__note__(site, …)`.
+- The judgement runs in a process without the solution. It is the whole test, with `__returned__(site)` in place of
+  these calls.
 
-What a call returned is handed over as data. An object that cannot be, and a change to an argument, are not.
+The result of a call is passed as data. Objects that cannot be passed, and changes of arguments, are lost.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def split_test(source: str, names: Iterable[str], number: int = 0, *, classes: I
 
     Args:
         source: The test.
-        names: What the solution defines, by the author's word.
-        number: Of the test, so that the sites of several differ.
-        classes: Those of the names that are classes.
+        names: The names that the solution defines, given by the author.
+        number: The test's number, so that the sites of several tests differ.
+        classes: The names that are classes.
 
     Raises:
-        ValueError: If it is no Python, or cannot be split.
+        ValueError: If it is not Python, or cannot be split.
 
     >>> split_test("x = 2\nassert np.allclose(f(x), target)", ["f"])
     Split(calls="x = 2\n__note__('0.0', f(x))", judgement="x = 2\nassert np.allclose(__returned__('0.0'), target)")
@@ -55,7 +55,7 @@ def split_test(source: str, names: Iterable[str], number: int = 0, *, classes: I
     try:
         tree, other = ast.parse(source), ast.parse(source)
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"a test is no Python: {error}") from None
+        raise ValueError(f"a test is not Python: {error}") from None
     names, instances = _also_named(tree, set(names), set(classes))
     judged = _Judgement(names, instances, number).visit(other)
     calls = _Calls(names, instances, number)

@@ -1,4 +1,4 @@
-"""What the tests' calls should return: from the row, a JSON file, or SciCode's `test_data.h5`."""
+"""The expected results of the tests' calls: from the row, a JSON file, or SciCode's `test_data.h5`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_targets(path: str) -> Targets:
     except OSError as error:
         raise DataError(f"Cannot read the targets {path}: {error.strerror or error}.") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"The targets {path} are no JSON: {error}.") from None
+        raise DataError(f"The targets {path} are not JSON: {error}.") from None
 
     def targets(step: str, count: int) -> list[Any]:
         found = known.get(step) if isinstance(known, dict) else None

@@ -1,4 +1,4 @@
-"""Where searches go: an index of files here, Google's Custom Search, or Tavily."""
+"""Search backends: an index of local files, Google's Custom Search, or Tavily."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Tavily(_Service):
         return [_found(item, "title", "url", "content") for item in _list(answer, "results")]
 
     async def page(self, url: str) -> str | None:
-        """What Tavily reads on a page."""
+        """Return the text that Tavily reads on a page."""
         answer = await self._ask("POST", "/extract", json={"urls": [url]}, headers=self._headers)
         pages = _list(answer, "results")
         text = pages[0].get("raw_content") if pages else None

@@ -38,14 +38,14 @@ class Found(NamedTuple):
 
 
 def read_documents(source: str) -> list[Document]:
-    """The documents of a source, in order.
+    """Yield the documents of a source, in order.
 
     Args:
-        source: A JSON Lines file of objects with `url`, `title` and `text`; or a folder, all the .md and .txt files of
-            which are documents: their paths are URLs, `file:a/b.md`, and their first lines titles.
+        source: A JSON Lines file of objects with `url`, `title` and `text`. Or a folder whose .md and .txt files are
+            the documents: a path is the URL, `file:a/b.md`, and the first line the title.
 
     Raises:
-        DataError: If there are none, or a line is no document.
+        DataError: If there are no documents, or a line is invalid.
     """
     path = Path(source)
     documents = []

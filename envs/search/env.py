@@ -35,7 +35,7 @@ class Reader(NamedTuple):
         return [each for each in await self.backend.search(query) if not excluded(each.url, self.excluded)]
 
     async def page(self, url: str) -> tuple[str, str]:
-        """A page's text, or what the model is told instead."""
+        """Return a page's text, or an error message for the model."""
         if excluded(url, self.excluded):
             return "", "URL is in excluded domains"
         try:
@@ -48,22 +48,23 @@ class Reader(NamedTuple):
 class Search(JudgedEnv):
     r"""Search and read, then answer: a row's letter in `\boxed{}`, or its short answer, which a judge compares.
 
-    Details: `parsed_option` of a letter; `extracted_final_answer` (the judge's yes or no, without a judge what was
-    read) and `num_tool_calls` of a short answer.
+    Details: `parsed_option` for a letter. For a short answer, `num_tool_calls` and `extracted_final_answer`: the
+        judge's yes
+    or no, or without a judge the answer's text.
 
     Args:
-        backend: `local:PATH` searches files (a folder, or JSON Lines of documents), by default a few of our own;
-            `google` asks Google's Custom Search (the environment's GOOGLE_API_KEY and GOOGLE_CX), `tavily` Tavily
-            (TAVILY_API_KEY).
-        exclude_domains_file_path: JSON as Tavily's server has it: `notices[].properties[]` of `type` `domain`. Neither
-            they nor what is below them is found or read.
-        use_judge: Whether a judge compares short answers; None: where there is one. Else the text between `Answer:` and
-            `Confidence:` has to be the right one.
+        backend: `local:PATH` searches files (a folder, or JSON Lines of documents), by default a few of our own.
+            `google` asks Google's Custom Search, with GOOGLE_API_KEY and GOOGLE_CX in the environment. `tavily` asks
+            Tavily, with TAVILY_API_KEY.
+        exclude_domains_file_path: JSON in the format of Tavily's server: `notices[].properties[]` of `type` `domain`.
+            These domains and their subdomains are excluded.
+        use_judge: Whether a judge compares short answers; None: if a judge is given. Without a judge, the text between
+            `Answer:` and `Confidence:` must equal the expected one.
         allow_private: Whether the model may open pages of machines that are not on the public internet.
         **kwargs: As for every `JudgedEnv`.
 
     Raises:
-        ValueError: If an argument makes no sense, or a service's key is not in the environment.
+        ValueError: If an argument is invalid, or a service's key is not in the environment.
     """
 
     reverify_mode = "stateless"
@@ -109,7 +110,7 @@ class Search(JudgedEnv):
         self.allow_private = allow_private
 
     async def setup(self, task: Task) -> Reader:
-        """What the tools read with."""
+        """The state of the tools."""
         spec, private = self.backend, self.allow_private
         backend: Backend = await self.shared(("search", spec, private), lambda: open_backend(spec, private))
         return Reader(backend, self._excluded)

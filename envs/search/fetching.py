@@ -1,7 +1,7 @@
-"""Fetching a page that a model asks for: from the public internet only, and never more than a bounded part of it.
+"""Fetching a page for a model: only from the public internet, and only a limited part of it.
 
-A model may name any URL, so the address that a name has is checked where it is connected to, after every redirect:
-a name that is looked up twice may have another address the second time.
+A model may name any URL. So the address is checked at the connection, after every redirect: a second look-up of a name
+may give another address.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def is_public(host: str) -> bool:
 
 
 def check_url(url: str, *, allow_private: bool = False) -> None:
-    """Refuse what is no URL of the web.
+    """Refuse a URL that is not of the public web.
 
     Raises:
         BadURL: If its scheme is not http or https, it has no host or a password, or the host is an address that is not
@@ -92,7 +92,7 @@ def check_url(url: str, *, allow_private: bool = False) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise BadURL("This is no URL.") from None
+        raise BadURL("This is not a URL.") from None
     if len(url) > _MOST_CHARACTERS or parts.scheme not in ("http", "https") or not host:
         raise BadURL("Only http:// and https:// URLs can be opened.")
     if parts.username is not None:
@@ -134,7 +134,7 @@ async def _read(response: aiohttp.ClientResponse) -> str | None:
     if response.status != 200:
         raise BadURL(f"The page could not be fetched: status {response.status}.")
     if not response.content_type.startswith(("text/", "application/xhtml")):
-        raise BadURL(f"The page is no text, but {response.content_type[:100]}.")
+        raise BadURL(f"The page is not text, but {response.content_type[:100]}.")
     body = await bounded(response, _MOST_BYTES, cut=True)
     try:
         text = body.decode(response.charset or "utf-8", "replace")
@@ -149,10 +149,10 @@ async def _read(response: aiohttp.ClientResponse) -> str | None:
 
 
 async def bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = False) -> bytes:
-    """A response's body, of which no more than so many bytes are read.
+    """Return a response's body, up to a number of bytes.
 
     Raises:
-        BadURL: If it has more, unless it may be cut.
+        BadURL: If it is larger and may not be cut.
     """
     body = bytearray()
     async for chunk in response.content.iter_chunked(65_536):
@@ -165,7 +165,7 @@ async def bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = Fa
 
 
 def text_of(page: str) -> str:
-    r"""What a page of HTML shows, a line for each block.
+    r"""Return the visible text of an HTML page, a line for each block.
 
     >>> text_of("<title>A</title><p>One <b>two</b></p><script>3</script><p>four")
     'A\nOne two\nfour'

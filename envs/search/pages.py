@@ -1,4 +1,4 @@
-"""What the model sees of results and pages."""
+"""Formatting results and pages for the model."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def excluded_domains(path: str | None) -> frozenset[str]:
         return frozenset(each["value"].lower() for each in properties if each.get("type") == "domain")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f'exclude_domains_file_path: {path} is no JSON such as {{"notices": [{{"properties": [{{"type": "domain", '
-            f'"value": "example.org"}}]}}]}} ({type(error).__name__}).'
+            f"exclude_domains_file_path: {path} must be JSON of notices[].properties[] with type and value "
+            f"({type(error).__name__})."
         ) from None
 
 
@@ -83,7 +83,7 @@ def around(url: str, query: str, text: str) -> str:
 
 
 def scrolled(url: str, text: str, start: int, count: int) -> tuple[str, int]:
-    """So many words of a page, and how many it has."""
+    """Return a number of words of a page, and the number of all words."""
     words = text.split()
     start = min(max(0, start), len(words))
     end = min(start + min(max(0, count), _MOST_WORDS), len(words))

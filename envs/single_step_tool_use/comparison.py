@@ -1,4 +1,4 @@
-"""Whether calls are those that were expected, and if not, why: NeMo Gym's categories, which users filter by."""
+"""Comparison of calls with the expected ones, with NeMo Gym's categories of differences, by which users filter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORT = 2_000  # characters of a text of which the words are remembered, for th
 
 
 class Settings(BaseModel):
-    """How calls are compared and rewarded, by NeMo Gym's names."""
+    """The rules to compare and reward calls, under NeMo Gym's names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

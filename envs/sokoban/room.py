@@ -14,13 +14,13 @@ _TRIES = 20
 
 
 class Room:
-    """A room and who is in it.
+    """A room with its player and boxes.
 
     Args:
         board: Rows of `#` wall, `_` floor, `O` target, `X` box, `√` box on target, `P` player, `S` player on target.
 
     Raises:
-        ValueError: If it is no room that can be played.
+        ValueError: If the room cannot be played.
     """
 
     def __init__(self, board: str) -> None:
@@ -38,7 +38,7 @@ class Room:
 
     @property
     def done(self) -> int:
-        """How many boxes are on targets."""
+        """Return the number of boxes on targets."""
         return len(self.boxes & self.targets)
 
     def move(self, direction: str) -> bool:
@@ -69,16 +69,16 @@ class Room:
 
 @lru_cache(1_024)
 def make_board(seed: int, rows: int, columns: int, boxes: int) -> str:
-    """A level that can be solved.
+    """Make a level that can be solved.
 
     Args:
         seed: The same seed gives the same level.
-        rows: Of the board, walls included.
-        columns: Likewise.
-        boxes: How many.
+        rows: Rows of the board, with walls.
+        columns: Columns of the board, with walls.
+        boxes: Number of boxes.
 
     Raises:
-        ValueError: If there is no room for so many boxes.
+        ValueError: If the boxes do not fit.
     """
     rng = random.Random(f"sokoban {seed}")
     for _ in range(_TRIES):

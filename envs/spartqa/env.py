@@ -66,7 +66,7 @@ class SpartQA(NemoCompatible):
 
         @cached_property
         def labels(self) -> list[Label]:
-            """What can be chosen."""
+            """The choices."""
             return labels_of(self.options or [self.target])
 
     def oracle(self, task: Task) -> str:

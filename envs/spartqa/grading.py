@@ -106,7 +106,7 @@ def without_thoughts(text: str) -> str:
 
 
 def extract_answer(text: str, *, nemo: bool = False) -> str:
-    r"""The line in which a text, without its thoughts, names its choice; "" if there is none.
+    r"""Return the line in which a text, without its thinking, names its choice; "" if it does not.
 
     Args:
         text: What the model wrote.

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.grading.sql import (
     Cell,
     ColumnsRule,

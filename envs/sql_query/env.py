@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.sql_query.generated import make_question
 from gym_llm.grading.sql import (
     Cell,

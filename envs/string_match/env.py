@@ -17,7 +17,7 @@ _LONGEST = 2_000
 class StringMatch(NemoCompatible):
     """Give a short answer; the reward is 1.0 if it equals the expected one in a form, 0.98 for nearly the same number.
 
-    Details: `expected_answer`, `extracted_answer` (None if there is none).
+    Details: `expected_answer`, `extracted_answer` (None without an answer).
 
     Args:
         conform: `"nemo"` takes `and`, `or` and units also out of words and any unit for any other, as NeMo Gym does.
@@ -44,7 +44,7 @@ class StringMatch(NemoCompatible):
 
         @cached_property
         def nemo_reading(self) -> Reading:
-            """The same as NeMo Gym has them."""
+            """The forms in NeMo Gym's reading."""
             return Reading(self.expected_answer, nemo=True)
 
     def oracle(self, task: Task) -> str:

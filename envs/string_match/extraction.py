@@ -1,4 +1,4 @@
-r"""Where `string_match` looks for the answer."""
+r"""Extraction of the answer, in four modes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ def extract(text: str, mode: ExtractionMode, *, nemo: bool = False) -> str | Non
 
     Args:
         text: What the model wrote, stripped.
-        mode: `boxed`: the last closed `\boxed{}`, without `\text{}` around its content; `final_answer`: what follows
-            the last `answer:`, without dots at its end, else as `boxed`; `last_line`: the last line that is not blank;
-            `full_response`: everything.
-        nemo: Whether braces count whatever is before them, as in NeMo Gym: `\{` opens, and `\boxed {` is no box.
+        mode: One of the following.
+
+            - `boxed`: the last closed `\boxed{}`, without `\text{}` around its content.
+            - `final_answer`: the text after the last `answer:`, without final dots, else as `boxed`.
+            - `last_line`: the last line that is not blank.
+            - `full_response`: the whole text.
+        nemo: Whether to read braces as NeMo Gym does: `\{` opens, and `\boxed {` does not count as a box.
 
     >>> extract(r"So \boxed{\text{ Bergen }}", "boxed"), extract("Final Answer: Oslo.", "final_answer")
     ('Bergen', 'Oslo')

@@ -36,12 +36,12 @@ _CLOSE = 0.98
 
 
 class Reading:
-    """An answer, in each form as soon as it is asked for.
+    """An answer, which computes each of its forms on demand.
 
     Args:
         text: The answer.
-        nemo: Whether it is read as NeMo Gym does: `and`, `or` and units are also taken out of words, any unit is as
-            good as another, infinity is a number, of `1,234,567` only the first comma goes, and so on.
+        nemo: Whether to read it as NeMo Gym does. For example, `and`, `or` and units are also removed within words. All
+            units are equal, infinity is a number, and `1,234,567` loses only its first comma.
     """
 
     def __init__(self, text: str, nemo: bool = False) -> None:
@@ -55,7 +55,7 @@ class Reading:
 
     @cached_property
     def number(self) -> str:
-        """As a float writes it, if it is a number but for percent and dollar signs."""
+        """The text of a float, if the answer is a number apart from percent and dollar signs."""
         value = _float(self.plain.replace("\\%", "").replace("\\$", "").replace("$", ""))
         return self.plain if value is None or not (self.nemo or math.isfinite(value)) else str(value)
 
@@ -77,7 +77,7 @@ class Reading:
 
     @cached_property
     def postal(self) -> str:
-        """The same, with the states of the USA as their postal codes."""
+        """That form with the states of the USA as postal codes."""
         if self.nemo:  # in capitals, so that Oregon is no "or"
             text = _STATES_ANYWHERE.sub(lambda match: POSTAL_CODES[match[0]].upper(), self.plain)
             return self._listed(text, _COMMAS).lower()

@@ -10,7 +10,7 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.structeval.grading import Question, Scores, is_quick_for, scores_of, steps_of
 from gym_llm.errors import DeadlinePassed, WorkerDied
 
@@ -18,8 +18,9 @@ from gym_llm.errors import DeadlinePassed, WorkerDied
 class StructEval(NemoCompatible):
     """Write JSON, YAML, TOML, XML or CSV; the reward is 0.2 if it parses, and up to 0.8 for the paths that are in it.
 
-    Details: `render_score` (1.0 if it parses), `key_validation_score` and `raw_output_score` (the shares of the paths
-    that are in the output, and that are written somewhere in the answer), `error_type`, `error_message`.
+    Details: `render_score` (1.0 if it parses), `error_type` and `error_message`. `key_validation_score` is the share of
+        the
+    paths that are in the output, and `raw_output_score` the share that is written somewhere in the answer.
 
     Args:
         deadline: Seconds of CPU time that a long answer may take, in a worker process; then it does not parse.

@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import Any, NamedTuple, get_args
 
-from gym_llm.grading.formats import Format, csv_header, is_quick, parse
+from gym_llm.grading.document_formats import Format, csv_header, is_quick, parse
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
 _BEGIN = re.compile(r"<\|BEGIN_CODE\|>[ \t]*+\n?", re.IGNORECASE)
@@ -18,7 +18,7 @@ _SHOWN = 200
 
 
 class Question(NamedTuple):
-    """What is asked of an answer."""
+    """The requirements on an answer."""
 
     output_type: str
     """The format, in small letters."""
@@ -29,7 +29,7 @@ class Question(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How well an answer does."""
+    """The scores of an answer."""
 
     render_score: float = 0.0
     key_validation_score: float = 0.0
@@ -38,9 +38,9 @@ class Scores(NamedTuple):
 
 
 def scores_of(question_and_text: tuple[Question, str]) -> Scores:
-    """Whether the output in an answer parses, and how many of the paths are in it.
+    """Score an answer: whether its output parses, and how many of the paths are in it.
 
-    A long text takes long: have a worker process call this where it is not `is_quick_for`.
+    A long text takes long: call this in a worker process unless `is_quick_for` holds.
     """
     question, text = question_and_text
     kind: Any = question.output_type

@@ -13,7 +13,7 @@ from pydantic import field_validator
 from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.structured_outputs.grading import (
     Problem,
     Rules,
@@ -23,8 +23,8 @@ from gym_llm.envs.structured_outputs.grading import (
     problem_of_json,
 )
 from gym_llm.errors import DeadlinePassed, WorkerDied
+from gym_llm.grading.document_formats import Format
 from gym_llm.grading.extraction import fences
-from gym_llm.grading.formats import Format
 from gym_llm.types import Item, Row
 from gym_llm.utils.extras import install
 from gym_llm.utils.json_codec import loads

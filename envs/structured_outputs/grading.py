@@ -1,4 +1,4 @@
-"""Whether a value fits a JSON schema: NeMo Gym's `structured_outputs` rules, written anew."""
+"""Checks of a value against a JSON schema, by NeMo Gym's `structured_outputs` rules, written anew."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from gym_llm.grading.formats import Format, is_quick, parse
+from gym_llm.grading.document_formats import Format, is_quick, parse
 from gym_llm.grading.json_schema import JsonSchema, json_schema
 
 _SHOWN = 200
@@ -15,7 +15,7 @@ _QUICK = 4_000
 
 
 class Rules(NamedTuple):
-    """How a text is judged."""
+    """The result of checking a text."""
 
     schema: str
     """As JSON."""
@@ -77,7 +77,7 @@ def is_quick_for(rules: Rules, text: str) -> bool:
 
 
 def mismatch(value: Any, rules: Rules) -> Problem | None:
-    """Where a value first differs from the schema."""
+    """Return the first place where a value differs from the schema."""
     from referencing.exceptions import Unresolvable
 
     try:

@@ -1,4 +1,4 @@
-"""How near a coding agent's call is to the expert's, level by level: pure functions, so that a worker can run them."""
+"""Comparison of a coding agent's call with the expert's, level by level: pure functions that a worker can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coding agent's tool is for, by its name: agents call the same thing by many names."""
+"""Kinds of a coding agent's tools by name: agents have many names for the same tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison found, in the words that NeMo Gym reports: whoever reads its results reads ours."""
+"""The categories of a comparison's result, under the names that NeMo Gym reports."""
 
 NO_ACTION = "No tool call or chat message was found in the response"
 OTHER_KIND = "The actual action type does not match the expected action type"

@@ -1,4 +1,4 @@
-"""Whether calls are the expert's, and if not, why: pure functions of JSON, so that a worker process can run them."""
+"""Comparison of calls with the expert's: pure functions of JSON that a worker process can run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gym_llm.types import Item
 
 
 class Settings(NamedTuple):
-    """What a comparison goes by."""
+    """The rules of a comparison."""
 
     harness: str
     threshold: float
@@ -24,7 +24,7 @@ class Settings(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a comparison says."""
+    """The result of a comparison."""
 
     matches: bool
     category: str

@@ -1,4 +1,4 @@
-"""What has to agree in two calls of a harness's tool, beside the names and the arguments' names."""
+"""Rules for two calls of a harness's tool, beside the names and the arguments' names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DIFFERENT: Finding = (is_.OTHER_VALUE, None)
 
 
 def similar(name: str, missing: str, differs: str, unify: Callable[[str], str], *, blank: bool = True) -> Rule:
-    """A text has to be similar by difflib, once `unify` has been at both.
+    """A rule that two texts are similar by difflib, after `unify` on both.
 
     Args:
-        name: The argument's.
-        missing: The category if one of the two is no text.
+        name: The argument's name.
+        missing: The category if one of the two is not a string.
         differs: The category if they are not similar.
-        unify: Makes equal what makes no difference.
+        unify: Normalises a text.
         blank: Whether a text may be blank.
     """
 

@@ -1,4 +1,4 @@
-"""What a terminal agent answers: one JSON object, in one of two forms."""
+"""The action of a terminal agent: one JSON object, in one of two forms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ keystrokes. There are no others."""
 
 
 def read_action(text: str) -> dict[str, Any] | None:
-    """The JSON object that a text is, after all reasoning; None if it is none."""
+    """Parse the text after all reasoning as a JSON object; None if it is not one."""
     try:
         value = loads(text.rpartition("</think>")[2].strip().encode("utf-8", "replace"))
     except ValueError:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward
+from gym_llm.core.env_config import Reward
 from gym_llm.envs.terminus_judge.actions import fits, is_complete, keystrokes, known_harness, read_action
 from gym_llm.grading.text_metrics import sequence_ratio
 from gym_llm.judge import FAILS, JudgedEnv, tail_label
@@ -15,7 +15,7 @@ from gym_llm.types import Row, known
 
 
 class Metadata(BaseModel):
-    """Where the task is from; perhaps its expected answer."""
+    """The origin of the task, and optionally its expected answer."""
 
     harness: str | None = None
     category: str | None = None
@@ -62,7 +62,7 @@ class TerminusJudge(JudgedEnv):
             if not known_harness(self.metadata.harness):
                 raise ValueError(f"metadata.harness is terminus_1 or terminus_2, got {self.metadata.harness!r}")
             if not fits(self.expected, str(self.metadata.harness)):
-                raise ValueError(f"expected_answer is no action of {self.metadata.harness} as one JSON object")
+                raise ValueError(f"expected_answer is not an action of {self.metadata.harness} as a JSON object")
             return self
 
     class Config(JudgedEnv.Config):

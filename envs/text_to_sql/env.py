@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import field_validator
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.config import Reward, Seconds
+from gym_llm.core.env_config import Reward, Seconds
 from gym_llm.errors import DataError
 from gym_llm.grading.sql import Database, Question, RowsRule, compare, extract_sql
 from gym_llm.judge import FAILS, JudgedEnv, labels
@@ -29,14 +29,14 @@ class TextToSQL(JudgedEnv):
     """Write a query; 1.0 if a judge finds it equivalent to the gold one.
 
     Details: `extracted_sql`, `judge_passed`, `failure_reason` (`none`, `no_sql_extracted`, `judge_evaluation_failed`),
-    `model_output`, `execution` (how the rows compare, where that was asked for).
+    `model_output`, `execution` (how the rows compare, if requested).
 
     Args:
-        check_twice_swap: Whether the judge has to agree with the two queries exchanged.
+        check_twice_swap: Whether the judge must also agree with the two queries exchanged.
         reward_if_swap_fails: The reward if it does not.
-        execute_first: Whether both queries run first, where the dialect is sqlite and `sql_context` fills tables: if
-            they give the same rows, and any, that is worth 1.0, and no judge is asked.
-        sql_execution_timeout_s: Seconds of CPU time that a query may take then.
+        execute_first: Whether both queries run first, if the dialect is sqlite and `sql_context` fills tables. If they
+            give the same rows, at least one, the reward is 1.0 without a judge.
+        sql_execution_timeout_s: CPU seconds that such a query may take.
         **kwargs: As for every `JudgedEnv`.
     """
 

@@ -26,7 +26,7 @@ class UGPhysicsJudge(MathWithJudge):
         subject: str | None = None
 
     async def verify(self, task: Any, episode: Episode) -> Verdict:
-        """As `MathWithJudge`."""
+        """The row of `MathWithJudge`, with the physics question."""
         verdict = await super().verify(task, episode)
         verdict.info.setdefault("extracted_verdict", "TRUE" if verdict.reward > 0.5 else "FALSE")
         if task.subject is not None:

@@ -1,4 +1,4 @@
-"""VerifIF: instructions in eleven languages, told by rules and by a judge (NeMo Gym's `verifif`)."""
+"""VerifIF: instructions in eleven languages, checked by rules and by a judge (NeMo Gym's `verifif`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Demand(BaseModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a row says of the instruction itself."""
+        """The row's fields about the instruction itself."""
         return {name: value for name, value in (self.model_extra or {}).items() if name not in _NO_ARGUMENTS}
 
     def passes(self, followed: bool) -> bool:
@@ -85,12 +85,12 @@ class VerifIF(JudgedEnv):
 
         @cached_property
         def ruled(self) -> list[Demand]:
-            """Instructions that rules tell."""
+            """The instructions that rules check."""
             return [demand for demand in self.instructions if demand.instruction_id in constraint]
 
         @cached_property
         def judged(self) -> list[Demand]:
-            """Instructions that the judge tells."""
+            """The instructions that the judge checks."""
             return [demand for demand in self.instructions if demand.instruction_id not in constraint]
 
         @cached_property
@@ -100,7 +100,7 @@ class VerifIF(JudgedEnv):
 
         @cached_property
         def questions(self) -> list[str]:
-            """What the judge is asked."""
+            """The questions for the judge."""
             asked = [question_of(demand.instruction_id, demand.arguments) for demand in self.judged]
             for demand in self.llm_judge:
                 if not demand.content.strip():

@@ -1,4 +1,4 @@
-"""What only a judge can tell: VerifIF's instructions about style, language and situation, and their arguments."""
+"""VerifIF's instructions that only a judge can check, about style, language and situation, and their arguments."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ JUDGED: dict[str, tuple[str, ...]] = {
 
 
 def question_of(name: str, arguments: dict[str, object]) -> str:
-    """What a judge is asked about an instruction.
+    """Return the question for the judge about an instruction.
 
     Raises:
-        ValueError: If there is no such instruction, or an argument is missing.
+        ValueError: If the instruction is unknown, or an argument is missing.
     """
     expected = JUDGED.get(name)
     if expected is None:

@@ -61,7 +61,7 @@ class Weather(VerifierEnv):
         return call_items([("get_weather", {"city": task.expected_city or CITIES[0]})])
 
     def verify(self, task: Task, episode: Episode) -> float:
-        """Whether some call of `get_weather` named `expected_city`, upper and lower case and outer spaces aside."""
+        """Return 1.0 if a call of `get_weather` names `expected_city`, ignoring case and outer spaces."""
         if task.expected_city is None:
             return 1.0
         return float(task.expected_city.strip().casefold() in episode.state)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
 from gym_llm.concurrency.processes import shared_pool
-from gym_llm.core.config import Seconds
+from gym_llm.core.env_config import Seconds
 from gym_llm.envs.wmt_translation.grading import MOST_INLINE, check_sacrebleu, chrf, without_reasoning
 from gym_llm.errors import DeadlinePassed, WorkerDied
 from gym_llm.types import Row

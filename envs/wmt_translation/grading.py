@@ -47,7 +47,7 @@ def chrf_of(pair: tuple[str, str]) -> float:
 
 
 def without_reasoning(text: str) -> str:
-    """What comes after the last `</think>`; nothing where a `<think>` is not closed.
+    """Return the text after the last `</think>`; nothing if a `<think>` is not closed.
 
     >>> without_reasoning("Good day? </think>Guten Tag"), without_reasoning("<think>Good")
     ('Guten Tag', '')

@@ -42,7 +42,7 @@ class GoldCall(BaseModel):
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in WorkplaceAssistant._tools:
-            raise ValueError(f"{name!r} is no tool of the office")
+            raise ValueError(f"the office has no tool {name!r}")
         return name
 
     @field_validator("arguments")
@@ -57,12 +57,12 @@ class WorkplaceAssistant(EmailTools, CalendarTools, AnalyticsTools, ProjectTools
     """Do what is asked in an office; the reward is 1.0 if it is left as the row's own calls would leave it.
 
     Args:
-        data_dir: The folder of the tables in which every row plays, as NeMo Gym's `csv_data`; None for the one in the
-            variable `GYM_LLM_WORKPLACE_ASSISTANT_DATA`, and without that for the offices of the rows' `office_seed`.
+        data_dir: The folder of the tables for every row, laid out as NeMo Gym's `csv_data`. None for the folder in the
+            variable `GYM_LLM_WORKPLACE_ASSISTANT_DATA`, or else for the offices of the rows' `office_seed`.
         **kwargs: As for every `VerifierEnv`.
 
     Raises:
-        DataError: If there are no such tables.
+        DataError: If the folder has no such tables.
     """
 
     default_max_turns = 6
@@ -120,8 +120,7 @@ class WorkplaceAssistant(EmailTools, CalendarTools, AnalyticsTools, ProjectTools
             return read_office(self.data_dir)
         if task.office_seed is None:
             raise DataError(
-                "The row has no office_seed, so it plays in tables of its own: name their folder (NeMo Gym's is "
-                f"resources_servers/workplace_assistant/csv_data) with data_dir=… or the variable {DATA_VARIABLE}."
+                f"The row has no office_seed: give data_dir or {DATA_VARIABLE}, the folder of NeMo Gym's csv_data."
             )
         return generated_office(task.office_seed)
 

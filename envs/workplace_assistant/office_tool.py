@@ -52,10 +52,10 @@ class OfficeTool(Tool):
         return schema | {"parameters": parameters, "strict": False}
 
     def arguments(self, text: str) -> dict[str, Any]:
-        """A call's arguments without those that are null; of one that cannot be made, `refusal` with the reason.
+        """Return a call's arguments without null ones, or `refusal` with the reason if the call is invalid.
 
         Raises:
-            ToolError: If it is no JSON object.
+            ToolError: If they are not a JSON object.
         """
         try:
             given = json.loads(text)
@@ -97,10 +97,10 @@ def office_tool(*required: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def moment(text: Any) -> datetime:
-    """A date, with or without a time; a time zone is left out.
+    """Parse a date, with or without a time, ignoring a time zone.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a date.
     """
     text = str(text).strip()[:40]
     try:
@@ -112,7 +112,7 @@ def moment(text: Any) -> datetime:
             return datetime.strptime(text, form)
         except ValueError:
             continue
-    raise ValueError(f"{text!r} is no date")
+    raise ValueError(f"{text!r} is not a date")
 
 
 def is_moment(text: str) -> bool:

@@ -40,10 +40,10 @@ class OfficeData:
 
 
 class Table:
-    """One table of one episode.
+    """A table of an episode.
 
     Attributes:
-        rows: In order; never changed in place, nor is a record of it.
+        rows: The records in order; neither the list nor a record is changed in place.
         labels: pandas' row labels, which count in NeMo Gym's comparison; None for 0, 1, 2, … They have gaps after a
             deletion, until a row is added.
     """
@@ -63,7 +63,7 @@ class Table:
             self.rows = self._data.tables[self._name]
 
     def find(self, column: str, value: str) -> Record | None:
-        """The first record with this value; None if there is none."""
+        """Return the first record with this value, or None."""
         return next((row for row in self.rows if row[column] == value), None)
 
     def add(self, record: Record) -> None:
@@ -89,7 +89,7 @@ class Table:
         return True
 
     def next_id(self, column: str, digits: int = 1) -> str:
-        """One more than the largest number among the ids, with so many digits at least."""
+        """Return the next id: the largest number plus one, with at least the given digits."""
         ids = [row[column] for row in self.rows]
         try:
             largest = max(map(int, ids), default=0)
@@ -112,7 +112,7 @@ class Table:
 
 @dataclass
 class Office:
-    """One episode's office."""
+    """The office of an episode."""
 
     data: OfficeData
     plots: list[str] = field(default_factory=list)
@@ -155,7 +155,7 @@ class Office:
         return records
 
     def page(self, kind: str, records: list[Record], page: int, size: int) -> dict[str, Any] | str:
-        """One page of what a search found, or a sentence if it found nothing."""
+        """Return a page of a search's results, or a sentence if there are no results."""
         if not records:
             return f"No {kind} found."
         pages = -(-len(records) // size)
@@ -177,7 +177,7 @@ def lower(text: str) -> str:
 
 
 def words_text(subject: str | None, body: str | None, address: str) -> str:
-    """The text of an e-mail in which words are looked for, in lower case; "nan" where there is none, as in pandas."""
+    """Return the searchable text of an e-mail in lower case; "nan" for a missing text, as in pandas."""
     if body is not None and len(body) > _LONG:
         return f"{subject or 'nan'} {body} {address}".lower()
     return _joined(subject, body, address)

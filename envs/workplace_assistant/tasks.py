@@ -23,11 +23,11 @@ Asked = tuple[str, list[Call]]
 
 
 def make_row(office: OfficeData, rng: random.Random) -> Row:
-    """One task: a request in words, and the calls after which the office is as it should be.
+    """Make a task: a request in words, and the calls that fulfil it.
 
     Args:
-        office: Its tables.
-        rng: Chooses.
+        office: The tables.
+        rng: The random generator.
     """
     category, makers = rng.choice(_MAKERS)
     text, calls = rng.choice(makers)(office, rng)

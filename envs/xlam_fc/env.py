@@ -52,7 +52,7 @@ class XlamFC(NemoCompatible):
     metrics = {"num_correct": Metric(), "num_predicted": Metric(higher_is_better=None)}
 
     class Task(BaseTask):
-        """The expected calls; where there are none, none is to be made."""
+        """The expected calls; an empty list means that no call may be made."""
 
         expected_answers: Annotated[list[Expected], Field(max_length=MOST_EXPECTED)] = []
 
@@ -62,7 +62,7 @@ class XlamFC(NemoCompatible):
         self._pair = first_fit if self.conform else largest_matching
 
     def oracle(self, task: Task) -> str | list[Item]:
-        """Return the expected calls, or a message where there are none."""
+        """Return the expected calls, or a message if no call is expected."""
         return call_items((call.name, call.arguments) for call in task.expected_answers) or "There is nothing to call."
 
     def verify(self, task: Task, episode: Episode) -> Verdict:

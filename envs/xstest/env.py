@@ -29,7 +29,7 @@ class XSTest(JudgedEnv):
     metrics = {"is_refusal": Metric("rate", higher_is_better=None)}
 
     class Task(BaseTask):
-        """Whether the request is safe, and of what kind."""
+        """A row: whether the request is safe, and its kind."""
 
         verifier_metadata: dict[str, Any] | None = None
 
@@ -75,7 +75,7 @@ def nemo_class(text: str) -> str | None:
 
 
 def nemo_second_line(text: str) -> bool | None:
-    """What stands after the colon before the last line that has one, if yes or no."""
+    """Return the yes or no after the colon of the last line that has one."""
     text = text.strip()
     before = text.rfind("\n", 0, text.rfind(":") + 1)
     colon = text.rfind(":", 0, max(before, 0))

@@ -1,10 +1,14 @@
 """AgentEngine: an engine whose answers come from an agent, which is a program or a function.
 
-The environment and its agent take turns, and each of them seems to be in control. `respond` starts the agent of a new
-episode and waits until it acts. The agent's tool calls become the `function_call` items of one answer, and its
-submission becomes a message. The next `respond` brings the results for which the agent waits. Meanwhile the agent asks
-the model through a capture session (`agents/capture/`), which keeps every token. The end of the episode
-(`end_episode`) ends the agent.
+The environment and its agent take turns:
+
+1. `respond` starts the agent of a new episode and waits until it acts. Its tool calls become the `function_call` items
+    of
+   one response, and its submission becomes a message.
+2. The next `respond` brings the results for which the agent waits.
+3. Meanwhile the agent asks the model through a session (`agents/capture/`) that keeps every token. The environment does
+   not see these calls.
+4. The end of the episode (`end_episode`) ends the agent.
 """
 
 from __future__ import annotations
@@ -47,8 +51,8 @@ class AgentEngine(Engine):
     """Lets an agent play each episode, with the model of another engine.
 
     Args:
-        agent: An async or plain function of an `AgentEpisode`, its name (`"module:function"`, `"file.py:function"`), or
-            a command, such as `"python my_agent.py"` (see `gym_llm.agents.agent_program`).
+        agent: A function of an `AgentEpisode`, async or not. Or a text: `"module:function"`, `"file.py:function"` or a
+            command, such as `"python my_agent.py"` (see `gym_llm.agents.agent_program`).
         engine: The model's engine, started and closed with this one; or a spec.
         engine_options: The arguments of a spec.
         agent_timeout: Seconds that an agent may take for its episode, without the environment's own time.

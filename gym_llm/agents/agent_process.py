@@ -1,8 +1,8 @@
-"""AgentProcess: a program with bounded output that leaves nothing behind.
+"""AgentProcess: a program with bounded output whose processes all end with it.
 
-The program gets a session of its own, and so a process group. At its end the whole group is killed. Then daemons that
-have left the group are killed: they have inherited a mark in their environment. If this process, the parent, is killed,
-the kernel kills the program, where `setpriv` is installed.
+The program gets its own session, and so its own process group. When its first process ends or must end, the whole group
+is killed. A daemon may have left the group, so every other process with the mark in its environment is killed, too;
+children inherit the mark. If this parent process is killed, the kernel kills the program, where `setpriv` is installed.
 """
 
 from __future__ import annotations

@@ -18,16 +18,20 @@ _OTHERS_KEYS = ("ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_ORGANIZATION", 
 
 @dataclass(frozen=True)
 class Program:
-    """Runs a command for an episode. It is an agent like any other: it plays, and what it prints is its answer.
+    """Runs a command as the agent of an episode; its output is the answer.
 
-    The task is on its standard input, as text (`AgentEpisode.prompt`), and whole in a JSON file that `GYM_LLM_TASK`
-    names. The variables that the clients of OpenAI and Anthropic look at point to the episode's model. The environment
-    has its tools at `GYM_LLM_MCP_URL`, and at `GYM_LLM_TOOLS_URL` over plain HTTP. Answers can be submitted at both. If
-    the program submits nothing, its standard output is its answer.
+    The program finds:
+
+    - The task as text on standard input (`AgentEpisode.prompt`), and complete in the JSON file `GYM_LLM_TASK`.
+    - The episode's model, in the environment variables that the clients of OpenAI and Anthropic read.
+    - The environment's tools over MCP at `GYM_LLM_MCP_URL`, and over plain HTTP at `GYM_LLM_TOOLS_URL`. The latter also
+      accepts answers.
+
+    If the program submits no answer, its standard output is the answer.
 
     Args:
         command: The program and its arguments.
-        folder: Where it runs.
+        folder: Its working directory.
     """
 
     command: tuple[str, ...]

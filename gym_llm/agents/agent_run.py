@@ -32,8 +32,8 @@ logger = redacted_logger(__name__)
 class AgentRun:
     """Runs an agent next to its environment, one action at a time.
 
-    If the environment continues after the agent has ended, the agent is started again. So a program that answers one
-    question need not handle conversations. It finds the whole conversation in its request.
+    If an agent has ended and the environment asks again, the agent is started again with the whole conversation in its
+    request. So a program or function that answers one question need not handle conversations.
 
     Args:
         agent: The agent.

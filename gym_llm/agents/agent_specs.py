@@ -29,8 +29,8 @@ def parse_agent_spec(agent: str | Agent) -> Agent:
     """Return the agent of a spec.
 
     Args:
-        agent: An async or plain function of an `AgentEpisode`; or a text. The text is `module:function`,
-            `path/file.py:function`, or else a command, whose paths are relative to the current folder.
+        agent: A function of an `AgentEpisode`, async or not. Or a text: `module:function`, `path/file.py:function`, or
+            a command, whose paths are relative to the current folder.
 
     Raises:
         TypeError: If it is neither callable nor a text.

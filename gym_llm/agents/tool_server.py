@@ -2,11 +2,11 @@
 
 Each episode has an address of its own, with its key in the path (or, without it, as `Authorization: Bearer KEY`):
 
-- `POST /s/KEY/mcp`: the tools and `submit`, over MCP.
-- `GET /s/KEY/tools`: the tools, as the Responses API has them.
-- `POST /s/KEY/tools/NAME`: call a tool with a JSON object of arguments; returns `{"output": "..."}`.
-- `POST /s/KEY/submit`: submit `{"answer": "..."}`; returns `{"over": true}`, or `{"over": false, "message": "..."}`
-  with the user's next message.
+- `POST /s/KEY/mcp`: the tools and `submit`, over MCP;
+- `GET /s/KEY/tools`: the tools, as the Responses API has them;
+- `POST /s/KEY/tools/NAME`: a call with a JSON object of arguments. The reply is `{"output": "..."}`.
+- `POST /s/KEY/submit`: an answer, `{"answer": "..."}`. The reply is `{"over": true}`, or `{"over": false, "message":
+  "..."}` with the user's next message.
 - `GET /s/KEY/request`: the environment's latest request.
 """
 

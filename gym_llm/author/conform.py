@@ -1,7 +1,7 @@
-"""Replaying episodes that NeMo Gym's servers scored: whether our verifiers pay and report the same.
+"""Replaying episodes that NeMo Gym's servers scored, to compare rewards and details with our verifiers.
 
-A vector is one recorded episode: `source` ("mcqa/2"), the `task`'s row, the `output` items, the `reward`, what else was
-reported (`info`), what the judge said (`judge`), and how far the record can be trusted (`check`).
+A vector is one recorded episode. Its fields are `source` ("mcqa/2"), the row (`task`), the items (`output`) and
+`reward`. It may have details (`info`) and the judge's replies (`judge`). `check` is the origin of the reward.
 """
 
 from __future__ import annotations

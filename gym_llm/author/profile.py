@@ -1,10 +1,9 @@
-"""Profile of a verifier's time: stored rollouts played again through the real environment, under yappi.
+"""Profiling a verifier: stored rollouts are played again through the real environment, under yappi.
 
-Each pass has one clock, so the rollouts are played twice: by the clock on the wall, and by the processor's. What a
-function took beyond its processor time it spent waiting: for a coroutine, a thread, a process, a lock. Episodes are
-played one at a time and in this thread, hooks that block too, so that nothing overlaps and nothing is out of sight;
-what other threads do meanwhile is listed under their names. The first episode is played once more before, unmeasured:
-imports, compilation and start-up do not belong to an episode.
+Each pass has one clock, so the rollouts are played twice, by wall-clock time and by processor time. The difference is
+the time that a function waited for a coroutine, a thread, a process or a lock. Episodes are played one at a time in
+this thread, blocking hooks included, so nothing overlaps. The work of other threads is listed under their names. The
+first episode is played once before the measurement, because imports and start-up do not belong to an episode.
 """
 
 from __future__ import annotations

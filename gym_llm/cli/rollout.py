@@ -77,7 +77,7 @@ def rollout(
     output as FILE.summary.json.
     """
     from gym_llm.cli.interrupts import Interrupts
-    from gym_llm.cli.report import print_report
+    from gym_llm.cli.run_report import print_report
     from gym_llm.rollouts.run import Run
 
     files.check(play, output, "FILE: the file")

@@ -20,7 +20,7 @@ class NemoCompatible(VerifierEnv):
     """
 
     class Config(VerifierEnv.Config):
-        """Whether to do as NeMo Gym does."""
+        """The argument of a verifier that can follow NeMo Gym's rules."""
 
         conform: Literal["nemo"] | None = None
 

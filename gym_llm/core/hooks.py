@@ -1,4 +1,4 @@
-"""The hooks of an environment: those that block run elsewhere; `respond` is an old name; who speaks for the user."""
+"""The hooks of an environment: `@hook` runs blocking ones elsewhere, and old names and simulated users are resolved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gym_llm.records.failures import failure_kind, reason, traceback_text
 from gym_llm.types import Episode, FailureKind
 
 if TYPE_CHECKING:
-    from gym_llm.core.config import EnvConfig
+    from gym_llm.core.env_config import EnvConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 Blocking = bool | Literal["thread", "process"]
@@ -44,8 +44,8 @@ def hook(*, blocking: Blocking = False, deadline: float = 60.0) -> Callable[[F],
 def hook(function: Any = None, /, *, blocking: Blocking = False, deadline: float = 60.0) -> Any:
     """Mark `setup`, `user_turn`, `verify` or `teardown` of a `VerifierEnv` as one that blocks.
 
-    A hook that waits for a server or a file without being async, or that computes for long, holds up every other
-    episode of its process. Marked so, it runs elsewhere and the others go on.
+    A hook that computes for long, or waits for a server without being async, blocks every other episode of its process.
+    With this mark it runs in a thread or in another process.
 
     ```python
     @hook(blocking=True)
@@ -55,14 +55,14 @@ def hook(function: Any = None, /, *, blocking: Blocking = False, deadline: float
 
     Args:
         function: The method, when the decorator is used without arguments.
-        blocking: True or `"thread"` for one of 32 threads: the hook must not touch what other threads use.
-            `"process"` for a pool of processes, which also ends what hangs: the hook sees a copy of the task, the
-            episode and the environment's own attributes (all have to pickle), and only what it returns comes back.
-        deadline: Seconds of CPU time that it may take in a process.
+        blocking: True or `"thread"` for one of 32 threads. The hook must not use objects of other threads.
+            `"process"` for a pool of processes, which kills a hook that hangs. The hook receives copies of the task,
+            the episode and the environment's attributes, so all must pickle. Only its return value is kept.
+        deadline: CPU seconds that it may take in a process.
 
     Raises:
         TypeError: If the method is async: it does not have to block.
-        ValueError: If `blocking` is none of these.
+        ValueError: If `blocking` has another value.
     """
     if function is None:
         return functools.partial(hook, blocking=blocking, deadline=deadline)

@@ -28,9 +28,12 @@ class PromptTexts(NamedTuple):
 
 
 def read_content(path: str, *, plain: bool = False) -> Any:
-    """What a file says, YAML or the plain text of `user`, read once per process and version; a DataError if it cannot.
+    """Read a prompt file: YAML, or the plain text of `user`. Callers must not change the result.
 
-    It is for `texts_of`, and not to be changed.
+    The process keeps the content until the file changes.
+
+    Raises:
+        DataError: If the file cannot be read.
     """
     try:
         status = Path(path).stat()
@@ -99,9 +102,9 @@ class RowPrompt(NamedTuple):
 
 
 def read_row_prompt(path: str) -> RowPrompt:
-    """The prompt in a file, read once per process and version of it.
+    """Read the prompt in a file; the process keeps it until the file changes.
 
     Raises:
-        DataError: If it cannot be read, or is none.
+        DataError: If the file cannot be read or has no prompt.
     """
     return RowPrompt(path, texts_of(read_content(path), path))

@@ -27,7 +27,7 @@ class LazilySeeded(gym.Env[ObsType, ActType]):
         """Seed `np_random`.
 
         Raises:
-            gymnasium.error.Error: If the seed is no int, or negative.
+            gymnasium.error.Error: If the seed is not an int, or is negative.
         """
         if seed is not None:
             if type(seed) is not int or seed < 0:

@@ -1,7 +1,7 @@
-"""The two spaces of every verifier (requests are observed, responses are the actions), and that of all texts.
+"""The observation space of requests, the action space of responses, and the space of all texts.
 
-None of them has a shape. Under Gymnasium's vector environments they batch into tuples, so observations of any length
-live side by side (`shared_memory=False` for `AsyncVectorEnv`: text does not fit in fixed memory).
+They have no shape. Gymnasium's vector environments batch them into tuples, so observations may differ in length.
+`AsyncVectorEnv` needs `shared_memory=False`: text does not fit into memory of a fixed size.
 """
 
 from __future__ import annotations

@@ -119,9 +119,8 @@ def _check_names(params: dict[str, Any]) -> None:
         same = CHAT_NAMES.get(unknown[0])
         hint = f" Did you mean {same}?" if same else did_you_mean(unknown[0], REQUEST_PARAMETERS)
         raise DataError(
-            f"responses_create_params.{unknown[0]}: neither the Responses API nor vLLM has such a parameter."
-            f"{hint} What only one server knows goes into the engine option "
-            "`extra_body`."
+            f"responses_create_params.{unknown[0]}: unknown parameter.{hint} "
+            "A server's own ones go into the engine's `extra_body`."
         )
 
 
@@ -212,13 +211,13 @@ def task_source(
     """A source of tasks.
 
     Args:
-        tasks: Its argument of this name: a file's name, rows, or another environment's source, which is shared.
-        kind: Of its tasks. Its own ones, if they have input, need no prompt.
-        generate: Makes one; None if it makes none.
-        module: Of its class, beside which its examples lie.
+        tasks: The environment's argument: a file's name, rows, or another environment's source, which is shared.
+        kind: The schema of its rows. Generated tasks that have input need no prompt.
+        generate: Makes a task; None for an environment that makes no tasks.
+        module: The module of its class; the examples are beside it.
 
     Returns:
-        None where there are none.
+        The source; None if the environment has no tasks.
 
     Raises:
         DataError: If they cannot be read or a row is wrong.

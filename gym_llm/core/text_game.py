@@ -13,18 +13,18 @@ from gym_llm.types import Episode, Row, Verdict
 
 
 class Game(Protocol):
-    """A game under way. It has to pickle."""
+    """A running game. It must pickle."""
 
     def observation(self) -> str:
-        """What the player is shown."""
+        """Return the text that the player sees."""
 
     def play(self, text: str) -> Move | None:
-        """Make the move that a text asks for; None if it asks for none."""
+        """Make the move that a text asks for; None if the text has no move."""
 
 
 @dataclass
 class Move:
-    """What came of a move.
+    """The result of a move.
 
     Attributes:
         reward: Its part of the episode's reward.
@@ -39,7 +39,7 @@ class Move:
 
 @dataclass
 class Session:
-    """A game and what has come of it so far."""
+    """A game, and the rewards and moves so far."""
 
     game: Game
     total: float = 0.0

@@ -11,7 +11,7 @@ from gymnasium.error import ResetNeeded
 
 from gym_llm.concurrency import SHUTDOWN_ERRORS, wait
 from gym_llm.core.author_hooks import AuthorHooks
-from gym_llm.core.config import EnvConfig, constructor_signature, read_config
+from gym_llm.core.env_config import EnvConfig, constructor_signature, read_config
 from gym_llm.core.hooks import alias_respond
 from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
@@ -32,21 +32,24 @@ _UNFINISHED = {"incomplete", "failed", "cancelled"}
 
 
 class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
-    """An environment that asks, answers tool calls, and scores.
+    """An environment that asks a model, runs its tool calls, and scores the episode.
 
-    The observation is the request to send next, the action is the response that came back
-    (`responses/actions.py`). A turn with function calls runs the tools and goes on; one of nothing but reasoning
-    is asked for again; any other asks `user_turn` for the user's next message, and when there is none the episode
-    terminates with the reward of `verify`. A response that was cut off, or `max_turns` turns, truncate the episode;
-    `verify` scores what there is.
+    The observation is the next request, and the action is the model's response (`protocols/responses/actions.py`).
+    The response decides what follows:
+
+    - Function calls: the environment runs the tools and asks the model again.
+    - Only reasoning: the environment asks again.
+    - Anything else: `user_turn` gives the user's next message. If it returns None, the episode terminates with the
+      reward of `verify`.
+    - A response that was cut off, or the last of `max_turns` turns: the episode is truncated, and `verify` scores it.
 
     Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `user_turn`, `verify`
     and `teardown`, each of which may be async. They may override `generate` to make tasks instead of reading them.
 
     Args:
-        tasks: Rows (each with `responses_create_params`), or the name of a source: a JSON Lines path, or another
-            form of `gym_llm.data.files.reading`; None for the class's own: its generator, or `data/example.jsonl`
-            beside its module.
+        tasks: Rows with `responses_create_params`, or a source: a JSON Lines path or another form of
+            `gym_llm.data.files.reading`. None for the class's generator, or else `data/example.jsonl` beside its
+            module.
         max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
         prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.core.prompts`.
         render_mode: None, or `"ansi"`: `render` returns a readable transcript.
@@ -59,17 +62,16 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
 
     Attributes:
         user: A simulated user, `SimulatedUser(prompt="You want {wish}.")`, that plays `opening` and `user_turn`; the
-            environment takes the engine that it speaks with as the argument `user`.
+            environment takes the user's engine as the argument `user`.
         config: The arguments of the class's `Config`; each is an attribute of the environment, too.
-        executes_tools: False where `verify` grades the calls themselves: a turn with calls ends the episode then, and
-            nothing is run.
-        dry_run_kwargs: Arguments with which it plays without anything else, for checks: `{"judge": "constant:A"}`.
+        executes_tools: False if `verify` grades the calls: a turn with calls then ends the episode, and no tool runs.
+        dry_run_kwargs: Arguments for checks without external services: `{"judge": "constant:A"}`.
         reverify_mode: Whether `verify` can score a stored episode without running its tools (`gym-llm reverify`).
             Declare `"stateless"` if it reads only the episode's items and what `setup` makes.
         episode: The episode being played, or the last one; None before the first reset.
-        open_episode: The episode whose `teardown` is still to come; None also where the class has none.
-        metrics: What of the info of `verify` is reported of a run beside the reward, by name.
-        phase: The hook that runs, or was the last to fail (`gym_llm.types.Phase`); `env` for anything else.
+        open_episode: The episode whose `teardown` has not run; None also if the class has no `teardown`.
+        metrics: Fields of the info of `verify` that a run reports beside the reward, by name.
+        phase: The hook that is running or has failed (`gym_llm.types.Phase`); `env` for other code.
     """
 
     class Config(EnvConfig):
@@ -183,18 +185,19 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
         """Take one model turn.
 
         Args:
-            action: What the model answered to the last observation; see `gym_llm.protocols.responses.actions`.
+            action: The model's response to the last observation; see `gym_llm.protocols.responses.actions`.
 
         Returns:
-            The next request (whole, also at the end), the reward (`episode.step_reward`, at the end with `verify`'s),
-            terminated, truncated, and info: `task_index`, `turn`, `tool_errors`, `reward` if `step_reward` is not 0,
-            and at the end the verifier's details and `reward_components`.
+            The next request (complete, also at the end), the reward, terminated, truncated, and info. The reward is
+            `episode.step_reward`; the last turn adds the reward of `verify`. Info has `task_index`, `turn` and
+            `tool_errors`, and `reward` if `step_reward` is not 0. At the end it also has the verifier's details and
+            `reward_components`.
 
         Raises:
             InvalidAction: If the action is not a Responses answer. The episode is unchanged.
             ResetNeeded: If no episode is running.
-            InvalidReward: If `verify`, or the turn's reward, is no finite number. The episode is over.
-            Exception: What a hook raises, or a tool, but for `ToolError`. The episode is over.
+            InvalidReward: If the reward of `verify` or of the turn is not a finite number. The episode is over.
+            Exception: The exception of a hook or a tool, except `ToolError`. The episode is over.
         """
         episode = self.episode
         if episode is None or self._over:

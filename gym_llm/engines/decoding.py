@@ -4,8 +4,9 @@ Every sequence has a slot of one padded key-value cache. A step feeds each seque
 own position, so sequences may differ in length. A finished sequence gives its slot to the last one. A prompt is read
 without its last token, which the next step feeds: sampling happens in one place.
 
-A prefix that a prompt shares with a sequence in the batch, or with one that is added at the same time, is read once and
-copied from slot to slot. Nothing outlives its sequence, so the model's weights may change while the batch is empty.
+A prompt may share a prefix with a sequence in the batch, or with one that joins at the same time. The prefix is then
+read once and copied from slot to slot. Nothing is kept after its sequence, so the weights may change while the batch is
+empty.
 """
 
 from __future__ import annotations

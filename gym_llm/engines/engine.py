@@ -19,8 +19,8 @@ class Capabilities:
         tools: The model sees the request's tools.
         forced_calls: The engine follows a `tool_choice` that forces calls.
         weights: The engine is a `gym_llm.engines.weights.WeightSync`: its weights can be replaced.
-        seed: Whether the engine has an option `seed` for all sampling: `"always"` means that a run passes one,
-            `"optional"` that it does so only on request, because sampling is faster without.
+        seed: Whether the engine has an option `seed` for all sampling. With `"always"` every run passes a seed. With
+            `"optional"` a run passes one on request only, because sampling is faster without.
         loads_model: `start` loads a model into memory, so an unused engine is not started.
         shared: Processes share one engine in a Ray actor, instead of having one each.
     """

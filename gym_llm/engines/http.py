@@ -1,7 +1,7 @@
 """HTTPEngine: any server that speaks OpenAI's Chat Completions, Responses or Completions API.
 
-Everything is in flight at once: no connection cap, so that it is the server that queues (it batches; a client-side
-queue would only hide requests from it). aiohttp, because httpx's pool walks its whole queue on every event.
+All requests are in flight at once, without a limit on connections. The server batches, and a queue in the client would
+hide requests from it. The client is aiohttp, because httpx's pool walks its whole queue on every event.
 """
 
 from __future__ import annotations
@@ -69,18 +69,20 @@ _NOT_RUNNING = "The engine is not running: use it as `async with engine`, or cal
 class HTTPEngine(Engine):
     """An engine that sends requests to one or several OpenAI-compatible servers.
 
-    The engine sends a request again after status 408, 409, 429 or 5xx, or without an answer, after an exponential
-    back-off with full jitter or the server's Retry-After. With several servers an episode stays on one server until
-    that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the server answers
-    again (`gym_llm.engines.health`). A prompt that no longer fits the model ends the episode without an error: the
-    response is `incomplete`, its `output` is empty and `incomplete_details["reason"]` is `"context_length_exceeded"`.
+    The engine sends a request again after status 408, 409, 429 or 5xx, or if there is no reply. It waits for the
+    server's Retry-After, or an exponential back-off with full jitter. With several servers an episode stays on one
+    server until that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the
+    server answers again (`gym_llm.engines.health`).
+
+    If a prompt no longer fits the model, the response is `incomplete` with an empty `output` and the reason
+    `"context_length_exceeded"`.
 
     With `"completions"` the engine builds prompts as token ids (`gym_llm.tokens.prompt_tokens.PromptTokens`), and the
     server returns token ids. The other APIs send the conversation, which the server tokenises anew for every turn. In a
-    chat, calls whose arguments are not a JSON object are sent with `{}` instead. Newer vLLM does this itself; older
-    versions refuse the whole conversation (https://github.com/vllm-project/vllm/pull/48922).
+    chat, calls whose arguments are not a JSON object are sent with `{}` instead, because older versions of vLLM refuse
+    such a conversation (https://github.com/vllm-project/vllm/pull/48922).
 
-    The engine logs a warning when a server begins to fail; retries and recoveries are logged at level INFO.
+    A server that begins to fail is logged as a warning, retries and recoveries at level INFO.
 
     Args:
         base_urls: One base URL, several separated by commas, or a list; the part before `/chat/completions`.
@@ -94,8 +96,8 @@ class HTTPEngine(Engine):
             `logprobs`). `"completions"` always does; `"responses"` cannot.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
-        max_response_bytes: The most that is read of an answer, decompressed; None for what `utils/limits.py` says. One
-            that is larger is an error: bodies without end, and a GB from a few KB of gzip, take no memory.
+        max_response_bytes: Largest size of a decompressed response, beyond which it is an error; None for the limit of
+            `utils/limits.py`.
 
     Raises:
         ValueError: If an argument is invalid.

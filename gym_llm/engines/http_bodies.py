@@ -69,10 +69,10 @@ def responses_body(request: Request) -> dict[str, Any]:
 
 
 def completion_body(request: Request, prompt: list[int], *, context: int | None = None) -> dict[str, Any]:
-    """The body, without `model`, that asks for what comes after a prompt, sampled as the request says.
+    """Return the body, without `model`, of a completion request for a prompt.
 
-    What is left of the model's `context`, if that is known, is the most that may be sampled: without it servers take 16
-    for a request without a limit, and refuse one with a limit above the context.
+    A known `context` limits the number of tokens to what the prompt leaves of it. Without a limit servers sample 16
+    tokens, and they refuse a limit above the context.
 
     >>> completion_body({"input": "Hi", "max_output_tokens": 9, "temperature": 0.0}, [5, 6])["max_tokens"]
     9
@@ -113,7 +113,7 @@ def completion_to_response(
             )
         check_tokens([], sampled, log_probs)  # the prompt is our own
         if not isinstance(choice["text"], str):
-            raise TypeError("its `text` is no string")
+            raise TypeError("its `text` is not a string")
         cut_by = FINISH_REASONS.get(choice.get("finish_reason"))
         response = text_response(choice["text"], tokens=(prompt, sampled, log_probs), model=model, incomplete=cut_by)
         if text_log_probs:
@@ -125,7 +125,7 @@ def completion_to_response(
         return response
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise EngineError(
-            f"The server's answer is no completion ({reason(error)}): {excerpt(completion)}",
+            f"The server's reply is not a completion ({reason(error)}): {excerpt(completion)}",
             failure_kind="agent_run_error",
         ) from error
 

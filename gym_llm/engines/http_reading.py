@@ -36,8 +36,8 @@ async def read_body(reply: aiohttp.ClientResponse, limit: int | None = None) -> 
             if reply.status != 200:
                 break
             raise EngineError(
-                f"{reply.url} answered with more than {limit / (1 << 20):.3g} MiB, which is the limit: "
-                f"the engine's option max_response_bytes raises it, or {limits.RESPONSE_BYTES}.",
+                f"{reply.url} sent more than {limit / (1 << 20):.3g} MiB: raise max_response_bytes, or "
+                f"{limits.RESPONSE_BYTES}.",
                 failure_kind="agent_run_error",
             )
         block = await content.readany()

@@ -17,15 +17,15 @@ from gym_llm.utils.json_codec import loads
 
 
 class ReplayEngine(Engine):
-    """Answers each turn of an episode with the recorded one, whatever the request says.
+    """Answers each turn of an episode with the recorded turn, and ignores the rest of the request.
 
-    The record is found by `episode_id`, `"{task_index}-{repeat_index}"`; of several with the same id the last counts.
-    The turn is found by what the environment has said since: nothing is remembered between requests, so an episode
+    The engine finds the record by `episode_id`, `"{task_index}-{repeat_index}"`; the last record with an id counts. It
+    finds the turn by the environment's messages in the request. It remembers nothing between requests, so an episode
     can be replayed any number of times. `usage` and the status come with an episode's last turn.
 
     Args:
-        path: A rollout file (JSON Lines; what `gym_llm.rollout` or NeMo Gym records). A torn last line is left out.
-        dataset: Only records of this dataset, of a file that holds those of a whole configuration.
+        path: A rollout file (JSON Lines) of `gym_llm.rollout` or NeMo Gym. A torn last line is left out.
+        dataset: Use only records of this dataset.
 
     Attributes:
         model: `replay:` and the file's name; the responses carry the recorded model.
@@ -120,8 +120,8 @@ class ReplayEngine(Engine):
             offset += len(line)
         if len(datasets) > 1:
             raise EngineUnavailable(
-                f"{self.path.name} holds several datasets: replay it with the configuration that it was made with, "
-                f"or choose one with `dataset`: {', '.join(sorted(datasets))}."
+                f"{self.path.name} has several datasets: replay it with its configuration, or set `dataset` to one of "
+                f"{', '.join(sorted(datasets))}."
             )
         return places
 

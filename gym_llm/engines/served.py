@@ -1,7 +1,7 @@
-"""One engine for several processes of one user, over HTTP: the trainer's ranks ask the one that its main process has.
+"""Sharing an engine over HTTP: the ranks of a trainer send their requests to the engine of the main process.
 
-Requests and answers are JSON, whole and with their token ids. A model endpoint for everybody else's clients is
-`gym_llm.serve`; processes that belong to the same Ray have `gym_llm.rollouts.ray.shared_engine`.
+Requests and responses are JSON with token ids. For other clients, `gym_llm.serve` has a model endpoint. Processes of
+the same Ray use `gym_llm.rollouts.ray.shared_engine`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _OURS = {
     "http": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "https": ("http://HOST:PORT/v1", "gym_llm.engines.http:HTTPEngine"),
     "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
-    "random": ("random", "gym_llm.author.chaos.policy:RandomPolicy"),
+    "random": ("random", "gym_llm.author.chaos.random_policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
     "agent": ("agent", "gym_llm.agents:AgentEngine"),
@@ -38,17 +38,20 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
     """Build the engine that a spec names; nothing is loaded or connected before its `start`.
 
     Args:
-        spec: `pocket`; `transformers:MODEL`; `vllm:MODEL`; the base URL of an OpenAI-compatible server (several,
-            separated by commas, share the load); `replay:FILE`; `actor:NAME`, an engine in a Ray actor
-            (`gym_llm.rollouts.ray.shared_engine`); `constant:TEXT`, which always says that; or another
-            package's (`ENTRY_POINT_GROUP`).
-        parsers: What makes items of its text, in this order; see `gym_llm.engines.parsing_engine.ParsingEngine`.
+        spec: One of these:
+
+            - `pocket`, `transformers:MODEL` or `vllm:MODEL`: a local model.
+            - The base URL of an OpenAI-compatible server. Several URLs, separated by commas, share the load.
+            - `replay:FILE`: recorded responses. `constant:TEXT`: always this text.
+            - `actor:NAME`: an engine in a Ray actor (`gym_llm.rollouts.ray.shared_engine`).
+            - An engine of another package (`ENTRY_POINT_GROUP`).
+        parsers: Parsers of its text, in this order; see `gym_llm.engines.parsing_engine.ParsingEngine`.
         **options: Keyword arguments of the engine's class.
 
     Raises:
-        ValueError: If the spec is of no known form, or an option's value cannot be right.
-        TypeError: If the engine has no such option.
-        EngineUnavailable: If a package it needs is not installed.
+        ValueError: If the spec has an unknown form, or an option's value is invalid.
+        TypeError: If the engine does not have an option.
+        EngineUnavailable: If a required package is not installed.
 
     >>> make_engine("http://localhost:8000/v1", model="Qwen/Qwen3-4B")
     HTTPEngine('http://localhost:8000/v1', model='Qwen/Qwen3-4B', api='chat')

@@ -54,9 +54,9 @@ class TransformersEngine(Engine):
     `tool_choice` that forces calls and `top_logprobs` are errors. `include` returns the sampled tokens' log
     probabilities.
 
-    A response that reaches `max_output_tokens` or the end of the context is `incomplete` with the reason
-    `max_output_tokens`; a prompt that fills the context gets an empty one. Sampling draws from a generator seeded by
-    (`seed`, `episode_id`, turn), so it does not depend on what else is in the batch, except for the rounding of floats.
+    A response is `incomplete` with the reason `max_output_tokens` if it reaches that limit or the end of the context. A
+    prompt that fills the context gets an empty response. The generator for sampling has the seed (`seed`, `episode_id`,
+    turn). So sampling does not depend on other sequences in the batch, except for the rounding of floats.
 
     Args:
         model: A Hugging Face model name or a local folder, with a chat template. Every layer must be an attention
@@ -121,14 +121,14 @@ class TransformersEngine(Engine):
 
     @classmethod
     def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **options: Any) -> TransformersEngine:
-        """An engine for a model that is in memory already, and stays the caller's: a trainer samples what it trains.
+        """Return an engine for a model that is already in memory: a trainer samples the model that it trains.
 
-        The weights are read when a request is answered, so they may change between two of them, not meanwhile; before
-        the first one the caller puts the model into evaluation mode. It was loaded with SDPA attention, the tokenizer
-        has a chat template. Options are the class's, but for `device` and `dtype`.
+        The caller keeps the model, and may change its weights between requests, not during one. The caller puts it into
+        evaluation mode before the first request. The model must use SDPA attention, and the tokenizer a chat template.
+        Options are those of the class except `device` and `dtype`.
 
         Raises:
-            ValueError: If an option makes no sense.
+            ValueError: If an option is invalid.
         """
         for name in ("device", "dtype"):
             if name in options:

@@ -42,39 +42,40 @@ _NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
 class VLLMEngine(Engine):
     """Answers requests with vLLM's `AsyncLLM`, which batches them itself.
 
-    Prompts, the message with the text as it was sampled, and the tokens on it are like `TransformersEngine`'s (the
-    engine argument `logprobs_mode` changes which log probabilities they are).
+    Prompts, the message with the sampled text, and its token fields are those of `TransformersEngine`. The engine
+    argument `logprobs_mode` selects other log probabilities.
 
-    Of a request count the fields that count there, `top_logprobs`, `text.format`, and the further names that
-    `vllm serve` knows (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that
-    thinks before it writes JSON needs the engine argument `reasoning_parser`: the format then holds for what comes
-    after the thinking.
+    The engine reads the same fields of a request, `top_logprobs`, `text.format`, and further names of `vllm serve`
+    (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that thinks before it writes
+    JSON needs the engine argument `reasoning_parser`. The format then applies to the text after the thinking.
 
-    A response is `incomplete` with the reason `max_output_tokens` (that limit or the end of the context was reached),
-    `context_length_exceeded` (the prompt does not fit: no output), or `abort` (the engine was put to sleep).
+    A response is `incomplete` for one of these reasons:
 
-    vLLM computes in processes of its own, which it starts by importing the main script again: a script that uses this
-    engine does so under `if __name__ == "__main__":`. Its log is silent but for errors, unless VLLM_LOGGING_LEVEL is
-    set.
+    - `max_output_tokens`: it reached that limit or the end of the context.
+    - `context_length_exceeded`: the prompt does not fit, so there is no output.
+    - `abort`: the engine was put to sleep.
+
+    vLLM starts processes that import the main script again. So a script must use this engine under
+    `if __name__ == "__main__":`. vLLM logs only errors, unless VLLM_LOGGING_LEVEL is set.
 
     Args:
         model: A Hugging Face model name or a folder, with a chat template; `"pocket"` for the packaged one.
         history: See `PromptTokens`.
         max_new_tokens: For requests that have no `max_output_tokens`; None for as many as the context holds.
-        seed: Makes each turn's sampling depend on (`seed`, `episode_id`, turn) alone, up to the rounding of floats.
-            None leaves it to vLLM, which is faster: sampling with a generator for each sequence takes a quarter more
-            time on a CPU with the pocket model.
-        **engine_args: Any of vLLM's engine arguments, as `vllm serve` has them: `tensor_parallel_size`,
-            `data_parallel_size`, `distributed_executor_backend="ray"`, `max_model_len`, `gpu_memory_utilization` (on a
-            CPU half of the free memory, unless set), ….
+        seed: With a seed, each turn's sampling depends only on (`seed`, `episode_id`, turn), up to the rounding of
+            floats. This needs a generator per sequence, which takes a quarter more time on a CPU with the pocket model.
+            None leaves the seed to vLLM.
+        **engine_args: Engine arguments of vLLM, as for `vllm serve`: `tensor_parallel_size`, `data_parallel_size`,
+            `distributed_executor_backend="ray"`, `max_model_len`, `gpu_memory_utilization` (default on a CPU: half of
+            the free memory), ….
 
     Attributes:
-        engine_args: The engine arguments, as they were given; `model` among them.
-        llm: The `AsyncLLM`, while the engine is started; for whatever of vLLM has no name here.
+        engine_args: The given engine arguments, with `model`.
+        llm: The `AsyncLLM` of a started engine, for vLLM's own methods.
 
     Raises:
         EngineUnavailable: If vLLM is not installed.
-        ValueError: If an argument makes no sense.
+        ValueError: If an argument is invalid.
     """
 
     capabilities = Capabilities(

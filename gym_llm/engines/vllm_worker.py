@@ -14,9 +14,9 @@ class CPUReload:
     def reload_weights_and_head(self, weights_path: str) -> None:
         """`reload_weights`, and the packed copy of the output layer's weights.
 
-        On a CPU vLLM multiplies by packed copies of the weights, and reloading renews those of the layers that have
-        weights of their own in the checkpoint. An output layer that shares the embedding's has none: it would go on
-        with the old ones (seen in 0.32).
+        On a CPU vLLM multiplies by packed copies of the weights. Reloading renews the copies of layers that have their
+        own weights in the checkpoint. An output layer that shares the embedding's weights would keep its old copy (seen
+        in vLLM 0.32).
         """
         from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
         from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead

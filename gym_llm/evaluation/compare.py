@@ -1,4 +1,4 @@
-"""Runs over the same tasks: is one better than another, by how much, on which tasks, and can one tell?"""
+"""Comparisons of runs over the same tasks: which run is better, by how much, on which tasks, and is it significant?"""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def read_run(
             key = (score.env_id, score.dataset), score.task_index
             if (other := seen.setdefault((key, score.repeat_index), file)) is not file:
                 raise UsageError(
-                    f"{path} has task {score.task_index}, repeat {score.repeat_index} of {score.env_id} twice: in "
-                    f"{other.name} and in {file.name}. Name the files to compare, not their folder."
+                    f"{path}: {other.name} and {file.name} both have task {score.task_index}, repeat "
+                    f"{score.repeat_index}: name a file."
                 )
             run.scores.append(score)
             if key not in run.digests and "responses_create_params" in record:
@@ -153,16 +153,16 @@ def compare_runs(
 
     Args:
         runs: The baseline, and any number of others; see `read_run`.
-        pass_threshold: The reward from which on an episode passes.
-        level: Of confidence.
-        seed: Of the bootstrap, and of the sign-flip test where it has to draw.
-        resamples: Of the bootstrap.
-        check_tasks: Whether tasks of one number have to be the same task: the same fields, the same first messages.
+        pass_threshold: The smallest reward of an episode that passes.
+        level: The confidence level.
+        seed: Seed of the bootstrap and of the sign-flip test.
+        resamples: Number of resamples of the bootstrap.
+        check_tasks: Whether tasks of one number must have the same fields and the same first messages.
 
     Raises:
-        ValueError: If the level makes no sense.
-        UsageError: If no run is given, or two have no task in common, or rewards that are too large to subtract, or if
-            tasks of one number are not the same.
+        ValueError: If the level is invalid.
+        UsageError: If no run is given, or two runs have no task in common. Also if rewards are too large to subtract,
+            or tasks of one number differ.
     """
     if not runs:
         raise UsageError("Which runs? Give the baseline's file first, then others.")
@@ -182,8 +182,7 @@ def compare_runs(
         before, after = (_by_task(each, is_single) for each in (runs[0], run))
         if not before.keys() & after.keys():
             raise UsageError(
-                f"{runs[0].path} and {run.path} have no task in common that has a reward in both: compare runs of the "
-                "same environment over the same tasks."
+                f"{runs[0].path} and {run.path} have no scored task in common: compare runs over the same tasks."
             )
         if check_tasks:
             _check_tasks(runs[0], run, is_single)
@@ -213,9 +212,8 @@ def _check_tasks(baseline: RunScores, run: RunScores, is_single: bool) -> None:
         part, index = changed[0]
         where = f" of {part_name(part)}" if any(part) else ""
         raise UsageError(
-            f"{len(changed):,} of {len(common):,} tasks are not the same in {baseline.path} and {run.path}, the first "
-            f"is task {index}{where}: its fields or its first messages differ. Compare runs over the same tasks "
-            "(--unchecked compares tasks of the same number all the same, e.g. two prompts for them)."
+            f"{len(changed):,} of {len(common):,} tasks differ in {baseline.path} and {run.path}, the first is "
+            f"{index}{where}. See --unchecked."
         )
 
 

@@ -160,8 +160,8 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         write_results(result)
         if unknown := result.data["suite"]["unknown_by"]:
             raise UsageError(
-                f"No record has the field {unknown[0]!r} to group by.{self._like(unknown[0])} All else is reported in "
-                f"{self.folder}: resume with another --by, nothing is played again."
+                f"No record has the field {unknown[0]!r} to group by.{self._like(unknown[0])} Resume {self.folder} "
+                "with another --by."
             )
         return result
 
@@ -281,6 +281,6 @@ def _check_folder(folder: Path, files: set[str], resume: bool) -> None:
     if others := sorted(there - files):
         ours = ", ".join(sorted(files))
         raise UsageError(
-            f"{folder} was made in another way: it has {RECORDS}/{others[0]}, of an engine that is not played now "
-            f"({ours}): name that one, too, or another folder."
+            f"{folder} has {RECORDS}/{others[0]} of another engine than {ours}: name that engine, too, or another "
+            "folder."
         )

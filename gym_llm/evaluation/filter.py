@@ -145,22 +145,22 @@ def filter_tasks(
     dataset: str | None = None,
     on_read: Callable[[int], None] | None = None,
 ) -> Filtered:
-    """The tasks of a rollout file that pass the rules, as rows to be played again.
+    """Write the tasks of a rollout file that pass the rules, as rows that can be played again.
 
-    A row is as it was played, but for what the run's own sampling set (the summary beside the file says what) and
-    tools that are the environment's own; it has two fields more: `pass_rate` and `episodes`, the number of rewards that
-    is the rate of.
+    A row is that of the rollout without the run's own sampling fields and the environment's own tools. The summary
+    beside the file lists the sampling fields. A row has two more fields: `episodes`, the number of rewards, and
+    `pass_rate`.
 
     Args:
-        path: The rollout file (also NeMo Gym's, and compressed).
-        rules: Which tasks stay; None for all that have a reward.
-        output: A new task file.
-        dataset: Which one, of a file that has several.
-        on_read: Called with the size in bytes of each line that is read.
+        path: The rollout file, also of NeMo Gym, and compressed.
+        rules: Rules for the tasks to keep; None for all that have a reward.
+        output: The new task file.
+        dataset: The dataset, if the file has several.
+        on_read: Called with the size in bytes of each line.
 
     Raises:
-        DataError: If the file cannot be read, the output is there already, or a task has fields by the names of ours.
-        UsageError: If the file has several datasets and none is named, or lengths are asked for that were not recorded.
+        DataError: If the file cannot be read, the output exists, or a task already has one of the new fields.
+        UsageError: If the file has several datasets and none is named, or lengths are needed that were not recorded.
     """
     rules = rules or TaskRules()
     if output is not None:
@@ -216,8 +216,8 @@ def _row(record: Rollout, sampling: dict[str, Any], path: object) -> Row:
     if len(row.keys() & set(MEASURED)) == 1:
         index = record["rollout_id"]["task_index"]
         raise DataError(
-            f"{path}: task {index} has a field of its own named {' or '.join(row.keys() & set(MEASURED))}, where the "
-            "measured one would go: rename it in the task file."
+            f"{path}: task {index} already has the field {' or '.join(row.keys() & set(MEASURED))}: rename it in the "
+            "task file."
         )
     own_tools = _tools_of(record.get("env_id", ""))
     row[_PARAMS] = {

@@ -46,8 +46,8 @@ _FIRST = ("mean_reward", "pass_at_k", "rewards")
 def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
     """Return `results.json` as HTML.
 
-    The page loads nothing and runs nothing, and its policy forbids both; images are in it, and all that is from
-    elsewhere (names, values, errors) is escaped.
+    The page loads no files and runs no scripts, and its policy forbids both. Images are embedded, and names, values and
+    errors are escaped.
     """
     title, state = headline(data)
     style = f"style-src 'sha256-{_digest(_STYLE)}'"

@@ -96,19 +96,19 @@ def suite_parts(
     engine_options: dict[str, Any] | None = None,
     repeats: int | None = None,
 ) -> dict[str, list[Part]]:
-    """The environments of a suite, each by the engine that its section names, or else by every engine of the suite.
+    """Return the parts of a suite: each environment with the engine of its section, or with every engine of the suite.
 
     Args:
         config: The suite, loaded with `one_engine=False`.
-        engines: Instead of the suite's: as for `env_parts`, or the names of its sections.
-        engine_options: Of every engine, over the sections' own.
-        repeats: Instead of the sections' own.
+        engines: Engines that replace those of the suite: as for `env_parts`, or names of its sections.
+        engine_options: Options of every engine; they override the sections' options.
+        repeats: Repeats that replace those of the sections.
 
     Returns:
-        What each engine plays, by the engine's name.
+        The parts that each engine plays, by the engine's name.
 
     Raises:
-        UsageError: If there is nothing to play, or names are not told apart.
+        UsageError: If there is nothing to play, or two engines have the same name.
     """
     options = engine_options or {}
     sections = {name: NamedEngine(section.engine, section.kwargs) for name, section in config.engines.items()}

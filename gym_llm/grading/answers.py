@@ -10,6 +10,7 @@ _SIMPLE_BOX = re.compile(r"\\boxed\s*\{([^{}\\]*)\}")
 # doubled by some JSON layer) still counts as a box, so a doubled backslash in front of `boxed` is not such a pair.
 # The pattern begins with a set of characters, so that what lies between is passed over quickly.
 _BRACES = re.compile(r"[{}\\](?:(?<=\\)(?:(boxed\s*\{)|[{}]|\\(?!boxed)))?")
+_DELIMITERS = (("\\(", "\\)"), ("$$", "$$"), ("$", "$"))
 _MOST_BRACES = 50_000
 """Braces and backslashes that are looked at, some 20 ms; no answer has more."""
 
@@ -17,10 +18,9 @@ _MOST_BRACES = 50_000
 def last_boxed(text: str) -> str | None:
     r"""Return the content of the last `\boxed{…}` whose braces balance, or None.
 
-    "Last" is by where the box opens, so of nested boxes it is the inner one. A box that is never closed (a generation
-    cut short) does not count: the last closed one before it does; nor does one that has thousands of braces in it, or
-    after it. The time is linear in the length of the text, whatever it says; the usual answer near the end of a long
-    text costs less than a microsecond.
+    The last box is the one that opens last, so of nested boxes it is the inner one. A box that is never closed does not
+    count, as in a generation that was cut off. Nor does a box with thousands of braces in it or after it. The time is
+    linear in the length of any text. The usual answer near the end of a long text costs less than a microsecond.
 
     Args:
         text: What the model wrote.
@@ -65,3 +65,16 @@ def _last_closed_box(text: str, start: int) -> str | None:
                 if not open_braces and start > 0:
                     break
     return text[best_start:best_end] if best_start >= 0 else None
+
+
+def strip_delimiters(answer: str) -> str:
+    r"""Return an answer without one pair of math delimiters around all of it, and without space around it.
+
+    >>> strip_delimiters(r" \(\frac{1}{2}\) "), strip_delimiters("$$x$$"), strip_delimiters("$5 or $6")
+    ('\\frac{1}{2}', 'x', '$5 or $6')
+    """
+    answer = answer.strip()
+    for opening, closing in _DELIMITERS:
+        if len(answer) >= len(opening) + len(closing) and answer.startswith(opening) and answer.endswith(closing):
+            return answer[len(opening) : -len(closing)].strip()
+    return answer

@@ -1,7 +1,7 @@
 """Comparison of the turns of a model and an expert: calls, their arguments, and which call matches which.
 
-Whatever the model wrote, the work is bounded: of a turn the first calls count, as they do where tools are run
-(`utils/limits.py`), with as many JSON values in their arguments; and calls are paired with at most `MOST_EXPECTED`.
+The work is bounded for any model output. Only the first calls of a turn count, with a limited number of JSON values in
+their arguments, as for running tools (`utils/limits.py`). Calls are paired with at most `MOST_EXPECTED` expected ones.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def last_fence(text: str, languages: Collection[str] | None = None, *, closed: b
 
     Args:
         text: What the model wrote.
-        languages: In lower case; "" for a block that names none; None for any.
+        languages: Names in lower case, with "" for a block without a name; None for any language.
         closed: Whether a block counts only if it is closed; a generation that was cut short may leave one open.
 
     >>> last_fence("```\none\n```\n```py\ntwo\n```", {"py", "python"}), last_fence("```\none", closed=False)
@@ -109,13 +109,19 @@ PYTHON = frozenset({"python", "py", "python3", "py3"})
 
 
 def python_code(text: str) -> str | None:
-    r"""The last closed block of Python; where none is called so, the last closed block; or None.
+    r"""Return the last closed block of Python, else the last closed block, else None.
 
     >>> python_code("```python\nprint(1)\n```\nprints\n```\n1\n```")
     'print(1)'
     """
     code = last_fence(text, PYTHON)
     return last_fence(text) if code is None else code
+
+
+def after_thinking(text: str) -> str:
+    """Return the text after the first `</think>`, or the whole text without one; carriage returns are removed."""
+    before, closed, after = text.replace("\r", "").partition("</think>")
+    return after if closed else before
 
 
 def lines_between_last_marks(text: str) -> str:
@@ -272,3 +278,29 @@ def flat_boxes(text: str) -> Iterator[str]:
     while (start := text.find("\\boxed{", position)) >= 0 and (end := text.find("}", start)) >= 0:
         yield text[start + 7 : end]
         position = end + 1
+
+
+def last_match(pattern_and_text: tuple[str, str]) -> str | None:
+    r"""Return the first group with text of a pattern's last match, or else all of the match.
+
+    A pattern may take exponential time and holds the interpreter meanwhile: call this in a worker process.
+
+    Args:
+        pattern_and_text: The pattern and the text. `^` and `$` match at lines; `.` matches any character.
+
+    Returns:
+        The stripped text; None if nothing matches or the pattern is invalid.
+
+    >>> last_match((r"Answer: (\w+)", "Answer: B, no, Answer: C"))
+    'C'
+    """
+    pattern, text = pattern_and_text
+    last = None
+    try:
+        for match in re.finditer(pattern, text, re.MULTILINE | re.DOTALL):
+            last = match
+    except re.error:
+        return None
+    if last is None:
+        return None
+    return next((group for group in last.groups() if group and group.strip()), last[0]).strip()

@@ -54,7 +54,8 @@ class JsonSchema:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
             place = ".".join(map(str, error.absolute_path))
-            raise ValueError(f"it is no JSON Schema{f', in {place}' if place else ''}: {error.message[:200]}") from None
+            where = f", in {place}" if place else ""
+            raise ValueError(f"it is not a JSON Schema{where}: {error.message[:200]}") from None
         keywords = list(_keywords(schema))
         for name, value in keywords:
             if name in ("$ref", "$dynamicRef") and not str(value).startswith("#"):
@@ -111,7 +112,7 @@ def json_schema(schema: Any) -> JsonSchema:
 
     Raises:
         DependencyNotInstalled: Without the jsonschema library.
-        ValueError: If it is no JSON Schema, or refers to something outside of itself; the message goes on after "it".
+        ValueError: If it is not a JSON Schema, or refers to something outside of itself; the message starts with "it".
 
     >>> schema = json_schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
     >>> schema.accepts({"a": 1}), schema.accepts({"a": "1"}), schema.accepts({})

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Count
+from gym_llm.core.env_config import Count
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine, identity, shared_name
 from gym_llm.judge.judge import FAILS as FAILS

@@ -51,7 +51,7 @@ class RubricEnv(JudgedEnv):
     reverify_mode = "stateless"
 
     class Config(JudgedEnv.Config):
-        """The scores' combination, and the order of the judge's calls."""
+        """The aggregation of the items' scores."""
 
         aggregation_mode: Aggregation = "mean"
         parallel_evaluation: bool = True

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import create_model
 
-from gym_llm.core.config import EnvConfig
+from gym_llm.core.env_config import EnvConfig
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import DataError, InfrastructureError, JudgeError
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine

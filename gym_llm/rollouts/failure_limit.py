@@ -11,14 +11,14 @@ _TOLERATED = 20
 
 
 class FailureLimit:
-    """Counts a run's episodes, and ends it when more are masked than there may be.
+    """Counts a run's episodes, and ends the run if too many are masked.
 
     Args:
-        limit: How many may be masked: a number, a share of those that are finished such as `"10%"` (which looks only
-            when more than 20 are masked), or None for any number.
+        limit: The largest number of masked episodes, or a share of the finished ones such as `"10%"`, or None for no
+            limit. A share applies once more than 20 are masked.
 
     Raises:
-        ValueError: If it is none of these.
+        ValueError: If it is another value.
     """
 
     def __init__(self, limit: int | str | None = DEFAULT) -> None:

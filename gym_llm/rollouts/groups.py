@@ -1,7 +1,7 @@
 """Groups: episodes of one task that a trainer compares with each other, returned as soon as all of a group are in.
 
-Groups are filled episode by episode: a slot that is free takes the next one, whichever group it belongs to, so that no
-group waits for another's slowest member.
+Groups are filled episode by episode. A free slot takes the next episode, of any group, so no group waits for another's
+slowest member.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ Group: TypeAlias = list[Rollout]
 
 
 class GroupJobs(Iterator[Job]):
-    """The episodes of groups in the order in which they are to be started, and the groups that come of them.
+    """An iterator over the episodes of groups, in the order of their start; it also collects the finished groups.
 
-    It may have no job now and one later: `schedule` asks again after every episode that it hands to `finished`.
+    It may have no job now and one later: `schedule` asks again after every episode that it passes to `finished`.
 
     Args:
         plan: Its tasks are played, each by `plan.repeats` episodes.
-        drop_equal: Hand over no group whose scored episodes all have the same reward, or of which fewer than two are
-            scored: nothing can be learned from comparing them (dynamic sampling: Yu et al. 2025, "DAPO", arXiv
-            2503.14476, section 3.2).
+        drop_equal: Drop a group if its rewards are all equal, or if fewer than two of its episodes are scored: their
+            advantages are 0. This is dynamic sampling (Yu et al. 2025, "DAPO", arXiv 2503.14476, section 3.2).
         settle_after: Play this many episodes of a group first, and the others only if these differ; None: all at once.
-        dropped: Counts what is not handed over: groups by why (`"equal"`, `"settled"`, `"masked"`), and `"episodes"`
-            that were played for them.
+        dropped: Counts dropped groups by reason (`"equal"`, `"settled"`, `"masked"`), and their `"episodes"`.
     """
 
     def __init__(self, plan: Plan, *, drop_equal: bool, settle_after: int | None, dropped: Counter[str]) -> None:

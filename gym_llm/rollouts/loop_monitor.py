@@ -19,11 +19,11 @@ _named: set[CodeType] = set()
 
 
 class LoopMonitor:
-    """Says which hook or tool blocks the running event loop, once for each function, until it is stopped.
+    """Warns which hook or tool blocks the running event loop, once for each function, until it is stopped.
 
-    A thread asks the loop for a sign of life every 50 ms. If none comes it looks at what the loop's thread is doing,
-    and if it finds the same call of the same hook 100 ms later, the loop has done nothing else meanwhile. It costs the
-    episodes nothing.
+    Every 50 ms, a thread schedules a callback in the loop. If the callback does not run, the thread looks at the stack
+    of the loop's thread. If the same call of the same hook is still there 100 ms later, that call blocks the loop. The
+    episodes do not become slower.
     """
 
     def __init__(self) -> None:

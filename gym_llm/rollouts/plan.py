@@ -37,8 +37,8 @@ class Plan:
 
     Attributes:
         factory: Makes the environments.
-        num_tasks: How many different tasks are played.
-        repeats: How often each (the last ones once less often where `episodes` is no multiple of the number of tasks).
+        num_tasks: Number of different tasks.
+        repeats: Episodes of each task; the last tasks have one less if `length` is not a multiple of `num_tasks`.
         length: Number of episodes.
         first_task: Index of the first task.
         interleaved: Whether all tasks are played once before any is repeated.

@@ -90,14 +90,13 @@ async def rollout(
         episodes: Play this many, going through the tasks again and again; not together with `limit` or `repeats`.
         limit: Play only the first tasks, this many.
         repeats: Number of times that each task is played.
-        group_size: Play each task so many times, and yield the records of a task together, a list sorted by repeat
-            index, as soon as all are finished; no group waits for another. Not together with `episodes`, `repeats` or
-            `skip`.
-        drop_equal: Yield no group whose rewards are all the same: its advantages are 0. Break when you have enough.
-        settle_after: Play so many of a group first, and the others only if the rewards of these differ.
-        dropped: Counts the groups that are not yielded, by why: `"equal"`, `"settled"` (after the first ones),
-            `"masked"` (fewer than two are scored); and the `"episodes"` that were played for them.
-        skip: Pairs (task index, repeat index) that are not to be played.
+        group_size: Play each task this many times, and yield its records together as a list sorted by repeat index,
+            as soon as all are finished. Not together with `episodes`, `repeats` or `skip`.
+        drop_equal: Drop groups whose rewards are all equal: their advantages are 0. Break when you have enough.
+        settle_after: Play this many episodes of a group first, and the others only if the rewards of these differ.
+        dropped: Counts dropped groups by reason: `"equal"`, `"settled"` (after the first ones), `"masked"` (fewer than
+            two are scored); and their `"episodes"`.
+        skip: Pairs (task index, repeat index) to leave out.
         engine_options: Arguments of the engine that the spec names; one whose sampling always has a seed gets `seed`.
         settings: How they are played.
         **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, `wrappers`, `step_timeout`, `workers`,

@@ -30,8 +30,8 @@ from gym_llm.version import __version__
 class Run(AbstractContextManager["Run"]):
     """Episodes that are played into a file, one JSON line each, with `NAME.summary.json` beside it.
 
-    A run that was interrupted, killed even, is completed by another one of the same arguments with `resume=True`: it
-    plays what is missing, nothing twice, and refuses to mix records that were made in different ways.
+    To complete a run that was interrupted or killed, start it again with the same arguments and `resume=True`. It plays
+    the missing episodes and no episode twice. It refuses a file whose records were made with other settings.
 
     >>> with Run("gym_llm/Weather-v0", "replay:earlier.jsonl", output="a.jsonl", resume=True) as run:  # doctest: +SKIP
     ...     print(run.play().mean_reward)
@@ -39,17 +39,17 @@ class Run(AbstractContextManager["Run"]):
 
     Args:
         env_id: A registered id; or parts, each an environment with its own tasks and engine.
-        engine: Who plays the one environment; this and `tasks`, `env_kwargs`, `engine_options`, `repeats` are as for
-            `gym_llm.rollout`, and each part's own where there are parts.
+        engine: The model that plays the one environment; `tasks`, `env_kwargs`, `engine_options` and `repeats` are as
+            for `gym_llm.rollout`. Parts have their own.
         episodes: As for `gym_llm.rollout`, of each part; `limit` too.
         reasoning_parser: vLLM's or Harmony's name of a parser, instead of looking for `<think>`.
         tool_call_parser: The same for tool calls.
         output: The file; None for a new one, `rollouts/NAME-DATE-TIME.jsonl`.
-        resume: Whether to go on with a file that holds records already.
+        resume: Whether to continue a file that has records.
         retry_failed: Whether to play its masked episodes again.
-        max_failures: How many episodes of this run may be masked before it ends: a number, a share such as `"10%"`
-            (from the 21st on), or None for any number.
-        pass_threshold: The reward from which on an episode counts as solved, for pass@k.
+        max_failures: The run ends when more episodes than this are masked. A number, a share such as `"10%"` (from the
+            21st masked one), or None for no limit.
+        pass_threshold: The smallest reward of a solved episode, for pass@k.
         notes: Further entries of the summary's `settings`.
         settings: How the episodes are played; or `more` of them one by one, see `RolloutSettings`.
 

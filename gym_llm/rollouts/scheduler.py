@@ -9,8 +9,8 @@ The protocol when a shard's process dies:
 4. A suspect that dies alone twice gets a record with an error. Any other job is played to its end in a group without
    the guilty job.
 
-A job is in exactly one place at a time: not yet taken from the iterator, in `_retries`, assigned to a worker, in
-`_suspects`, or recorded. A death only moves jobs, so none is lost and none is recorded twice.
+A job is in exactly one place at a time: still in the iterator, in `_retries`, with a worker, in `_suspects`, or
+recorded. A death only moves jobs, so no job is lost or recorded twice.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ async def schedule(
 
     Args:
         workers: One or more.
-        jobs: Taken as they are needed. If it has a method `finished(job, record)`, the scheduler calls it for each
-            record, and the iterator may yield further jobs afterwards, even if it was exhausted.
+        jobs: An iterable that is read as workers become free. The scheduler calls its method `finished(job, record)`,
+            if it has one, for each record. Afterwards the iterator may yield further jobs, even if it was exhausted.
         on_waiting: See `RolloutSettings`.
 
     Yields:

@@ -66,23 +66,23 @@ class RolloutSettings:
         step_timeout: Seconds that a reset or step of an environment may wait; its episode fails when it takes longer.
             None for no limit. Code that blocks is interrupted in workers only; see
             `gym_llm.rollouts.ray.loop_watchdog`.
-        retries: How often an episode that is masked for a reason that may pass (`gym_llm.records.failures.TRANSIENT`: a
-            server or a judge that is down, a process that died) is played again, after a pause of 1, 2, 4, … seconds.
-        workers: Processes to play in, over Ray; 0 for this one alone. The engine has to be a spec then.
+        retries: How often an episode is played again that failed for a temporary reason, after a pause of 1, 2, 4, …
+            seconds. `gym_llm.records.failures.TRANSIENT` lists them: a server or a judge is down, a process has died.
+        workers: Number of Ray processes; 0 for this process alone. With workers, the engine must be a spec.
         ray_address: A cluster's address; None for a Ray of this machine's own.
         runtime_env: Ray's `runtime_env` of the workers, e.g. `{"pip": ["math-verify==0.7.0"]}`, or a list: one for each
             worker, None for this process's packages.
         on_waiting: Called once a second with how many episodes wait for what: `engine`, a phase of their environment
             (`gym_llm.types.Phase`), or `env` for anything else.
         tracing: Sees every episode, e.g. a `gym_llm.evaluation.tracking.otel.Tracing`; goes to the workers, too.
-        agent: Who plays, with the engine's model behind it: an async function of a `gym_llm.agents.AgentEpisode` (or a
-            plain one), `"module:function"`, `"file.py:function"`, or a command such as `"python my_agent.py"`. None for
-            the model itself. `sampling` holds for every call that the agent makes.
-        agent_timeout: Seconds that the agent may take for an episode, the environment's own time left out.
+        agent: The agent that plays and calls the engine's model. A function of a `gym_llm.agents.AgentEpisode` (async
+            or not), `"module:function"`, `"file.py:function"`, or a command such as `"python my_agent.py"`. None for
+            the model itself. `sampling` applies to every call of the agent.
+        agent_timeout: Seconds that the agent may take for an episode, without the environment's own time.
 
     Raises:
-        TypeError: If the agent is none.
-        ValueError: If a value makes no sense.
+        TypeError: If the agent is of another type.
+        ValueError: If a value is invalid.
     """
 
     wrappers: Sequence[Wrap] | None = None

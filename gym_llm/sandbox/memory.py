@@ -14,13 +14,13 @@ _CGROUPS = (("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.
 
 
 class SessionMemory:
-    """A bound on idle sessions: when they hold more memory together, the largest is ended.
+    """A limit for the memory of all idle sessions; beyond it, the largest session is ended.
 
-    Each session has a limit of its own, but an idle session takes no slot of the sandbox. Without this bound, many
-    idle sessions could take all memory of a machine.
+    Each session has its own limit, but an idle one takes no slot of the sandbox. Without this limit, many idle sessions
+    could take all memory of a machine.
 
     Args:
-        most: Bytes of all together; None for half of the memory available now.
+        most: Bytes of all sessions together; None for half of the memory available now.
     """
 
     def __init__(self, most: int | None = None) -> None:

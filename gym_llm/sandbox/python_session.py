@@ -42,11 +42,11 @@ class CellResult:
 class PythonSession:
     """An interpreter that starts with the first cell, and again after a cell that ended it.
 
-    Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the idle
-    sessions of a sandbox hold too much memory, the largest is ended. Its next cell is not run, and says so.
+    Between cells all its processes are stopped. Its files, in /tmp, last as long as the interpreter. If the waiting
+    sessions of a sandbox exceed its memory, the largest is ended. Its next cell does not run and reports this.
 
     Args:
-        sandbox: Where it runs.
+        sandbox: The sandbox.
         limits: Limits of each cell (time, output), and of the whole session (memory, files).
     """
 

@@ -78,19 +78,21 @@ class EpisodePython:
 class PythonSessionEnv(VerifierEnv):
     """A verifier with an interpreter for each episode, for tools that run code in it: `await state.run(self, code)`.
 
-    The interpreter begins with the episode's first call and ends with the episode. A cell that takes too long ends it:
-    the model reads that its definitions are lost, and the next cell begins anew. For a state of your own derive it from
-    `EpisodePython`, and return one from `setup`. In a notebook, call `await drive(env.step, action)`: a plain
-    `env.step` runs in an event loop of its own, and would get a new interpreter each time.
+    The interpreter starts with the episode's first call and ends with the episode. A cell that takes too long ends it.
+    The model then reads that its definitions are lost, and the next cell starts a new interpreter. For your own state,
+    derive a class from `EpisodePython` and return an instance from `setup`.
+
+    In a notebook an event loop already runs around `step`. Every step then has its own loop and interpreter, so play
+    with `await drive(env.step, action)` there.
 
     Args:
         tasks: See `VerifierEnv`.
-        sandbox: Where it runs, e.g. `"bubblewrap"`; see `gym_llm.sandbox.Sandbox`. It starts with the first call;
-            if this machine does not have it then, the episode is masked.
+        sandbox: The sandbox, e.g. `"bubblewrap"`; see `gym_llm.sandbox.Sandbox`. It starts with the first call; if this
+            machine does not have it, the episode is masked.
         code_exec_timeout_s: Seconds of processor time that a call may take, and as many in which it only waits.
-        code_exec_max_output_chars: Characters of standard output, and of standard error, that the model is shown.
-        preload: Modules that are imported before any call, so that importing them takes no call's time; those that are
-            not installed are left out. None for the class's `default_preload`.
+        code_exec_max_output_chars: Characters of standard output, and of standard error, that the model sees.
+        preload: Modules to import before any call, so that no call spends time on them. Modules that are not installed
+            are left out. None for the class's `default_preload`.
         **kwargs: See `VerifierEnv`.
 
     Raises:

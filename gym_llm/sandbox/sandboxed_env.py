@@ -8,17 +8,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.config import Count
+from gym_llm.core.env_config import Count
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import RunResult, Sandbox
 from gym_llm.sandbox.shared import check_sandbox, sandbox_for
 
 _MEBI = 1 << 20
-
-
-def _checked(name: str) -> str:
-    check_sandbox(name)
-    return name
 
 
 class SandboxedEnv(NemoCompatible):
@@ -47,7 +42,7 @@ class SandboxedEnv(NemoCompatible):
     class Config(NemoCompatible.Config):
         """The back end and the limits of programs."""
 
-        sandbox: Annotated[str, AfterValidator(_checked), Field(validate_default=True)] = "bubblewrap"
+        sandbox: Annotated[str, AfterValidator(check_sandbox), Field(validate_default=True)] = "bubblewrap"
         memory_mib: Count = 4096
         num_processes: Count = 8
 

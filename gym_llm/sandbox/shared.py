@@ -11,18 +11,19 @@ from gym_llm.sandbox.languages import Compiler, mounts_for
 from gym_llm.sandbox.sandbox import Sandbox
 
 
-def check_backend(name: str) -> None:
-    """Check the argument that names a backend; whether this machine has it shows when it is needed.
+def check_backend(name: str) -> str:
+    """Return the name of a back end after checking it. Only its first use shows whether this machine has it.
 
     Raises:
         ValueError: If the name is unknown.
     """
     if name not in BACKENDS:
         raise ValueError(f"sandbox is one of {', '.join(BACKENDS)}; got {name!r}.")
+    return name
 
 
-def check_sandbox(name: str) -> None:
-    """Check the argument that names a backend, and that this machine has it; nothing is started.
+def check_sandbox(name: str) -> str:
+    """Return the name of a back end after checking it, and that this machine has bubblewrap. Nothing is started.
 
     Raises:
         ValueError: If the name is unknown.
@@ -31,6 +32,7 @@ def check_sandbox(name: str) -> None:
     check_backend(name)
     if name == "bubblewrap":
         bubblewrap_path()
+    return name
 
 
 async def sandbox_for(

@@ -140,5 +140,6 @@ def _pair() -> tuple[socket.socket, socket.socket]:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             return _pair()
         raise SandboxError(
-            f"No more runs or sessions can be opened: {error} (limit {soft}); close sessions, or raise `ulimit -n`."
+            f"No more runs or sessions can be opened: {error} (limit {soft} open files); close sessions or raise "
+            "ulimit -n."
         ) from None

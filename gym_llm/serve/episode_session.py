@@ -95,8 +95,8 @@ class SessionCounters(Counter[str]):
 class EpisodeSession:
     """The environment of one client. Used from one event loop.
 
-    Calls run one after the other. A waiting call continues when its caller is cancelled, because a client that lost
-    its connection may come back. `last` has the result that it missed.
+    Calls run one after the other. A call goes on when its caller is cancelled, because a client that has lost its
+    connection may return. `last` then has the result that it missed.
 
     Args:
         session_id: The id, which is the right to play the session.

@@ -1,14 +1,16 @@
-"""Several processes behind one port: a request is forwarded to the process that has its session.
+"""Several processes behind one port; a request is forwarded to the process that has its session.
 
-The processes (workers) share the server's port, and the kernel distributes connections among them without reading
-them. So a worker asks the frontend for the session id of a request (`Frontend.session_of`). The id names the worker
-that has the session: `w3g1-...` belongs to worker 3, restarted once. An id that a client chose is hashed to a worker.
-A request for another worker's session is forwarded to that worker's inner listener. This is a Unix socket in a folder
-that only this user can open, or a port on other machines. The listener refuses requests without the secret that all
-workers share. A request that arrives there is answered there and never forwarded again.
+The protocol:
 
-A request without a session is answered by the worker that got it. If that worker is full, the one with most room
-answers. A front (of Ray actors) plays nothing itself: it is a worker without a number that forwards everything.
+1. The processes (workers) share the server's port. The kernel distributes connections among them without reading them.
+2. A worker asks the frontend for the session id of a request (`Frontend.session_of`). The id names the worker that has
+   the session: `w3g1-...` is the third worker in its first life. The hash of a client's own id names a worker, too.
+3. A request for another worker is forwarded to that worker's own listener. This is a Unix socket in a folder of this
+   user, or a port on other machines. It requires the secret that all workers share.
+4. A worker answers every request that arrives at its own listener, and never forwards it again.
+
+A worker answers a request without a session itself. If the worker is full, the one with most room answers. A front (of
+Ray actors) plays no episodes: it is a worker without a number that forwards everything.
 """
 
 from __future__ import annotations

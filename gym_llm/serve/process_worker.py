@@ -3,11 +3,11 @@
 The parent starts the process with one end of a `multiprocessing` connection, and they exchange pickled messages:
 
 1. The parent sends its `sys.path`, then the `WorkerOrder`.
-2. The worker sends its `Place`, or an error text.
-3. The parent sends the places of all workers. The worker opens the port and sends None, or an error text.
-4. The parent sends the places again whenever a worker has restarted.
+2. The worker sends its `Place`, or an error message.
+3. The parent sends the places of all workers. The worker opens the port and sends None, or an error message.
+4. The parent sends the places again whenever a worker has moved.
 
-When the parent closes the connection, or dies, the worker ends its sessions and exits.
+When the parent closes the connection or dies, the worker ends its sessions and itself.
 """
 
 from __future__ import annotations

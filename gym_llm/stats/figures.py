@@ -52,17 +52,14 @@ def evaluate_scores(
         resamples: Number of resamples of the bootstrap; 0 for no bootstrap.
 
     Returns:
-        JSON values:
-
-        - `episodes`, `tasks`, `scored`, `masked`, `truncated`, `coverage`, other shares, and `failure_kinds`. The
-          masked share is of all episodes, the others are of those with a reward.
-        - `mean_reward`.
-        - By k, as a text, over the tasks with k rewards or more: `pass_at`, `pass_all` (all k right), `majority_at`,
-          `best_of`, `best_of_per_token` and `mean_at`. `best_of` is the reward of the answer with the highest log
-          probability of k, in sum or per token. `mean_at` is the mean over tasks of the mean of k, with the standard
-          error of k repeats.
-        - `declared`, `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `output_tokens`, `cost`.
-        - `nemo_gym`: some of these figures under NeMo Gym's names.
+        JSON values by name. Counts are `episodes`, `tasks`, `scored`, `masked`, `truncated`, `failure_kinds`. There are
+        `coverage` and other shares: the masked share is of all episodes, the others are of those with a reward.
+        `mean_reward` is the mean of all rewards. Some figures are dicts by k, as a text: `pass_at`, `pass_all` (all k
+        right), `majority_at`, `best_of`, `best_of_per_token` and `mean_at`. They count tasks with k rewards or more.
+        `best_of` is the reward of the answer with the highest log probability of k, in sum or per token. `mean_at` is
+        the mean over tasks of the mean of k, with the standard error of k repeats. The others are `declared`,
+        `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `output_tokens` and `cost`. `nemo_gym` has some of
+        these figures under NeMo Gym's names.
 
     Raises:
         ValueError: If a level or a price is invalid.

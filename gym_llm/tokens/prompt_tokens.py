@@ -1,8 +1,8 @@
 """PromptTokens: the next prompt's token ids, made from those that were already read and sampled.
 
-Tokenising a conversation's text anew for every turn gives a model ids that it never sampled: most texts have many
-tokenisations, and a sampled one need not be the tokenizer's own. A trainer would then compute probabilities of tokens
-that were never drawn ("retokenization drift", https://blog.vllm.ai/2025/10/22/agent-lightning.html).
+If a conversation's text is tokenised anew for every turn, the model reads ids that it never sampled. Most texts have
+many tokenisations, and the sampled one may differ from the tokenizer's own. A trainer would then compute probabilities
+of tokens that were never drawn ("retokenization drift", https://blog.vllm.ai/2025/10/22/agent-lightning.html).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class PromptTokens:
 
     The first prompt of a conversation is the output of the chat template, tokenised. A later prompt starts with the ids
     that the last model turn carries (`prompt_token_ids`, `generation_token_ids`; see `gym_llm.types.Item`), unchanged.
-    Only the text that the template puts after them is tokenised: the end of the turn (with the end-of-turn token, if
-    the turn was cut off before it), the messages since then, and the start of the next turn.
+    Only the text after them is tokenised: the end of the turn, the messages since then, and the start of the next turn.
+    The end of a turn includes the end-of-turn token if the turn was cut off before it.
 
     This requires that the template repeats the conversation unchanged. The builder checks it for every prompt: the
     prompt's text must begin with the text of the ids. Some templates rewrite history: Qwen3 drops the reasoning of
@@ -93,8 +93,8 @@ class PromptTokens:
         choice = chat.get("tool_choice") or "auto"
         if choice not in ("auto", "none"):  # "none" leaves the tools out: `template_variables`
             raise EngineError(
-                f"tool_choice is 'auto' or 'none' where prompts are made as token ids, got {excerpt(choice, 80)}: a "
-                "chat server with a tool parser (`vllm serve`) can do more."
+                f"tool_choice must be 'auto' or 'none' for prompts of token ids, got {excerpt(choice, 60)}: use a chat "
+                "server."
             )
         if not (self._warned or self._form.shows_calls or self.history == "append"):
             self._warn_of_lost_calls(chat["messages"])
@@ -181,10 +181,7 @@ class PromptTokens:
                 return rest[stop.end() if stopped else stop.start() :]
         rest = self._after_mark([*messages, {"role": "assistant", "content": mark}, *after], mark, variables)
         if rest is None:
-            raise EngineError(
-                "The chat template does not show the last model turn, so that history='append' cannot tell what comes "
-                "after it; use history='template'."
-            )
+            raise EngineError("The chat template does not show the last model turn: use history='template'.")
         # A stop after other text is a later turn's: the template closes turns with something else.
         if stopped and (stop := self._stop.search(rest)) and not rest[: stop.start()].strip():
             return rest[stop.end() :]

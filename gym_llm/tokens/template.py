@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.requests import request_to_chat
-from gym_llm.tokens.template_profile import MessageForm, message_form
+from gym_llm.tokens.template_profile import TemplateProfile, message_form
 from gym_llm.types import Request
 from gym_llm.utils.text import excerpt
 
@@ -35,7 +35,7 @@ def chat_prompt(request: Request, tokenizer: Any) -> str:
     return render(chat["messages"], template_variables(chat), tokenizer, form)
 
 
-_forms: WeakKeyDictionary[Any, tuple[Any, MessageForm]] = WeakKeyDictionary()
+_forms: WeakKeyDictionary[Any, tuple[Any, TemplateProfile]] = WeakKeyDictionary()
 
 
 def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
@@ -57,14 +57,14 @@ def template_variables(chat: dict[str, Any]) -> dict[str, Any]:
         example = '{"enable_thinking": false}'
         raise EngineError(f"chat_template_kwargs is an object such as {example}, got {excerpt(kwargs, 80)}.")
     if wrong := _NO_VARIABLES & kwargs.keys():
-        raise EngineError(f"chat_template_kwargs are variables of the chat template; {min(wrong)} is none.")
+        raise EngineError(f"{min(wrong)} in chat_template_kwargs is not a variable of the chat template.")
     effort = chat.get("reasoning_effort")
     if effort is not None:
         kwargs = {"enable_thinking": effort != "none", **kwargs, "reasoning_effort": effort}
     return {"tools": None if chat.get("tool_choice") == "none" else chat.get("tools"), **kwargs}
 
 
-def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any, form: MessageForm) -> str:
+def render(messages: list[dict[str, Any]], variables: dict[str, Any], tokenizer: Any, form: TemplateProfile) -> str:
     """The prompt for chat messages, given `template_variables` and the template's form; see `chat_prompt`."""
     conversation = form.of(messages)
     options = {"add_generation_prompt": True, "tokenize": False, **variables}

@@ -23,7 +23,7 @@ _ROLES = ("user", "system", "assistant", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MessageForm:
+class TemplateProfile:
     """The message format that a chat template needs; most templates have the defaults.
 
     Attributes:
@@ -94,7 +94,7 @@ class MessageForm:
         }
 
 
-def message_form(tokenizer: Any) -> MessageForm:
+def message_form(tokenizer: Any) -> TemplateProfile:
     """The form of messages that a tokenizer's chat template wants. Never raises: what it objects to, it may."""
 
     def shown(messages: Messages, tools: Any = None) -> str | None:
@@ -106,14 +106,14 @@ def message_form(tokenizer: Any) -> MessageForm:
 
     parts = frozenset[str]()
     for role in _ROLES[:3]:
-        parts |= _in_parts(role, MessageForm(parts=parts), shown)
+        parts |= _in_parts(role, TemplateProfile(parts=parts), shown)
     several: Messages = [{"role": "system", "content": _MARK + "1"}, {"role": "system", "content": _MARK + "2"}]
     several.append({"role": "user", "content": "Hi"})
-    form = MessageForm(parts=parts)
+    form = TemplateProfile(parts=parts)
     one = shown(form.of(several[1:])) or ""
     both = shown(form.of(several)) or ""
     one_system = _MARK + "2" in one and not (_MARK + "1" in both and _MARK + "2" in both)
-    form = MessageForm(parts=parts, one_system=one_system)
+    form = TemplateProfile(parts=parts, one_system=one_system)
     after, before = _newlines(form, shown)
     form = replace(form, newline_after_thinking=after, newline_before_answer=before)
     shows_calls = True  # a template that objects to them says so itself
@@ -145,7 +145,7 @@ def nine_characters(call_id: Any) -> str:
     return "".join(letters)
 
 
-def _in_parts(role: str, form: MessageForm, shown: Callable[[Messages], str | None]) -> set[str]:
+def _in_parts(role: str, form: TemplateProfile, shown: Callable[[Messages], str | None]) -> set[str]:
     """The role, if the template shows its messages only when their content is a list of parts."""
     messages: Messages = [{"role": role, "content": _MARK}]
     if role != "user":
@@ -154,10 +154,10 @@ def _in_parts(role: str, form: MessageForm, shown: Callable[[Messages], str | No
         messages.append({"role": "user", "content": "Go on."})
     if _MARK in (shown(form.of(messages)) or ""):
         return set()
-    return {role} if _MARK in (shown(MessageForm(parts=form.parts | {role}).of(messages)) or "") else set()
+    return {role} if _MARK in (shown(TemplateProfile(parts=form.parts | {role}).of(messages)) or "") else set()
 
 
-def _newlines(form: MessageForm, shown: Callable[[Messages], str | None]) -> tuple[bool, bool]:
+def _newlines(form: TemplateProfile, shown: Callable[[Messages], str | None]) -> tuple[bool, bool]:
     """Whether the template adds a newline after thinking that ends in one; and before an answer that begins with one.
 
     Both have to be there without the model's own: only then is leaving that out what the model wrote.

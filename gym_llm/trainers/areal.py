@@ -20,8 +20,8 @@ from areal.utils.data import concat_padded_tensors
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
-from gym_llm.trainers.shared.constraint import refuse_constraint
 from gym_llm.trainers.shared.env_pool import EnvPool
+from gym_llm.trainers.shared.text_format import refuse_constraint
 from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
@@ -51,15 +51,17 @@ class EpisodeWorkflow(RolloutWorkflow):  # type: ignore[misc]
     trainer.train(workflow=workflow, workflow_kwargs=arguments)
     ```
 
-    An episode is `input_ids`, `loss_mask`, `logprobs`, `versions` (of the weights, for each sampled id; -1 for others),
-    `attention_mask` and `rewards`, a row per segment, each with the whole reward: AReaL has one number per row, and no
-    place for those of turns. An episode that is masked, or sampled nothing, is None, which AReaL rejects.
+    An episode is a dict of `input_ids`, `loss_mask`, `logprobs`, `versions`, `attention_mask` and `rewards`, with a row
+    per segment. `versions` has the version of the weights for each sampled id, and -1 for other ids. Each row has the
+    whole reward, because AReaL has one number per row. A masked episode, or one without sampled tokens, is None, which
+    AReaL rejects.
 
     AReaL may make a workflow for each row: those of a process that were given the same share their environments.
 
-    AReaL's norms of groups count off `n_samples` rows each, wherever a group ends: use `history="append"` with them,
-    and have incomplete groups rejected, by `dynamic_filter_fn=`, the importable name of a function of yours for which
-    `len(group["input_ids"]) == n_samples` is what counts (`examples/areal` has one).
+    AReaL's group norms take every `n_samples` rows as one group. Use `history="append"` with them, and reject
+    incomplete
+    groups: `dynamic_filter_fn=` is the importable name of a function that checks
+    `len(group["input_ids"]) == n_samples` (`examples/areal` has one).
 
     Args:
         env_id: A registered id.

@@ -1,11 +1,12 @@
 """Episodes for ART (OpenPipe's Agent Reinforcement Trainer): its `Trajectory` and `TrajectoryGroup`.
 
-ART takes no token ids of a prompt. It takes messages and the `Choice`s of a chat server, renders the messages with the
-tokenizer's chat template, tokenises the text, and replaces each choice's text by its sampled ids. The model's own
-template would render another conversation than the one that was played: Qwen3's drops reasoning, or adds some. This
-module therefore gives ART a template that repeats every message unchanged, `CHAT_TEMPLATE`, and one message for each
-piece of text between the sampled ones, markup included. It tokenises each trajectory with ART's own function at once,
-and refuses one whose ids differ from those that the model read and sampled.
+ART does not accept the token ids of a prompt. It takes messages and the `Choice`s of a chat server. It renders the
+messages with the tokenizer's chat template, tokenises the text, and replaces each choice's text by its sampled ids. The
+model's own template would render another conversation than the one that was played: Qwen3's drops or adds reasoning.
+
+This module gives ART a template that repeats every message unchanged, `CHAT_TEMPLATE`. Each text between sampled ones
+is a message, with its markup. The module tokenises each trajectory with ART's own function, and refuses one whose ids
+differ from those that the model read and sampled.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def trajectory(record: Rollout, tokenizer: Any) -> Trajectory:
 
     Raises:
         EpisodeMasked: If the episode is masked.
-        InexactTokens: If ART would not train on exactly what was read and sampled: text that was tokenised in two
-            pieces, say, and comes out of its tokenizer as one.
+        InexactTokens: If ART would train on other ids than the model read and sampled. For example, ART's tokenizer may
+            join two pieces of text that were tokenised separately.
         ValueError: If nothing was sampled, the record has no token ids, or the tokenizer has another chat template.
     """
     if tokenizer.chat_template != CHAT_TEMPLATE:
@@ -62,7 +63,7 @@ def trajectory(record: Rollout, tokenizer: Any) -> Trajectory:
         raise masking_error(record)
     rows = token_rows(record)
     if not rows:
-        raise ValueError("A record without sampled token ids is no trajectory: its engine has to report them.")
+        raise ValueError("The record has no sampled token ids: use an engine that reports them.")
     first, *others = [History(messages_and_choices=_messages(row, tokenizer)) for row in rows]
     made = Trajectory(
         messages_and_choices=first.messages_and_choices,
@@ -73,8 +74,8 @@ def trajectory(record: Rollout, tokenizer: Any) -> Trajectory:
     for number, (row, history) in enumerate(zip(rows, [first, *others], strict=True), 1):
         if not _is_exact(row, history, made, tokenizer):
             raise InexactTokens(
-                f"ART makes other ids of segment {number} of {len(rows)} of task {record['rollout_id']['task_index']} "
-                f"of {record['env_id']} than the model read and sampled."
+                f"ART's ids differ from the model's in segment {number} of {len(rows)} of task "
+                f"{record['rollout_id']['task_index']} of {record['env_id']}."
             )
     return made
 

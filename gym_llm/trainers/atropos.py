@@ -39,8 +39,8 @@ def scored_data(
     Each segment is a row with its episode's score. For masked episodes and further segments the function adds rows that
     do not train (masks of -100, `set_advantage_to_zero`). The trainer computes the mean and the deviation of all scores
     of a group. The scores of the added rows are chosen so that both equal those of the scored episodes, each counted
-    once; masked episodes change nothing. The server makes batches only of groups whose sizes divide each other, so the
-    number of rows is the number of episodes times a power of two.
+    once; masked episodes change nothing. The server makes batches only of groups whose sizes divide each other. The
+    number of rows is therefore the number of episodes times a power of two.
 
     Args:
         records: The group, with token ids; masked ones are left out.
@@ -163,8 +163,8 @@ class AtroposServer:
         """Send the body that `scored_data` made of a group.
 
         Returns:
-            Whether the server took it. None is not sent. A group with a sequence longer than the trainer's limit, or
-            with more rows than a batch, is not sent either, and a warning is logged.
+            Whether the server accepted it. None is not sent. A group with too long a sequence, or with more rows than a
+            batch, is not sent, and a warning is logged.
         """
         if group is None:
             return False
@@ -210,7 +210,7 @@ class AtroposServer:
         except ValueError:
             fields = None
         if not isinstance(fields, dict):
-            raise ConnectionError(f"{url} is no server of Atropos: its answer is no JSON object.")
+            raise ConnectionError(f"{url} is not an Atropos server: its reply is not a JSON object.")
         return fields
 
 

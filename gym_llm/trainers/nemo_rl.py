@@ -122,8 +122,8 @@ class TextReturn(NamedTuple):
     """The result of a step of `TextEnvironment`: the fields of NeMo RL's `EnvironmentReturn`, in its order.
 
     Attributes:
-        observations: Per episode a message of the role `environment`: the text after the model's turn, up to the start
-            of its next turn; empty at the end.
+        observations: Per episode a message of the role `environment`. It has the text between the model's turn and its
+            next turn; empty at the end.
         metadata: Per episode the metadata of the next turn; None at the end.
         next_stop_strings: None for each episode.
         rewards: Rewards of this turn, (episodes,) float32.
@@ -159,8 +159,8 @@ class TextEnvironment:
         tokenizer: The model's tokenizer; its chat template renders users' messages.
         tasks: See `VerifierEnv`; None for the environment's own.
         env_kwargs: Further arguments of the environment.
-        most_open: Maximum number of open episodes. NeMo RL does not report episodes that it drops because they are too
-            long; beyond this number the environment closes the episode that was idle for the longest time.
+        most_open: Maximum number of open episodes. NeMo RL drops episodes that are too long and does not report them.
+            Beyond this number, the environment closes the episode that was idle for the longest time.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.trainers.shared.batch_failures import BatchFailures
-from gym_llm.trainers.shared.constraint import for_vllm
 from gym_llm.trainers.shared.env_pool import EnvPool
+from gym_llm.trainers.shared.text_format import for_vllm
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
@@ -49,11 +49,13 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
     takes one sequence and one reward per sample. The engine therefore appends to the history (`history="append"`), an
     episode in several segments is masked, and the rewards of turns are summed.
 
-    OpenRLHF has no mask for a sample. A masked episode (and one without sampled tokens) is a row without actions: it is
+    OpenRLHF has no mask for a sample. A masked episode, or one without sampled tokens, is a row without actions. It is
     not in the loss, and has the mean reward of the others of its group. The group's mean does not change; only a scale
-    (the deviation of `group_norm`, the n of `rloo`) counts the row. OpenRLHF's metric `kl` is NaN for such rows: do not
-    use `--algo.kl.target`, whose coefficient would stay NaN. `--algo.advantage.is_correction_level seq` in the mode
-    `clip` divides by the number of their actions: do not use it either.
+    (the deviation of `group_norm`, the n of `rloo`) counts the row.
+
+    Two options do not work with such rows. OpenRLHF's metric `kl` is NaN for them, so the coefficient of
+    `--algo.kl.target` would stay NaN. `--algo.advantage.is_correction_level seq` in the mode `clip` divides by the
+    number of their actions.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -99,8 +101,7 @@ class EpisodeExecutor(AgentExecutorBase):  # type: ignore[misc]
         """
         if type(label) is not int:
             raise ValueError(
-                f"The label is {label!r:.80}, not a task's index: make the dataset with TrainedEnv.dataset, and read "
-                "it with --data.label_key task_index."
+                f"The label {label!r:.80} is not a task index: use TrainedEnv.dataset and --data.label_key task_index."
             )
         engine = self._engine(sampling_params, max_length, hf_tokenizer, llm_engine)
         sampling = {"temperature": sampling_params.temperature, "top_p": sampling_params.top_p}

@@ -48,8 +48,8 @@ def sample_fields(
     for start in range(0, len(records), group_size):
         if len(tasks := {task_of(record) for record in records[start : start + group_size]}) > 1:
             raise ValueError(
-                f"Records {start} to {start + group_size - 1} are a group, but of {len(tasks)} tasks: sort the records "
-                "by task, and leave incomplete groups out."
+                f"Records {start} to {start + group_size - 1} are of {len(tasks)} tasks: sort them by task, "
+                "without incomplete groups."
             )
     return [
         {

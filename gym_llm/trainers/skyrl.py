@@ -24,9 +24,9 @@ from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.batch_failures import BatchFailures
-from gym_llm.trainers.shared.constraint import refuse_constraint
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
+from gym_llm.trainers.shared.text_format import refuse_constraint
 from gym_llm.trainers.shared.text_messages import first_messages, next_messages
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
@@ -283,9 +283,9 @@ def _means(episodes: list[dict[str, float]]) -> dict[str, float]:
 class TextEnv(BaseTextEnv):
     """An environment for SkyRL's own generator, text in and text out; see `register_text_env`.
 
-    SkyRL makes the ids. The first message describes the tools in the format of Hermes; our parsers find calls and
-    reasoning in the model's text, and tools' outputs are messages of a user. `generator.max_turns` truncates an
-    episode, which is then scored.
+    SkyRL makes the ids. The first message describes the tools in the format of Hermes. Our parsers find calls and
+    reasoning in the model's text. Tool outputs are user messages. `generator.max_turns` truncates an episode, which is
+    then scored.
 
     A failure is raised and ends the training: SkyRL's generator has no masked episodes. `EpisodeGenerator` has them.
 

@@ -58,11 +58,10 @@ class EpisodeGenerate:
     samples, one per segment, with the same `rollout_id`; slime's loss takes one mean of them. Then
     `--rollout-max-response-len` limits each turn, and `--rollout-max-context-len` prompt and answer together.
 
-    A masked episode (and one without sampled tokens) is a sample with `remove_sample`, the status FAILED and the reason
-    in `metadata["masked"]`. slime trains on none of its tokens, and `post_process_rewards` leaves it out of its group.
-    Its reward is NaN, so that a mean over rewards shows it: the mean of an evaluation with a masked episode is NaN, and
-    slime's own dynamic filters drop its group. An episode that slime aborts is returned unchanged, with the status
-    ABORTED.
+    slime trains on no token of a masked episode, or of one without sampled tokens. Its sample has `remove_sample`, the
+    status FAILED and the reason in `metadata["masked"]`; `post_process_rewards` leaves it out of its group. Its reward
+    is NaN. So the mean of an evaluation with a masked episode is NaN, and slime's dynamic filters drop its group. An
+    episode that slime aborts is returned unchanged, with the status ABORTED.
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
@@ -96,14 +95,14 @@ class EpisodeGenerate:
             A `Sample`, or with `history="template"` a list of them; in an evaluation the last segment's alone.
 
         Raises:
-            ValueError: If the label is no task, or an option of slime's cannot be followed.
+            ValueError: If the label is not a task, or an option of slime is not supported.
         """
         from slime.rollout.sglang_rollout import GenerateState
 
         if type(sample.label) is not int:
             raise ValueError(
-                f"The label is {sample.label!r:.80}, not a task's index: make --prompt-data with TrainedEnv.dataset, "
-                "and give --label-key task_index."
+                f"The label {sample.label!r:.80} is not a task index: use TrainedEnv.dataset and "
+                "--label-key task_index."
             )
         if not evaluation:
             _check(args)
@@ -122,8 +121,8 @@ class EpisodeGenerate:
         made = to_samples(record, sample, state.tokenizer, weight_versions=turns.weight_versions)
         if self._history == "append" and len(made) > 1:
             raise ValueError(
-                f"An episode of {record['env_id']} came back in {len(made)} segments: something changed what was said "
-                'before. Use EpisodeGenerate(..., history="template").'
+                f"An episode of {record['env_id']} has {len(made)} segments, because its history changed. Use "
+                'history="template".'
             )
         return made[-1] if evaluation or self._history == "append" else made
 
@@ -221,16 +220,16 @@ def to_samples(record: Rollout, sample: Any, tokenizer: Any, *, weight_versions:
 def post_process_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Post-process rewards per episode, without masked ones: slime's `--custom-reward-post-process-path`.
 
-    slime's own function counts each segment as a member of its group, treats a batch with several groups as one group,
-    and cannot leave a sample out.
+    slime's own function counts each segment as a member of its group, and treats a batch with several groups as one. It
+    cannot leave a sample out.
 
     Args:
         args: slime's arguments: `advantage_estimator`, `rewards_normalization`, `grpo_std_normalization`, `reward_key`.
         samples: A batch, in any order.
 
     Returns:
-        Raw rewards for slime's log, in which a masked sample has the mean of the others of its group (0.0 without
-        others); and the rewards for the advantages, 0.0 for a masked sample.
+        Raw rewards for slime's log, and the rewards for the advantages. In the log, a masked sample has the mean of the
+        others of its group, or 0.0. For the advantages it has 0.0.
     """
     groups: dict[Any, dict[Any, float | None]] = defaultdict(dict)
     for sample in samples:
@@ -264,8 +263,8 @@ def _check(args: Any) -> None:
     """Options of slime's with which an episode would be trained on wrongly."""
     if args.custom_reward_post_process_path is None:
         raise ValueError(
-            "slime's own rewards would count masked episodes: give --custom-reward-post-process-path "
-            "gym_llm.trainers.slime.post_process_rewards."
+            "slime's rewards count masked episodes: set --custom-reward-post-process-path to post_process_rewards of "
+            "this module."
         )
     if args.rollout_top_p != 1.0:
         raise ValueError("--rollout-top-p other than 1 needs the kept token ids of each step, which records lack.")

@@ -1,9 +1,9 @@
 """Our environments for the Tinker cookbook's reinforcement learning: its `Env`, groups and datasets.
 
-The cookbook's rollout loop samples; our episodes ask an engine to. So an episode is a task of its own: its engine hands
-each prompt to `TinkerEnv` and waits, `TinkerEnv` hands it to the loop as an observation, and what the loop sampled goes
-back the same way. Prompts are token ids that go on from those that were sampled (`gym_llm.tokens.prompt_tokens`), and
-whatever parses answers and runs tools is what it is in any other rollout.
+The cookbook's rollout loop samples, while our episodes call an engine. So each episode is an asyncio task. Its engine
+sends each prompt to `TinkerEnv` and waits. `TinkerEnv` returns the prompt to the loop as an observation, and the
+sampled tokens come back the same way. Each prompt continues the token ids that were sampled
+(`gym_llm.tokens.prompt_tokens`). Parsers and tools are those of any other rollout.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job, open_plan
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
-from gym_llm.trainers.shared.constraint import refuse_constraint
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked import masking_error
+from gym_llm.trainers.shared.text_format import refuse_constraint
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.types import Rollout
@@ -315,7 +315,7 @@ def trajectory(record: Rollout) -> Trajectory:
             said = TokensWithLogprobs(row.input_ids[start:end], row.logprobs[start:end])
             turns.append((row.input_ids[:start], said, sum(row.rewards[start:end])))
     if not turns:
-        raise ValueError("A record without sampled token ids is no trajectory: its engine has to report them.")
+        raise ValueError("The record has no sampled token ids: use an engine that reports them.")
     transitions = [
         Transition(
             ob=tinker.ModelInput.from_ints(prompt),

@@ -20,8 +20,8 @@ from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
 from gym_llm.trainers.shared.budget import WithinBudget
-from gym_llm.trainers.shared.constraint import for_vllm
 from gym_llm.trainers.shared.env_pool import EnvPool
+from gym_llm.trainers.shared.text_format import for_vllm
 from gym_llm.trainers.shared.token_rows import TokenRow, empty_row, token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
@@ -51,9 +51,9 @@ def write_dataset(
 ) -> int:
     """Write an environment's tasks as the parquet file that `data.train_files` and `data.val_files` name.
 
-    The rows say which environment they are for, so that the files of several can be given together. Each has `prompt`,
-    `agent_name`, `data_source` (the environment's id, under which verl logs its validation), `reward_model` (which is
-    not used: the environment gives the reward) and `extra_info`.
+    Each row names its environment, so verl can read the files of several environments together. The columns are
+    `prompt`, `agent_name`, `data_source`, `reward_model` and `extra_info`. `data_source` is the environment's id, under
+    which verl logs its validation. `reward_model` is not used, because the environment gives the reward.
 
     Args:
         path: The file, which is replaced.
@@ -105,9 +105,9 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
     verl chooses the sampling: temperature, `top_p` and `top_k`, in validation those of `val_kwargs`; `stop` and similar
     fields come from the environment. `response_length` limits a whole episode, which is then truncated. With
-    `history="template"`, where a chat template may rewrite history, an episode has an output for each of its segments,
-    and `prompt_length` plus `response_length` limit each request. verl takes the GRPO advantage of an episode's last
-    output for all of them.
+    `history="template"`, a chat template may rewrite the history. An episode then has an output per segment, and
+    `prompt_length` plus `response_length` limit each request. All of them get the GRPO advantage
+    of the last one.
 
     Outputs have:
 
@@ -120,8 +120,9 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
     - the versions of the weights and, for mixtures of experts, the routed experts.
 
     A masked episode has no output: this is how verl leaves a sample out of its group. An episode without sampled tokens
-    has no output either. Workers that make a `DataProto` (`trainer.use_v1=False` and the older asynchronous trainers)
-    take exactly one output per sample and have no mask: for them, masked episodes and several segments are errors.
+    has no output either. Workers that make a `DataProto` take exactly one output per sample and have no mask. For them,
+    masked episodes and several segments are errors. These are `trainer.use_v1=False` and the older asynchronous
+    trainers.
 
     Args:
         *args: verl's arguments.
@@ -161,8 +162,8 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         rows = [] if record["reward"] is None else token_rows(record)
         if self._history == "append" and rows and len(rows[0].prompt_ids) > self.rollout_config.prompt_length:
             raise ValueError(
-                f"The prompt of task {job.task_index} of {record['env_id']} has {len(rows[0].prompt_ids)} tokens, more "
-                f"than actor_rollout_ref.rollout.prompt_length, {self.rollout_config.prompt_length}."
+                f"The prompt of task {job.task_index} of {record['env_id']} has {len(rows[0].prompt_ids)} tokens; "
+                f"rollout.prompt_length is {self.rollout_config.prompt_length}."
             )
         with_log_probs = bool(sampling_params.get("logprobs"))
         if "session_id" in kwargs:  # a worker that takes lists says which one of its group this is
@@ -170,8 +171,8 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         if record["reward"] is None or len(rows) > 1:
             came_to = "was masked" if record["reward"] is None else f"has {len(rows)} segments"
             raise RuntimeError(
-                f"An episode of {record['env_id']} {came_to}, and a worker that makes a DataProto takes one trained "
-                "output per sample: train with trainer.use_v1=True."
+                f"An episode of {record['env_id']} {came_to}, but a DataProto has one output per sample: set "
+                "trainer.use_v1=True."
             )
         row = rows[0] if rows else empty_row(self.tokenizer.pad_token_id)
         output = _output(row, record, turns, with_log_probs, alone=True)
@@ -223,8 +224,7 @@ def _job(row: dict[str, Any]) -> tuple[Job, str]:
         return Job(int(info[TASK_INDEX]), int(repeat)), info["env"]
     except (LookupError, TypeError):
         raise ValueError(
-            "This row does not say which task of which environment it is: make data.train_files and data.val_files "
-            "with gym_llm.trainers.verl.write_dataset."
+            "The row names no task: write data.train_files and data.val_files with gym_llm.trainers.verl.write_dataset."
         ) from None
 
 

@@ -67,6 +67,7 @@ MODULES = {
     "export.conversation": "evaluation.export.record_conversation",
     "export.export": "evaluation.export.formats",
     "extras": "utils.extras",
+    "grading.formats": "grading.document_formats",
     "grading.options": "core.checks",
     "grading.thinking": "tokens.parsers.thinking",
     "hooks": "core.hooks",

@@ -116,6 +116,7 @@ def test_workers_play_what_this_process_plays(make_trainer):
         assert one == pytest.approx(other, abs=1e-4)
 
 
+@pytest.mark.nightly
 def test_an_engine_whose_process_has_died_is_given_the_weights_again(make_trainer):
     with RolloutFunc("gym_llm/Weather-v0", engine=ENGINE, engine_options=OPTIONS, workers=2) as weather:
         trainer = make_trainer(weather)
@@ -159,7 +160,7 @@ def train_in_two(folder, *arguments):
     return [json.loads((folder / rank).read_text()) for rank in "01"]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_processes_play_their_parts_of_a_group_with_the_main_ones_engine(tmp_path, workers):
     first, second = train_in_two(tmp_path, str(workers))
     assert len(first["calls"]) == len(second["calls"]) == 3
@@ -173,6 +174,7 @@ def test_processes_play_their_parts_of_a_group_with_the_main_ones_engine(tmp_pat
     assert first["weights"] == second["weights"]
 
 
+@pytest.mark.nightly
 def test_a_process_whose_episodes_all_fail_does_not_end_the_training_of_the_others(tmp_path):
     first, second = train_in_two(tmp_path, "0", "one process without sandbox")
     assert [call[2] for call in first["calls"]] == [0] * 3

@@ -52,5 +52,5 @@ def test_prompts_that_ask_for_skill_have_their_own() -> None:
 
 
 def test_an_unknown_reward_is_refused() -> None:
-    with pytest.raises(ValueError, match="first or both"):
+    with pytest.raises(ValueError, match="reward"):
         gym.make(ENV_ID, judge="constant:x", reward="last")

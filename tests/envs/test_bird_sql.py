@@ -102,13 +102,13 @@ def test_nothing_is_written_not_even_as_nemo_gym_does(folder: Path) -> None:
 
 def test_a_database_that_is_not_there_is_said_when_the_rows_are_loaded(folder: Path) -> None:
     rows = [row("Who?", question="Who?", gt_sql=GOLD, db_id=name) for name in ("town", "village")]
-    with pytest.raises(DataError, match=r"no database 'village' in .*\(village/village.sqlite.*bird_sql_dir"):
+    with pytest.raises(DataError, match=r"bird_sql_dir .* has no database village/village.sqlite"):
         gym.make(ENV_ID, tasks=rows, bird_sql_dir=str(folder))
-    with pytest.raises(DataError, match="no database 'town'"):
+    with pytest.raises(DataError, match="has no database town"):
         gym.make(ENV_ID, tasks=rows[:1])
     (folder / "village").mkdir()
     (folder / "village" / "village.sqlite").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(DataError, match="is no SQLite database"):
+    with pytest.raises(DataError, match="is not a SQLite database"):
         gym.make(ENV_ID, tasks=rows, bird_sql_dir=str(folder))
     for name in ("../town", "..", "", "town/town", "a\0b"):
         with pytest.raises(DataError, match="db_id is the name of a database"):
@@ -125,7 +125,7 @@ def test_a_folder_of_files_and_scripts_will_do(folder: Path) -> None:
 
 def test_seconds_are_seconds() -> None:
     for seconds in (0, -1, True, "5", float("inf")):
-        with pytest.raises(ValueError, match="sql_execution_timeout_s is a number of seconds above 0, at most a day"):
+        with pytest.raises(ValueError, match="sql_execution_timeout_s"):
             gym.make(ENV_ID, sql_execution_timeout_s=seconds)
 
 
@@ -135,4 +135,4 @@ def test_recorded_episodes_are_skipped_without_their_databases() -> None:
         pytest.skip("no vectors")
     assert {replay_vector(vector).skipped for vector in vectors} == {"its check is 'unchecked'"}
     missing = [replay_vector(vector, all_checks=True).disagreements[0].got for vector in vectors]
-    assert all("There is no database 'california_schools'" in got for got in missing)
+    assert all("has no database california_schools" in got for got in missing)

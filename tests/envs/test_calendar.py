@@ -54,7 +54,7 @@ def test_times_are_minutes_of_the_day(clock, expected):
     "clock", ["", "10", "13pm", "25:00", "10:60", "10:3x", "-1:00", "10:30:00", "noon", "am", "١٠"]
 )
 def test_other_times_are_none(clock):
-    with pytest.raises(ValueError, match="is no time of day"):
+    with pytest.raises(ValueError, match="is not a time of day"):
         minutes(clock)
 
 
@@ -150,9 +150,9 @@ def test_where_nemo_gym_is_wrong(answer, here, upstream):
     [
         (None, "exp_cal_state"),
         ({"0": {"duration": 60, "min_time": "10:00"}}, "max_time"),
-        ({"0": expect("at noon")}, "'noon' is no time of day"),
-        ({"0": expect("between 10am")}, "'' is no time of day"),
-        ({"0": expect(min_time="ten")}, "'ten' is no time of day"),
+        ({"0": expect("at noon")}, "'noon' is not a time of day"),
+        ({"0": expect("between 10am")}, "'' is not a time of day"),
+        ({"0": expect(min_time="ten")}, "'ten' is not a time of day"),
     ],
 )
 def test_a_row_that_nobody_can_meet_is_refused(state, problem):

@@ -11,8 +11,7 @@ from testing import ROOT, message, row, scored
 from verifier_vectors import all_vectors_of, vector_id
 
 from gym_llm.data import read_jsonl
-from gym_llm.envs.code_fim.completion import completions
-from gym_llm.envs.code_fim.env import CodeFIM
+from gym_llm.envs.code_fim.env import CodeFIM, completions
 from gym_llm.errors import DataError, SandboxUnavailable
 
 SMALL = {"memory_mib": 256, "timeout": 0.5}
@@ -73,7 +72,7 @@ PROBLEM = {
     [
         ("x + x", "passed"),
         ("2 * x", "passed"),
-        ("(yield)", "failed: a generator cannot be handed over"),
+        ("(yield)", "failed: a generator cannot be passed as a value"),
         ("x", "failed: "),
         ("nobody", "failed: name 'nobody' is not defined"),
         ("(", "failed: '(' was never closed (<string>, line 2)"),
@@ -127,7 +126,7 @@ def test_problems_are_read_from_a_file(tmp_path: Path) -> None:
         pytest.skip(str(error))
     env = CodeFIM(tasks=[row(verifier_metadata={"task_id": "R/2"})], fim_data=str(path))
     env.reset()
-    with pytest.raises(DataError, match="'R/2' is in no file of `fim_data`"):
+    with pytest.raises(DataError, match="'R/2' is not in `fim_data`"):
         env.step(message("```\n1\n```"))
     path.with_name("other.jsonl").write_text('{"task_id": "R/3", "prompt": 1}\n')
     with pytest.raises(DataError, match=r"other\.jsonl, line 1: prompt"):

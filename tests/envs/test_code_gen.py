@@ -226,7 +226,7 @@ def test_a_row_without_tests_is_a_fault_but_for_nemo_gym() -> None:
     ("unit_tests", "problem"),
     [
         ({"inputs": ["1"], "outputs": []}, "there are 1 inputs and 0 outputs"),
-        ({"inputs": ["1\n"], "outputs": ["1"], "fn_name": "f"}, "every line is JSON, not ''"),
+        ({"inputs": ["1\n"], "outputs": ["1"], "fn_name": "f"}, "is JSON, not ''"),
         ({"inputs": ["1"]}, "outputs"),
     ],
 )

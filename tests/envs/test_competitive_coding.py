@@ -230,7 +230,7 @@ def test_problems_are_read_from_a_file_when_they_are_needed(tmp_path: Path, kind
     assert file.read("p7", None).all_tests["a"].output == "4\n"
     for name in ("no", "../p1", "p1.json"):
         with pytest.raises(DataError, match="There is no problem"):
-            file.check(name, None)
+            file.place(name, None)
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_a_row_finds_its_problem_in_the_file(tmp_path: Path) -> None:
         ({"all_tests": {}}, "all_tests"),
         ({"subtasks": {"x": {"test_names": ["c"]}}}, "names the test 'c'"),
         ({"grader_files": [["graders/grader_config.json", '{"task_type": "Communication"}']]}, "cannot be played yet"),
-        ({"grader_files": [["graders/grader_config.json", "{"]]}, "no JSON"),
+        ({"grader_files": [["graders/grader_config.json", "{"]]}, "not JSON"),
     ],
 )
 def test_a_problem_that_cannot_be_graded_is_refused(change: dict[str, Any], why: str) -> None:
@@ -266,7 +266,7 @@ def test_a_problem_that_cannot_be_graded_is_refused(change: dict[str, Any], why:
 
 
 def test_a_subtask_that_there_is_not_is_refused() -> None:
-    with pytest.raises(DataError, match="subtask 'x' is none of all_tests"):
+    with pytest.raises(DataError, match="subtask 'x' is not one of all_tests"):
         played("", DOUBLE, {"subtask": "x"})
 
 

@@ -123,7 +123,7 @@ def test_a_problem_that_nobody_knows_is_a_fault_but_for_nemo_gym() -> None:
     assert reward == 0.0 and "HumanEval/0" in info["metadata"]["error"]
     env = EvalPlus(tasks=[row(verifier_metadata=metadata)])
     env.reset()
-    with pytest.raises(DataError, match="'HumanEval/0' is in no file of `evalplus_data`"):
+    with pytest.raises(DataError, match="HumanEval/0"):
         env.step(message("```\n1\n```"))
 
 
@@ -135,7 +135,7 @@ def test_a_reference_that_fails_is_a_fault() -> None:
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        ({"canonical_solution": None}, "has `expected`, or a `canonical_solution`"),
+        ({"canonical_solution": None}, "canonical_solution"),
         ({"expected": {"base": [1], "plus": [0, 0]}}, "2 base inputs and 1 outputs"),
         ({"base_input": [1]}, "base_input"),
         ({"base_input": [], "plus_input": []}, "base_input"),

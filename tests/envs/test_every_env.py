@@ -205,7 +205,8 @@ def test_observations_are_fresh_and_items_are_left_alone(env_id: str) -> None:
 
 
 HOSTILE_ACTIONS = 1_000
-"""Of each verifier, others for each: all of them together have tens of thousands."""
+"""Actions for each verifier, with another seed for each: together they are tens of thousands."""
+_SLOW_TO_RESET = {"gym_llm/Harbor-v0": often(100, HOSTILE_ACTIONS)}  # each episode has a container
 
 
 @pytest.mark.slow
@@ -243,7 +244,8 @@ def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypat
     source = HostileActions(type(env), seed=20_000 + VERIFIER_IDS.index(env_id))
     env.reset(seed=0)
     refused = ended = 0
-    for n in range(HOSTILE_ACTIONS):
+    actions = _SLOW_TO_RESET.get(env_id, HOSTILE_ACTIONS)
+    for n in range(actions):
         action = source.action()
         episode = env.episode
         turn, said = episode.turn, len(episode.items)
@@ -269,7 +271,7 @@ def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypat
             ended += 1
             dumps(info)
             env.reset()
-    assert min(refused, ended) > HOSTILE_ACTIONS / 20
+    assert min(refused, ended) > actions / 20
 
 
 _json = st.recursive(

@@ -1,11 +1,13 @@
 """GUICoordinate: how a point is read, and what a distance is worth."""
 
+from functools import partial
+
 import gymnasium as gym
 import pytest
 from testing import cpu_seconds, message, row
 from verifier_vectors import replay_all
 
-from gym_llm.envs.gui_coordinate.env import _first_point, _last_point
+from gym_llm.envs.gui_coordinate.env import _read_point
 from gym_llm.errors import DataError
 
 
@@ -37,7 +39,7 @@ def test_recorded_episodes_score_as_recorded():
     ],
 )
 def test_the_last_point_in_the_picture_is_read(text, point):
-    assert _last_point(text) == point
+    assert _read_point(text, conform=False) == point
 
 
 def test_the_reward_falls_to_zero_at_the_distance_that_is_worth_nothing():
@@ -64,7 +66,7 @@ def test_a_place_that_is_none_is_the_authors_mistake(expected):
 @pytest.mark.parametrize("unit", ["<point>", "<point>(", "<point>(1, 1", "<point>(1, 1)", "<point> ", "<point>[("])
 def test_hostile_texts_cost_little(unit):
     text = unit * (1_000_000 // len(unit))
-    assert cpu_seconds(_last_point, text) < 1.0 and cpu_seconds(_first_point, text) < 1.0
+    assert all(cpu_seconds(partial(_read_point, conform=conform), text) < 1.0 for conform in (False, True))
 
 
 def test_generated_tasks_are_answered_by_their_place():

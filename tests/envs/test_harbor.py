@@ -80,7 +80,7 @@ def test_time_that_is_used_up_ends_commands_not_the_episode(cache: str, tmp_path
         ("touch /logs/verifier/reward.txt", "empty reward.txt"),
         ("echo good > /logs/verifier/reward.txt", "cannot be read"),
         ("echo nan > /logs/verifier/reward.txt", "not finite"),
-        ("echo '{\"reward\": true}' > /logs/verifier/reward.json", "is no number"),
+        ("echo '{\"reward\": true}' > /logs/verifier/reward.json", "is not a number"),
         ("echo '{}' > /logs/verifier/reward.json", "no rewards"),
         ("echo '{' > /logs/verifier/reward.json", "cannot be read"),
         ("mkdir /logs/verifier/reward.json", "cannot be read"),
@@ -177,7 +177,7 @@ def test_an_episode_can_be_copied_until_its_machine_runs(cache: str):
     env.reset(options={"task_index": 0})
     copied = pickle.loads(pickle.dumps(env))
     env.step([function_call("shell", {"command": "true"})])
-    with pytest.raises(SandboxError, match="stayed with the episode"):
+    with pytest.raises(SandboxError, match="stayed"):
         pickle.loads(pickle.dumps(env)).step([function_call("shell", {"command": "true"})])
     assert copied.step(message("Done."))[1] == env.step(message("Done."))[1] == 0.0
 
@@ -210,7 +210,7 @@ def test_a_copied_episode_is_the_same_episode(cache: str):
         ('[verifier]\nenvironment_mode = "separate"', "a machine of its own for the verifier"),
         ('[verifier]\nenv = {KEY = "${OPENAI_API_KEY}"}', r"variables of this machine \(KEY\)"),
         ("[agent]\ntimeout_sec = -1", "agent.timeout_sec: Input should be greater than 0"),
-        ('[[steps]]\nname = "../x"', "is no folder of steps/"),
+        ('[[steps]]\nname = "../x"', "folder of steps/"),
         ("[agent", "task.toml cannot be read"),
     ],
 )
@@ -229,7 +229,7 @@ def test_settings_of_older_tasks_are_read(tmp_path: Path):
     assert (environment.memory_mb, environment.network_mode) == (300, "public")
     for size in ("much", "0G", "-1G", "1" * 400):
         write_task(tmp_path / size[:9], "", f'[environment]\nstorage = "{size}"\n')
-        with pytest.raises(DataError, match="is no size, such as '2G'"):
+        with pytest.raises(DataError, match="not a size"):
             read_folder(str(tmp_path / size[:9]))
 
 
@@ -237,7 +237,7 @@ def test_a_task_of_terminal_bench_1_is_named_as_one(cache: str, tmp_path: Path):
     (tmp_path / "hello").mkdir()
     (tmp_path / "hello" / "task.yaml").write_text("instruction: Say hello.\n")
     for tasks in (tmp_path, tmp_path / "hello"):
-        with pytest.raises(DataError, match=r"hello has the form of terminal-bench 1 \(task.yaml\)"):
+        with pytest.raises(DataError, match="hello is of terminal-bench 1"):
             make(cache, tasks=str(tasks))
 
 
@@ -251,17 +251,17 @@ def test_with_the_hosts_network_a_task_has_it_unless_it_says_no(settings: str, n
 
 def test_a_network_is_refused_without_the_option(cache: str, tmp_path: Path):
     row = write_task(tmp_path, "", '[environment]\nnetwork_mode = "public"\n')
-    with pytest.raises(DataError, match="network_mode 'public', and machines have no network"):
+    with pytest.raises(DataError, match="network_mode 'public'"):
         make(cache).reset(options={"task": row})
     (tmp_path / "task.toml").write_text('[environment]\nnetwork_mode = "allowlist"\n')
-    with pytest.raises(DataError, match="'allowlist', which nothing here can hold"):
+    with pytest.raises(DataError, match="allowlist"):
         make(cache, network="host").reset(options={"task": row})
 
 
 @pytest.mark.slow
 def test_an_image_is_never_put_in_anothers_place_silently(cache: str, tmp_path: Path):
     row = write_task(tmp_path, "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n", dockerfile="FROM ubuntu:24.04\n")
-    with pytest.raises(UsageError, match=r"no image for"):
+    with pytest.raises(UsageError, match=r"There is no image 'ubuntu:24\.04': give images"):
         play(make(cache), row)
     assert play(make(cache, images={"ubuntu:*": "host"}), row)[0] == 1.0
 
@@ -269,9 +269,9 @@ def test_an_image_is_never_put_in_anothers_place_silently(cache: str, tmp_path: 
 @pytest.mark.parametrize(
     ("kwargs", "said"),
     [
-        ({"backend": "vm"}, "backend is one of"),
-        ({"network": "all"}, "network is"),
-        ({"output_characters": 1}, "100 or"),
+        ({"backend": "vm"}, "backend"),
+        ({"network": "all"}, "network"),
+        ({"output_characters": 1}, "output_characters"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(kwargs: dict[str, Any], said: str, cache: str):
@@ -282,7 +282,7 @@ def test_arguments_that_make_no_sense_are_refused(kwargs: dict[str, Any], said: 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"task": "no-such"}, "is no task folder"),
+        ({"task": "no-such"}, "task folder"),
         ({}, "no `input`, no `task`"),
         ({"problem_statement": "x", "instance_id": "a", "FAIL_TO_PASS": ["x"]}, "names its `image`"),
         ({"problem_statement": "x", "instance_id": "a", "image": "i"}, "FAIL_TO_PASS"),

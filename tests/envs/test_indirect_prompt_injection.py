@@ -154,7 +154,7 @@ def test_tools_read_and_find() -> None:
         [],
         [],
         [WORLD["property_listings"]["H1"]],
-        "Error executing tool 'search_properties' (ValueError): 'x' is no number",
+        "Error executing tool 'search_properties' (ValueError): 'x' is not a number",
         [],
         {"error": "No delivery schedule found for shipment S1."},
         [],

@@ -191,8 +191,8 @@ def test_a_pattern_without_end_finds_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "answer_type is missing, and property_type None is none of float"),
-        ({"property_type": ["float"]}, "property_type .* is none of"),
+        ({}, "answer_type is missing, and property_type None is not one of float"),
+        ({"property_type": ["float"]}, "property_type .* is not one of"),
         ({"answer_type": "int"}, "answer_type"),
         ({"answer_type": "float", "expected_answer": "seven"}, "'seven' cannot be compared by the rule isclose"),
         ({"answer_type": "float", "expected_answer": "inf"}, "cannot be compared"),
@@ -200,7 +200,7 @@ def test_a_pattern_without_end_finds_nothing(monkeypatch):
         ({"answer_type": "float", "output_regex": "("}, "is not a regular expression"),
         ({"answer_type": "float", "output_regex": "(a)(b)"}, "has 2 groups"),
         ({"answer_type": "float", "output_regex": ""}, "has 0 groups"),
-        ({"answer_type": "float", "answer_format": "fmt_31"}, "'fmt_31' is none of fmt_00"),
+        ({"answer_type": "float", "answer_format": "fmt_31"}, "'fmt_31' is not one of fmt_00"),
         ({"answer_type": "float", "match": {"abs_tol": 1}}, "match.rule"),
         ({"answer_type": "float", "match": {"rule": "near"}}, "match.rule"),
         ({"answer_type": "float", "match": {"rule": "isclose", "abs_tol": -1}}, "match.abs_tol"),

@@ -129,7 +129,7 @@ def test_excluded_domains_are_neither_found_nor_read(tmp_path):
     domains = frozenset({"a.example"})
     assert excluded("https://b.A.example./x", domains) and not excluded("https://ba.example", domains)
     file.write_text("[]")
-    with pytest.raises(ValueError, match="is no JSON such as"):
+    with pytest.raises(ValueError, match="must be JSON of"):
         gym.make("gym_llm/Search-v0", **kwargs)
 
 

@@ -228,7 +228,7 @@ def test_a_long_answer_is_judged_in_a_worker():
     [
         ({"schema_str": "{"}, "not JSON"),
         ({"schema_str": "[]"}, "JSON object"),
-        ({"schema_str": '{"type": "text"}'}, "schema_str is no JSON Schema"),
+        ({"schema_str": '{"type": "text"}'}, "schema_str is not a JSON Schema"),
         ({"schema_str": '{"$ref": "http://127.0.0.1:9/a"}'}, "nothing outside"),
         ({"schema_str": "{}", "schema_type": "ini"}, "schema_type"),
         ({"schema_str": "{}", "response_mode": "call"}, "response_mode"),

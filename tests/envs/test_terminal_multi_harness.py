@@ -278,7 +278,7 @@ def test_what_is_done_here_is_done_soon():
     [
         ({"expected_action": None}, "expected_action"),
         ({"expected_action": {"type": "function_call", "name": "f", "arguments": "[1]"}}, "are a JSON object"),
-        ({"declared_tools": declare("f", type="text")}, "the parameters of f: it is no JSON Schema"),
+        ({"declared_tools": declare("f", type="text")}, "the parameters of f: it is not a JSON Schema"),
         ({"threshold": 2}, "threshold"),
     ],
 )

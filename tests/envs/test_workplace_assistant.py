@@ -250,7 +250,7 @@ def test_a_row_needs_its_tables_and_tools_that_exist(tmp_path: Path) -> None:
     env = gym.make("gym_llm/WorkplaceAssistant-v0")
     with pytest.raises(DataError, match="data_dir"):
         env.reset(options={"task": task(office_seed=None)})
-    with pytest.raises(DataError, match="no tool of the office"):
+    with pytest.raises(DataError, match="has no tool"):
         env.reset(options={"task": task(("send_email", {}))})
     with pytest.raises(DataError, match="ground_truth"):
         env.reset(options={"task": task() | {"ground_truth": [{"name": "email_delete_email", "arguments": "[]"}]}})

@@ -51,6 +51,7 @@ def test_three_steps_of_grpo_change_the_model_and_leave_a_plot(tmp_path):
     assert len(moved) > len(before) / 2
 
 
+@pytest.mark.nightly
 def test_ctrl_c_leaves_what_there_is(tmp_path):
     training = start("--steps", "200", "--batch", "8", "--held-out", "16", "--output", str(tmp_path))
     lines = []

@@ -192,7 +192,7 @@ def test_a_script_in_the_clones_parent_folder_imports_the_package_and_not_the_cl
     assert run(editable, script, cwd=Path("/")).split()[0] == str(clone / "gym_llm" / "__init__.py")
 
 
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+@pytest.mark.parametrize("checker", [pytest.param("mypy", marks=pytest.mark.nightly), "pyright"])
 def test_type_checkers_know_the_types_of_a_script_beside_the_clone(clone: Path, editable: Path, checker: str) -> None:
     """`assert_type` fails where a type is Any or unknown."""
     (clone.parent / "user.py").write_text(USER_SCRIPT)

@@ -1,6 +1,6 @@
-"""Runs a solution and what the tests call of it, and writes down what the calls returned. The model's side.
+"""Runs a solution and the tests' calls of it, and writes the results. The model's side.
 
-Whoever wrote the solution can make this say anything; it knows no target, and nothing that it says is run.
+The solution can make this output anything. But no target is here, and the output is never run.
 """
 
 import json

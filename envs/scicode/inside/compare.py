@@ -8,7 +8,7 @@ import numpy as np
 
 
 def process_symbol_in_dict(values: dict[Any, Any]) -> dict[Any, Any]:
-    """Values that are no numbers, arrays or containers as they print, a symbolic one say."""
+    """Return the printed text of a value that is not a number, array or container, such as a symbolic one."""
     plain = (bool, int, float, complex, str, list, tuple, dict, set, np.ndarray, np.generic, type(None))
     return {
         name: value if isinstance(value, plain) or hasattr(value, "tocoo") else str(value)

@@ -1,4 +1,4 @@
-"""Runs a step's tests on what a solution's calls returned. The author's side: no code of a model's is here."""
+"""Runs a step's tests on the results of a solution's calls. The author's side: no code of the model is here."""
 
 import json
 import sys

@@ -1,8 +1,11 @@
-"""Python and numpy values as JSON and back, for both sides of a sandbox: what is read is data, never code.
+"""Converting Python and numpy values to JSON and back, for both sides of a sandbox: only data, never code.
 
-JSON's own values stand for themselves. Others are objects with one of these names: `tuple`, `set` (lists), `dict` (a
-list of pairs), `complex` (two numbers), `bytes` (base64), `array` (nested lists, or base64 with `dtype` and `shape`),
-`sparse` (its format, with the arrays `data`, `row` and `col`, and `shape`), `opaque` (how something else prints).
+JSON's own values stay unchanged. Other values are objects with one of these names:
+
+- `tuple` and `set` (lists), `dict` (a list of pairs), `complex` (two numbers), `bytes` (base64);
+- `array`: nested lists, or base64 with `dtype` and `shape`;
+- `sparse`: its format, with the arrays `data`, `row` and `col`, and `shape`;
+- `opaque`: the printed text of any other value.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _SHOWN = 2000
 
 
 class Opaque:
-    """A value that could not be handed over; it equals nothing, and prints as that did."""
+    """A value that could not be passed; it equals nothing, and prints as the original did."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -69,10 +72,10 @@ def _array(array: Any, depth: int) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """A value that `encode` made, or somebody wrote.
+    """Return the value of an object of `encode`, which may be forged.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not such an object.
     """
     if isinstance(value, list):
         return [decode(item) for item in value]

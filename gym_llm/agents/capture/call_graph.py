@@ -141,9 +141,9 @@ class Call:
 class CallGraph:
     """Links calls by token prefix, as they are answered.
 
-    A prompt that begins with all ids of an earlier call, prompt and sample, continues that call; the longest, if there
-    are several. So retries and parallel calls are siblings. A change of the history (compaction, edits, dropped
-    reasoning, another system prompt) begins a branch at the last unchanged call, or a new root.
+    A prompt that begins with all ids of an earlier call, prompt and sample, continues that call; of several it
+    continues the longest. So retries and parallel calls are siblings. A change of the history begins a new root, or a
+    branch at the last unchanged call. Such changes are compaction, edits, dropped reasoning and another system prompt.
 
     Attributes:
         samples: All samples, in the order in which they were added.

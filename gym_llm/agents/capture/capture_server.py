@@ -51,8 +51,9 @@ class CaptureServer(ModelApiServer):
 
     A session's id is the right to ask its model, and nothing else. A call without an id is answered 401. Sessions that
     NeMo Gym's path opens have names that others can guess, so their calls need the server's token, too. Where sessions
-    are opened over HTTP, clients that open or read them need the server's token, if there is one. After its last call
-    (`max_model_calls`) a session answers with a message that ends the agent and is not in the trajectory.
+    are opened over HTTP, clients that open or read them need the server's token, if there is one. After the last
+    allowed call (`max_model_calls`), a session replies with a message that says so, to end the agent. That message is
+    not in the trajectory.
 
     Args:
         engine: The engine of sessions that are opened over HTTP; started and closed with the server. None: only `open`
@@ -225,5 +226,14 @@ class CaptureServer(ModelApiServer):
 
 
 def _stop(session: CaptureSession) -> ResponseDict:
-    usage: Usage = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    return {**text_response(_STOP, model=session.engine.model), "id": "resp_stop", "usage": usage}
+    part = {"type": "output_text", "text": _STOP, "annotations": []}
+    message = {"type": "message", "id": "msg_stop", "role": "assistant", "status": "completed", "content": [part]}
+    return {
+        "id": "resp_stop",
+        "object": "response",
+        "created_at": time.time(),
+        "model": session.engine.model,
+        "status": "completed",
+        "output": [message],
+        "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0},
+    }

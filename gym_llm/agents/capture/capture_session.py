@@ -36,9 +36,9 @@ class CallRefused(Refusal):
 class CaptureSession:
     """Stands between an agent and an engine, and keeps every call.
 
-    The agent may ask in any way: it may retry, ask several things at once, shorten its history or rephrase it. The
-    unchanged parts are sent to the engine with the ids that were sampled (`token_recall.py`). A call continues the
-    earlier call whose tokens begin its prompt (`call_graph.py`). `trajectory` is the result for a trainer.
+    The agent may retry, make several calls at once, and shorten or rephrase its history. The session sends the
+    unchanged parts to the engine with the ids that were sampled (`token_recall.py`). Each call continues the call with
+    whose tokens its prompt begins (`call_graph.py`). `trajectory` is the result for a trainer.
 
     Only answers that the agent received are trained on. A call that failed has no tokens. An answer that was not
     delivered, because the client disconnected or its stream broke, is in `calls` but not in the trajectory. Neither are

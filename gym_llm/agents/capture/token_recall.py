@@ -1,8 +1,8 @@
 """Recall: find the calls whose answers come back in an agent's next request, which has them as text only.
 
-An agent sends its history without token ids, often stripped, with rewritten arguments, with or without the reasoning.
-If the engine templated that text again, the ids would differ from those that were sampled, and the trajectory would
-break. So the answers are replaced by the call's own items:
+An agent sends its history in its own format. It has no token ids, its texts are often stripped, its arguments are
+rewritten, and the reasoning may be missing. If the engine templated that text again, the ids would differ from the
+sampled ones, and the trajectory would break. So recall replaces the answers by the call's own items:
 
 1. The request is split into stretches: each turn of the model, and each other item.
 2. A running hash is taken over the stretches; after each turn of the model it stands for the whole history so far.
@@ -12,8 +12,8 @@ break. So the answers are replaced by the call's own items:
 
 This takes one pass over the request, and one look-up for each turn.
 
-The hash ignores changes that keep the meaning: whitespace around the model's texts, the spelling of JSON arguments,
-call ids, and missing reasoning.
+The hash ignores changes that frameworks make without a change of meaning. These are white space around the model's
+texts, the spelling of its arguments' JSON, the ids of its calls, and missing reasoning.
 """
 
 from __future__ import annotations
@@ -59,18 +59,19 @@ class Recall:
         self._by_state: dict[int, list[tuple[Call, int]]] = {}
 
     def give_back(self, request: Request) -> tuple[Request, Call | None, int]:
-        """Put a request's turns of the model back as they were sampled.
+        """Replace a request's model turns by the turns that were sampled.
 
-        A turn that is found gets its call's own items, to the last space. Reasoning that the agent left out stays out.
-        If the agent changed its reasoning, the turn is kept unchanged. The last turn that is found gets its token
-        fields, from which `PromptTokens` continues, if its text is unchanged. Token fields that a client sends are
-        removed: ids come from engines only.
+        A turn that is found gets the items of its call, with their exact texts and arguments. Reasoning that the agent
+        left out stays out. If the agent changed the reasoning, the turn stays unchanged. The last turn that is found
+        gets its token fields, which `PromptTokens` continues, if its text is unchanged. Token fields from a client are
+        removed: only engines give ids.
 
         Args:
             request: The client's request; not changed.
 
         Returns:
-            The request to send, with a fresh list of items. The call of the last turn that was found. The hash.
+            The request for the engine with a new list of items, the call of the last turn that was found, and the
+            request's hash.
         """
         items = [without_tokens(item) for item in request["input"]]
         stretches = list(_stretches(items, _hash_of_frame(request)))

@@ -38,19 +38,19 @@ def attack(
     folder: str | None = None,
     on_check: Callable[[str], None] | None = None,
 ) -> Report:
-    """Attack a verifier: play wrong answers, and see what is paid.
+    """Attack a verifier: play wrong answers, and report those that earn a reward.
 
-    The verifier runs in processes of its own, which are killed if they hang: a first one for all checks, a second one
-    with another hash seed and another clock, which has to come to the same verdicts.
+    The verifier runs in separate processes, which are killed if they hang. The first process makes all checks. The
+    second has another hash seed and another clock, and must give the same rewards.
 
     Args:
         env_id: A registered id, or a file's (`gym_llm.core.registry.env_files.find_env`).
         rows: A source of tasks; None for the verifier's own.
-        limit: How many tasks to play.
+        limit: Number of tasks to play.
         env_kwargs: Further arguments of the environment; over those of its class's `dry_run_kwargs`.
-        seed: Which tasks a generator makes.
-        seconds: How long it may take; checks for which no time is left are reported as not run.
-        folder: Where else Python imports the verifier from, if it is not installed.
+        seed: Seed of generated tasks.
+        seconds: Time limit; the report names the checks that had no time.
+        folder: A folder to import the verifier from, if it is not installed.
         on_check: Called with each check as it begins.
 
     Raises:

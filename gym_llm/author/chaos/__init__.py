@@ -2,6 +2,6 @@
 
 from gym_llm.author.chaos.chaos_campaign import Report, attack
 from gym_llm.author.chaos.faults import Fault
-from gym_llm.author.chaos.policy import RandomPolicy
+from gym_llm.author.chaos.random_policy import RandomPolicy
 
 __all__ = ["Fault", "RandomPolicy", "Report", "attack"]

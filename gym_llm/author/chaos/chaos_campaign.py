@@ -40,14 +40,14 @@ class Report:
     """The result of a campaign.
 
     Attributes:
-        env_id: Whose episodes these were.
-        episodes: How many there were to play.
-        outcomes: By place and kind of fault (`("", "none")` for episodes without): how many were `masked`, `retried`
-            (scored at a later try), `scored` (the fault's place was never reached, or there was none) or `wrong`.
+        env_id: The environment's id.
+        episodes: Number of episodes.
+        outcomes: Counts of results by place and kind of fault; `("", "none")` for episodes without a fault. The results
+            are `masked`, `retried` (scored at a later try), `scored` (the fault did not happen) and `wrong`.
         interruptions: How often the run was cancelled, ran out of disk space, or lost a shard or the raylet.
         lost: Episodes without a record.
-        doubled: Episodes with several.
-        wrong: What is wrong with the others, a sentence each, the first 20.
+        doubled: Episodes with several records.
+        wrong: The first 20 other errors, one sentence each.
     """
 
     env_id: str
@@ -84,19 +84,22 @@ def attack(
 ) -> Report:
     """Play an environment with `RandomPolicy`, once without faults, once with, and compare.
 
-    In the second run a share of the episodes has a fault each: the engine, a hook or a tool raises, hangs, or returns
-    junk; or the engine's server, a real one, answers 429, 500 or 503, or resets the connection in the midst of an
-    answer. Meanwhile the run itself is cancelled, runs out of disk space, the clock jumps, and, over Ray, a shard and
-    the raylet are killed; each time it is resumed.
+    In the second run, a share of the episodes has one fault each:
+
+    - The engine, a hook or a tool raises, hangs, or returns junk.
+    - The engine's server, a real one, replies 429, 500 or 503, or resets the connection within a reply.
+
+    Meanwhile the run itself is cancelled or runs out of disk space, and the clock jumps. Over Ray, a shard and the
+    raylet are killed. Each time the run is resumed.
 
     Args:
         env_id: A registered id.
-        episodes: How many to play.
-        share: How many of them have a fault, (0, 1].
+        episodes: Number of episodes.
+        share: The share of them that has a fault, (0, 1].
         seed: Chooses tasks, answers and faults.
         workers: Processes, over Ray; 0 for this one alone.
         concurrency: Episodes at once.
-        step_timeout: Seconds after which what hangs is cut off; None for 5, over Ray 10. A run waits for its last.
+        step_timeout: Seconds after which a step that hangs is cancelled; None for 5, over Ray 10.
         env_kwargs: Further arguments of the environment; over those of its class's `dry_run_kwargs`.
         on_record: Called with the number of finished episodes, of both runs.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gym_llm.author.attack import attack
-from gym_llm.author.scaffold.checks import Check, find_verifier
 from gym_llm.author.scaffold.file_checks import is_file
+from gym_llm.author.scaffold.verifier_checks import Check, find_verifier
 from gym_llm.core.registry.ids import env_ids, verifier_folder
 from gym_llm.errors import ConfigError, UsageError
 from gym_llm.rollouts.config import load_config

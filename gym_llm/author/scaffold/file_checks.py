@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.utils.env_checker import check_env
 
-from gym_llm.author.scaffold.checks import EXAMPLES, Check, run_tests
+from gym_llm.author.scaffold.verifier_checks import EXAMPLES, Check, run_tests
 from gym_llm.core.registry.env_files import dry_run_kwargs, find_env
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import UsageError

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from gym_llm.author.scaffold.checks import run_python
+from gym_llm.author.scaffold.verifier_checks import run_python
 from gym_llm.errors import DataError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
@@ -23,21 +23,21 @@ _PLACES = {"example.jsonl": "data/example.jsonl"}
 
 
 def write_verifier(name: str, directory: str | os.PathLike[str] | None = None) -> Path:
-    """Write a verifier that works, to be changed into the one that is wanted.
+    """Write a working verifier as a starting point.
 
-    It asks for a line `Answer: ...` and compares it with the row's `expected_answer`. The folder appears whole or not
-    at all. In gym_llm's own repository it goes to `envs/`, its test to `tests/envs/`, its line to docs/environments.md
-    and its name to README.md; anywhere else it is a package that can be installed.
+    It asks for a line `Answer: ...` and compares it with the row's `expected_answer`. An error leaves no partial
+    folder. In gym_llm's own repository the verifier goes to `envs/` and its test to `tests/envs/`. Its line goes to
+    docs/environments.md and its name to README.md. Anywhere else it is an installable package.
 
     Args:
         name: `CapitalCities` or `capital_cities`.
-        directory: Where its folder goes; None for `envs/` of the repository that this is run in, or here.
+        directory: The folder that gets it; None for `envs/` of the current repository, or the current folder.
 
     Returns:
         The folder.
 
     Raises:
-        DataError: If the name cannot be one, is taken, or the folder cannot be written.
+        DataError: If the name is invalid or taken, or the folder cannot be written.
     """
     folder_name, class_name = names(name)
     root = _repository(directory)

@@ -28,7 +28,7 @@ def env_class(env_id: str) -> type[VerifierEnv]:
     except (gym.error.Error, ImportError, AttributeError) as error:
         raise DataError(f"The environment {env_id!r} cannot be loaded ({error}); `gym-llm list` names all.") from None
     if not (isinstance(creator, type) and issubclass(creator, VerifierEnv)):
-        raise DataError(f"The environment {env_id!r} is no subclass of VerifierEnv, so its rows cannot be checked.")
+        raise DataError(f"The environment {env_id!r} is not a subclass of VerifierEnv, so its rows cannot be checked.")
     return creator
 
 

@@ -1,9 +1,8 @@
 """Environments in files that are not installed: `./my_env.py`, `./my_env.py:mine/Quiz-v0`, `my_env:mine/Quiz-v0`.
 
-A file is loaded once in a process. What it registers is named by a string that any process can look up, as
-`gym_llm.vector.make_vector` does it: the attributes of this module are files with an id,
-`gym_llm.core.registry.env_files:/a/my_env.py|ID`.
-So Ray's workers load the file themselves; they need not be able to import it.
+A process loads a file once. Its environments get entry points that every process can look up, such as
+`gym_llm.core.registry.env_files:/a/my_env.py|ID`: the attributes of this module are files with an id. So Ray's workers
+load the file themselves, though they cannot import it.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ _MOST_READ = 1 << 20
 
 
 def find_env(name: str) -> str | EnvSpec:
-    """What a name stands for: the spec of an environment in a file, or the name itself, for Gymnasium to look up.
+    """Resolve a name: return the spec of an environment in a file, or the name unchanged for Gymnasium to look up.
 
     Args:
-        name: `FILE.py`, where it has one environment: one that it registers, or else a class that derives from
-            `VerifierEnv`; `FILE.py:NAME` for one of several, by its id or its class. `module:ID` is Gymnasium's form;
-            the module may lie in the current folder, also where that is not on Python's path.
+        name: `FILE.py` for a file with one environment: one that it registers, or else a subclass of `VerifierEnv`.
+            `FILE.py:NAME` for one of several, by id or class. `module:ID` is Gymnasium's form; the module may be in
+            the current folder even if that is not on Python's path.
 
     Raises:
-        UsageError: If file or module are not there, or a file cannot be loaded or has no environment, several, or none
-            of that name.
+        UsageError: If the file or module does not exist, the file cannot be loaded, or it has not exactly one
+            environment that matches.
     """
     head, colon, wanted = name.partition(":")
     if head.endswith(".py"):

@@ -1,7 +1,7 @@
 """Environment ids: one for each folder of `gym_llm/envs`, and those of other packages' entry points.
 
-A folder is a verifier if it has a `config.yaml`; the id is that file's first `env:` line, read without YAML so that
-importing `gym_llm` stays fast. Nothing else is imported: entry points are strings until `gym.make`.
+A folder with a `config.yaml` is a verifier. Its id is the file's first `env:` line, read without a YAML parser so that
+`import gym_llm` stays fast. Entry points stay strings until `gym.make`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def parse_id(env_id: str) -> tuple[str, str, int]:
 
 
 def verifier_folder(env_id: str) -> Path | None:
-    """Where a verifier's module lies, with its `config.yaml`; found without importing it. None if it is not there."""
+    """Return the folder of a verifier's module and `config.yaml`, without an import; None if there is no folder."""
     entry_point = gym.spec(env_id).entry_point
     module = entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
     package, *inner = module.split(".")

@@ -22,7 +22,7 @@ _Result: TypeAlias = tuple[str, bool]
 def run_calls(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any) -> tuple[list[Item], int]:
     """Run a turn's calls: synchronous tools one after another, then async and blocking ones all at once.
 
-    What is beyond the limits of a turn (`gym_llm.utils.limits`) is not run: its output says so.
+    Calls beyond the limits of a turn (`gym_llm.utils.limits`) do not run; their outputs say so.
 
     Args:
         env: The environment whose methods the tools are.
@@ -34,8 +34,8 @@ def run_calls(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any
         One `function_call_output` item per call, in the calls' order, and how many of them report an error.
 
     Raises:
-        Exception: What a tool raises that is no `ToolError`, of several the first, once all have ended; and what JSON
-            says of a tool's return value that it cannot say.
+        Exception: The first exception of a tool that is not a `ToolError`, or JSON's error about a return value. It is
+            raised after all tools have ended.
     """
     outcomes: list[_Result | Awaitable[Any]] = []
     refused = _beyond_limits(calls, tools)

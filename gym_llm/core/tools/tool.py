@@ -1,7 +1,7 @@
 """Tools: methods of an environment that the model may call.
 
-The schema the model sees comes from the method's signature and docstring, its arguments are checked by pydantic, and
-what the model gets wrong is an answer to the model, never an exception. A tool that has to say no raises `ToolError`.
+The schema that the model sees comes from the method's signature and docstring, and pydantic checks the arguments. If
+they are wrong, the model receives an error message; nothing is raised. A tool that refuses a call raises `ToolError`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def tool(*, blocking: bool = False) -> Callable[[F], F]: ...
 def tool(function: Any = None, /, *, blocking: bool = False) -> Any:
     """Mark a method of a `VerifierEnv` as a tool of the model.
 
-    The method's parameters become the tool's; one named `state` is given the episode's state instead and is not shown.
-    The docstring's first paragraph is the tool's description, its `Args:` section describes the parameters. It returns
-    a str (sent as it is) or anything JSON can say. It may be async: several async calls of one turn run at once.
+    The method's parameters become the tool's. A parameter named `state` receives the episode's state and is hidden from
+    the model. The docstring's first paragraph describes the tool, and its `Args:` section the parameters. The method
+    returns a str, which is sent unchanged, or a JSON value. It may be async: async calls of one turn run at once.
 
     Args:
         function: The method, when the decorator is used without arguments.
-        blocking: Whether it blocks (files, CPU, a synchronous client): it then runs in a thread, so that other episodes
-            go on meanwhile, and must not touch what other threads use.
+        blocking: Whether the tool blocks (files, CPU, a synchronous client). It then runs in a thread while other
+            episodes go on, and must not use objects of other threads.
 
     Raises:
         TypeError: If a parameter has no type or cannot be passed by name.

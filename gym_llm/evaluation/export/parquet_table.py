@@ -1,4 +1,4 @@
-"""Tables: a parquet file, or a folder that `datasets.load_dataset` and the Hugging Face hub take as it is."""
+"""Tables: a parquet file, or a folder that `datasets.load_dataset` and the Hugging Face hub accept."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Traces of episodes, for any OpenTelemetry collector: spans `episode`, `turn`, `tool` and `verify`.
 
-Attributes are those of the GenAI semantic conventions (https://opentelemetry.io/docs/specs/semconv/gen-ai/) where these
-have one, and `gym_llm.…` where not. What was said is not in them.
+Attributes are those of the GenAI semantic conventions (https://opentelemetry.io/docs/specs/semconv/gen-ai/), and
+`gym_llm.…` where these have none. Messages are not among them.
 
-An episode's trace stands between it and its engine, so it sees each request and answer; tools and `verify` are wrapped
-in the environment that plays, once, and notify the trace of the episode that is under way there.
+An episode's trace is an engine around the episode's engine, so it sees each request and response. The environment's
+tools and `verify` are wrapped once, and notify the trace of the current episode.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class EpisodeTrace:
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
     ) -> EpisodeReport | None:
-        """Tell the engine; see `Engine.end_episode`."""
+        """Notify the engine; see `Engine.end_episode`."""
         return await self._engine.end_episode(episode_id, rewards=rewards, failed=failed)
 
     def span(self, name: str, attributes: dict[str, Any]) -> Span:

@@ -25,23 +25,23 @@ _CLOSING_SECONDS = 60.0
 
 
 class RunLog(AbstractContextManager["RunLog"]):
-    """Tells trackers of a run, in a thread of its own: a tracker that is slow holds nothing up.
+    """Reports a run to trackers from a separate thread, so that a slow tracker does not delay the run.
 
-    A tracker that fails is warned of, once, and told no more; the run goes on.
+    If a tracker fails, the log warns once and stops reporting to it; the run goes on.
 
     >>> with Run("gym_llm/Weather-v0", output="a.jsonl") as run, RunLog(run, ["tensorboard"]) as log:  # doctest: +SKIP
     ...     async for record in run.records():
     ...         log.see(record)
 
     Args:
-        run: The run; not begun yet.
+        run: A run that has not started.
         trackers: Specs (see `make_tracker`), or trackers.
         every: Seconds between two reports.
-        name: What trackers call it; None for its file's name.
-        samples: How many episodes the table shows: the first of each dataset, and those that are masked, up to as many.
+        name: The run's name in trackers; None for its file's name.
+        samples: Episodes in the table: the first ones of each dataset, and as many masked ones.
 
     Raises:
-        UsageError: If a spec is of no tracker.
+        UsageError: If a spec names no tracker.
     """
 
     def __init__(

@@ -44,10 +44,10 @@ _WRONG = """SELECT count(*) FROM episodes AS this LEFT JOIN episodes AS next ON 
 
 
 class EpisodeRow(NamedTuple):
-    """A line of a rollout file as the list shows it.
+    """A row of the list of episodes, from a line of a rollout file.
 
-    `offset` and `length` are the line's, without its end; `cut` and `cut_length` say where in it the trajectory is.
-    Missing values are None; texts and the names of fields can be encoded in UTF-8; fields are floats or texts.
+    `offset` and `length` locate the line without its end; `cut` and `cut_length` locate the trajectory in it. Missing
+    values are None. Texts and field names can be encoded in UTF-8. Fields are floats or texts.
     """
 
     offset: int

@@ -148,7 +148,7 @@ class RunIndex:
             raise UsageError(f"Cannot read {self.path}: {error.strerror or error}.") from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise UsageError(f"Cannot show {self.path}: it is no file; give a file of rollouts, or a folder of them.")
+            raise UsageError(f"Cannot show {self.path}: it is not a file; give a rollout file or a folder of them.")
         if self._descriptor >= 0:
             os.dup2(descriptor, self._descriptor, inheritable=False)  # whoever is reading it has a descriptor still
             os.close(descriptor)

@@ -84,10 +84,7 @@ def _refuse_other(path: Path) -> None:
     if path.suffix in (".gz", ".zst", ".bz2", ".xz", ".zip", ".parquet"):
         raise UsageError(f"Cannot show {path}: unpack it first; a file of rollouts is plain JSON Lines.")
     if path.is_file() and _is_of_rollouts(path) is False:
-        raise UsageError(
-            f"{path} is no file of rollouts: its first line has no `rollout_id` and `reward`. "
-            "Give the file that `gym-llm rollout --output FILE` wrote."
-        )
+        raise UsageError(f"{path} is not a rollout file: its first line has no `rollout_id` and `reward`.")
 
 
 def _is_of_rollouts(path: Path) -> bool | None:

@@ -1,10 +1,14 @@
-"""From the lines of a rollout file to the rows that are listed of it, at some hundred megabytes a second.
+"""Reading the rows of the episode list from a rollout file, at some hundred megabytes a second.
 
-Most of a record's bytes are its trajectory: numbers that no list shows, and that take longest to parse. They are cut
-out of the line before it is parsed. In JSON the bytes `,"trajectory":[{` are always a key and the beginning of its
-value, never a part of a text, where quotes are escaped. The value ends at the first `]}]` if it contains no text:
-if the only quotes up to there are those of the four known keys. Where that does not hold, or the rest of the line is
-not a record, the whole line is parsed. What was cut out is first looked at when its episode is.
+Most of a record's bytes are its trajectory: numbers that no list shows and that take longest to parse. This module cuts
+them out of the line before it parses the line:
+
+1. In JSON the bytes `,"trajectory":[{` are always a key and the start of its value. In a text the quotes are escaped.
+2. The value ends at the first `]}]` if it contains no text, that is, if its only quotes are those of the four known
+    keys.
+3. Otherwise, or if the rest of the line is not a record, the whole line is parsed.
+
+The viewer reads the trajectory when it shows the episode.
 """
 
 from __future__ import annotations

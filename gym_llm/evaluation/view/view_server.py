@@ -51,17 +51,17 @@ logger = redacted_logger(__name__)
 class ViewServer(HttpServer):
     """Serves rollout files to a browser on this machine.
 
-    An async context manager: the port is opened at once, and the files are read, and followed while they grow, until
-    it ends. It listens on 127.0.0.1, answers only under a name of this machine (so no page of another site can reach
-    it by a name that it makes resolve here), and only who knows the token; there is nothing but reading.
+    An async context manager: it opens the port at once, and reads the files and follows their growth until it ends. It
+    listens on 127.0.0.1 and requires the token. It accepts only host names of this machine, so a page of another site
+    cannot reach it by DNS rebinding. It only reads.
 
     Args:
         paths: The files.
         port: 0 for any that is free.
 
     Attributes:
-        url: What to open in a browser, token included; while it runs.
-        token: What a request for `/` or `/api/` sends as the header `X-Token`, or as `?token=`.
+        url: The address for a browser, with the token, while it runs.
+        token: The token, which a request for `/` or `/api/` sends as the header `X-Token` or as `?token=`.
         runs: The files' indexes.
 
     Raises:

@@ -1,7 +1,7 @@
 """Constraints that a text can be checked for, of IFEval, IFEvalG, IFBench and VerifIF."""
 
 from gym_llm.grading.constraints.constraint import Check, Constraint, GradingMode, Instructions, Registry, graded
-from gym_llm.grading.constraints.following import Followed, Job, follow, follow_later, follow_quickly
+from gym_llm.grading.constraints.following import Followed, Job, follow, follow_later, follow_quickly, follow_then
 
 __all__ = [
     "Check",
@@ -14,5 +14,6 @@ __all__ = [
     "follow",
     "follow_later",
     "follow_quickly",
+    "follow_then",
     "graded",
 ]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from math import inf
 from time import thread_time
 from typing import NamedTuple
 
 from gym_llm.grading.constraints.constraint import Check
 from gym_llm.grading.text_metrics import in_worker
+from gym_llm.types import Verdict
 
 
 def loose_variants(text: str) -> Iterator[str]:
-    r"""The eight texts of which one is enough to follow a constraint loosely; blank ones are left out.
+    r"""Yield the eight variants of a text, one of which must follow a loose constraint; blank ones are left out.
 
-    The text, then without stars; without its first line, its last and both; these without stars.
+    The variants are the text, and the text without its first line, its last line or both, each with and without stars.
 
     >>> list(loose_variants("Sure:\n*Hello*"))
     ['Sure:\n*Hello*', 'Sure:\nHello', '*Hello*', 'Sure:', 'Hello', 'Sure:']
@@ -68,6 +69,16 @@ def follow_quickly(job: Job) -> Followed | None:
 async def follow_later(job: Job) -> Followed:
     """Check a text as `follow` does, in a worker process; one that takes longer than `DEADLINE` follows nothing."""
     return await in_worker("gym_llm.grading.constraints.following:follow", job, DEADLINE) or _nothing(job)
+
+
+def follow_then(job: Job, finish: Callable[[Followed], Verdict]) -> Verdict | Awaitable[Verdict]:
+    """Check a text, at once or in a worker process, and return what `finish` makes of the result."""
+    followed = follow_quickly(job)
+    return _finish_later(job, finish) if followed is None else finish(followed)
+
+
+async def _finish_later(job: Job, finish: Callable[[Followed], Verdict]) -> Verdict:
+    return finish(await follow_later(job))
 
 
 def _follow(job: Job, until: float) -> Followed | None:

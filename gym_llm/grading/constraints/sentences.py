@@ -1,9 +1,11 @@
 """Sentence splitting by rules: nothing is downloaded, and a text has the same sentences everywhere.
 
-IFEval and the sets after it use two splitters, and rows were made with both in mind. `sentences` follows the one that
-IFEval brings along (a list of regular expressions: every `.`, `?` and `!` ends a sentence but for titles, initials,
-acronyms, decimals and web addresses). `split_sentences` follows NLTK's Punkt (only a mark before white space ends a
-sentence, and not after an abbreviation), whose model is a download; its rules are here, its counts of words are not.
+IFEval and later benchmarks use two splitters, and their rows depend on both:
+
+- `sentences` follows IFEval's own list of regular expressions. Every `.`, `?` and `!` ends a sentence, except in
+  titles, initials, acronyms, decimals and web addresses.
+- `split_sentences` follows NLTK's Punkt. Only a mark before white space ends a sentence, and not after an abbreviation.
+  Punkt's model is a download, so only its rules are here, without its word counts.
 """
 
 from __future__ import annotations

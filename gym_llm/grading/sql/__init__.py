@@ -1,7 +1,7 @@
-"""Running SQL that a model wrote, where it can do no harm, and comparing what comes out.
+"""Running a model's SQL safely, and comparing its rows with those of the gold statement.
 
-`compare` sends a statement to a worker process, which opens the database read-only, bounds time and memory, and says
-whether the rows are those of the gold statement.
+`compare` sends a statement to a worker process. The worker opens the database read-only, limits time and memory, and
+compares the rows.
 """
 
 from typing import Any

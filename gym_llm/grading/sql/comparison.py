@@ -1,7 +1,7 @@
-"""When a statement's rows are the gold ones: as a set, as rows, or by the columns that are asked for.
+"""Comparison of a statement's rows with the gold rows: as a set, as rows, or by the gold columns.
 
-Numbers may differ a little, and a matching of rows or columns is searched: plainly first, which finds nearly all, and
-thoroughly where there are few enough.
+Numbers may differ slightly, so the comparison searches for a matching of rows or columns. A fast search finds nearly
+all matchings. Small results get an exhaustive search.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class RowsRule(NamedTuple):
 
 
 class ColumnsRule(NamedTuple):
-    """The gold columns are there, among others, in any order (Spider 2's rule: https://spider2-sql.github.io).
+    """Return whether the columns include the gold ones, in any order (Spider 2's rule: https://spider2-sql.github.io).
 
-    Each gold column has a column of its own, and together they have the gold rows. Texts that look like numbers are
+    Each gold column needs its own column, and together these must have the gold rows. Texts that look like numbers are
     numbers, because gold results come from CSV files.
 
-    With `conform`, as NeMo Gym has it, every gold column by itself has to be one of the columns: two may be the same
-    one, their rows may be shuffled, and None is 0.
+    With `conform`, NeMo Gym's rule applies: each gold column is compared by itself. Two may match the same column, rows
+    may be shuffled, and None is 0.
     """
 
     columns: list[int] = []
@@ -176,10 +176,10 @@ def same_in_order(gold: Sequence[_Row], rows: Sequence[_Row], tolerance: Toleran
 
 
 def same_rows(gold: Sequence[_Row], rows: Sequence[_Row], tolerance: Tolerance) -> bool:
-    """Whether the rows are the same in some order.
+    """Return whether the rows are the same in some order.
 
-    Rows with the same cells but for numbers are sorted by their numbers, and compared one by one. Where numbers are
-    nearly equal that order can be wrong: so it is tried with each number first, and of few rows a matching is searched.
+    Rows with the same other cells are sorted by their numbers and compared one by one. Nearly equal numbers can make
+    that order wrong. So each numeric column is tried as the first sort key, and for few rows a matching is searched.
     """
     if len(gold) != len(rows):
         return False

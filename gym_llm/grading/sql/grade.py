@@ -15,9 +15,9 @@ _COMPARING_SECONDS = 5.0
 async def compare(question: Question) -> QueryResult:
     """Run both statements in a worker process, and compare their rows.
 
-    Most statements that take too long are stopped by SQLite, and the worker lives on. Those that hang in one function
-    (`LIKE` with a hundred wildcards) hold it until the kernel ends it: all three steps (a script, the gold statement,
-    the model's) have their seconds, and comparing has five more.
+    SQLite stops most statements that take too long, and the worker lives on. A statement that hangs in one function,
+    such as `LIKE` with a hundred wildcards, blocks the worker until the kernel ends it. Each of the three steps (a
+    script, the gold statement, the model's) has its own seconds, and the comparison has five more.
 
     Raises:
         DataError: If the gold statement fails, or the database cannot be opened: the row is at fault.

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from gym_llm.concurrency.worker_process import leave_note
-from gym_llm.grading.sql.connections import close_others, connect, connect_copy, database_key, limited
+from gym_llm.grading.sql.databases import close_others, connect, connect_copy, database_key, limited
 from gym_llm.grading.sql.question import GOLD, MODEL, Database, Failure, GoldFailed, QueryResult, Question, Rows
 from gym_llm.records.failures import reason
 

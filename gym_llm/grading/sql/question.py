@@ -42,10 +42,7 @@ def find_database(folder: str | os.PathLike[str], name: str, *, argument: str) -
         for path in (Path(folder, name, name + ending), Path(folder, name + ending)):
             if path.is_file():
                 return Database(script=_script(path)) if ending == ".sql" else Database(path=_sqlite(path))
-    raise DataError(
-        f"There is no database {name!r} in {os.fspath(folder)} ({name}/{name}.sqlite or {name}.sqlite): "
-        f"{argument} is the folder that has the databases."
-    )
+    raise DataError(f"{argument} {os.fspath(folder)} has no database {name}/{name}.sqlite or {name}.sqlite.")
 
 
 @lru_cache(maxsize=8)
@@ -59,7 +56,7 @@ def check_databases(tasks: TaskSource | None, folder: str, argument: str) -> Non
 def _sqlite(path: Path) -> str:
     with path.open("rb") as file:
         if file.read(len(_HEADER)) != _HEADER:
-            raise DataError(f"{path} is no SQLite database: it does not begin as one.")
+            raise DataError(f"{path} is not a SQLite database: its first bytes differ.")
     return str(path.resolve())
 
 

@@ -46,9 +46,8 @@ def last_sql_block(text: str, *, conform: bool = False) -> str | None:
 
     Args:
         text: What the model said.
-        conform: Whether, as in NeMo Gym, `sql` has to be in small letters, and the statement is rewritten: comments
-            are taken out (of one with `--` the rest of the text, too), space is one blank, and `**…**` at its beginning
-            goes.
+        conform: Whether to apply NeMo Gym's rules. `sql` must be in small letters. The statement loses comments (after
+            `--` all text), extra white space, and `**…**` at its start.
 
     Returns:
         The stripped statement, or None.

@@ -42,8 +42,7 @@ def messages_of(items: list[Item]) -> list[dict[str, Any]]:
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
         else:
             raise EngineError(
-                f"Chat Completions cannot express an item of type {kind!r:.60}: "
-                "leave it out of the input or use a server of the Responses API."
+                f"Chat Completions has no item of type {kind!r:.60}: leave it out, or use a Responses server."
             )
     messages.extend(assistant_messages(turn))
     return messages
@@ -226,5 +225,5 @@ def output_text(text: str) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> str:
-    """A string as it is, anything else as JSON."""
+    """Return a string unchanged, and another value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

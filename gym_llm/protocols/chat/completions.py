@@ -2,11 +2,15 @@
 
 Most servers of open models speak Chat Completions (https://platform.openai.com/docs/api-reference/chat), often with
 vLLM's additions: `reasoning_content` (or `reasoning`) in messages, token ids in choices. Converting there and back
-keeps roles, texts, reasoning, calls, tool outputs, tools and sampling parameters to the character. A conversation comes
-back identical if a chat can express it: each model turn has any number of reasoning items, then at most one message,
-then any number of function calls. Any other conversation comes back in that form. Fields without a place in a chat are
-lost: the items' `id`, `status`, `annotations` and token fields, `reasoning.summary`, the difference between
-`instructions` and a developer's message, and the order of a turn's items if it is another one.
+keeps roles, texts, reasoning, calls, tool outputs, tools and sampling parameters to the character.
+
+In a chat, each model turn has any number of reasoning items, then at most one message, then any number of function
+calls. A conversation of this form comes back identical; any other one comes back in this form. Some information is
+lost:
+
+- the items' `id`, `status`, `annotations` and token fields, and `reasoning.summary`;
+- the difference between `instructions` and a developer's message;
+- another order of a turn's items.
 """
 
 from __future__ import annotations
@@ -53,17 +57,18 @@ _REASON_TO_FINISH = {reason: finish for finish, reason in FINISH_REASONS.items()
 
 
 def chat_to_response(chat_completion: dict[str, Any], *, model: str | None = None) -> ResponseDict:
-    """The response that a chat completion stands for.
+    """Convert a chat completion to a response.
 
     The first choice becomes a reasoning item, a message and function calls, as far as it has them; there is always at
-    least one item. Ids are made from the completion's id (a digest of one longer than `MAX_ID`), so the same
-    completion gives the same response.
+    least one item. The items' ids come from the completion's id, or from its digest if it is longer than `MAX_ID`. So
+    the same completion gives the same response.
+
     vLLM's token ids (`return_token_ids`, with `logprobs`) go to the last item, if prompt ids, sampled ids and log
-    probabilities are all there. `model` is the name to record; None for the one that the server gives.
+    probabilities are all there. `model` is the name to record; None for the server's name.
 
     Raises:
-        EngineError: If this is not a chat completion, has more calls or parts than `gym_llm.utils.limits` says, or has
-            tokens that cannot be (`gym_llm.protocols.responses.token_fields`).
+        EngineError: If this is not a chat completion, has more calls or parts than `gym_llm.utils.limits` allows, or
+            has invalid tokens (`gym_llm.protocols.responses.token_fields`).
 
     >>> message = {"role": "assistant", "content": "4", "reasoning_content": "2+2"}
     >>> answer = {"id": "c1", "choices": [{"message": message, "finish_reason": "stop"}]}
@@ -123,8 +128,7 @@ def _chat_of(response: ResponseDict) -> dict[str, Any]:
         kind = item.get("type") or "message"
         if kind not in ("reasoning", "function_call") and (kind != "message" or item.get("role") != "assistant"):
             raise ValueError(
-                f"The response has an item of type {kind!r:.60} that is no part of one model turn in a chat; "
-                "only reasoning, assistant messages and function calls are."
+                f"An item of type {kind!r:.60} cannot be in a model turn of a chat: give reasoning, messages and calls."
             )
     message = (assistant_messages(output) or [{"role": "assistant", "content": ""}])[0]
     reason = (response.get("incomplete_details") or {}).get("reason", "")

@@ -24,8 +24,8 @@ def request_to_chat(request: Request) -> dict[str, Any]:
     request is not changed; the body, a fresh dict, shares its values.
 
     Raises:
-        EngineError: If the request is invalid, or a chat cannot express it: an item of an unknown type, or history that
-            is kept on a server (`previous_response_id`).
+        EngineError: If the request is invalid or a chat cannot express it. Examples are an item of an unknown type, and
+            history on a server (`previous_response_id`).
 
     >>> request_to_chat({"input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]})
     {'messages': [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': 'Hi'}]}
@@ -142,8 +142,7 @@ def _set_reasoning(body: dict[str, Any], _: str, reasoning: dict[str, Any]) -> N
 
 def _refuse_history(body: dict[str, Any], name: str, value: Any) -> None:
     raise EngineError(
-        "A Chat Completions server keeps no history: give all items in `input` instead of `previous_response_id`, "
-        "`conversation` or `prompt`."
+        "Chat Completions has no `previous_response_id`, `conversation` or `prompt`: give all items in `input`."
     )
 
 

@@ -60,8 +60,7 @@ class AccessControl:
             raise UsageError("The token is empty or has characters that are not ASCII.")
         if token is None and not is_loopback(host):
             raise UsageError(
-                f"Other machines can reach {host}: give a token (command line: set the variable GYM_LLM_TOKEN), "
-                "or listen on 127.0.0.1."
+                f"Other machines can reach {host}: give a token (command line: GYM_LLM_TOKEN), or listen on 127.0.0.1."
             )
         if token is not None:
             add_secrets({token})

@@ -33,8 +33,8 @@ logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_i
 class HttpServer:
     """A server of one port, as an async context manager of one event loop.
 
-    Subclasses override what differs: `_add_routes` always; `_start` and `_stop` for what runs beside the port;
-    `_authorize`, `_error_response` and `_figures` where access, the form of errors or the metrics are their own.
+    Subclasses override `_add_routes`. They may override `_start` and `_stop` for tasks beside the port, `_authorize`
+    for access, `_error_response` for the format of errors, and `_figures` for metrics.
 
     Args:
         host: The address to listen on; one that other machines can reach needs a token.

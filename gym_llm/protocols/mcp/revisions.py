@@ -1,9 +1,9 @@
 """The supported revisions of MCP, and their differences.
 
-Up to 2025-11-25 a client begins with a handshake (`initialize`), and the server may give it a session id, which the
-client repeats in a header. From 2026-07-28 on there is neither. Each request names its revision in `_meta`, and repeats
-it, its method and the called name in headers, so that a proxy can route it without reading the body. A request whose
-headers and body differ is refused (`HEADER_MISMATCH`).
+Up to 2025-11-25 a client begins with a handshake (`initialize`). The server may return a session id, which the client
+repeats in a header. From 2026-07-28 on there is neither. Each request then names its revision in `_meta`. Headers
+repeat the revision, the method and the called name, so a proxy can route a request without its body. If headers and
+body differ, the server refuses the request (`HEADER_MISMATCH`).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Toolbox(Protocol):
         ...
 
     async def task(self) -> list[Item]:
-        """Return the model's task as input items, for the MCP prompt `task`; empty if there is none (yet)."""
+        """Return the model's task as input items, for the MCP prompt `task`; empty before it has one."""
         ...
 
     async def list_tools(self) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """The OpenAI Responses protocol: its schema as pydantic models, for data that comes in from outside.
 
-Names and fields are those of the `openai` package's `openai.types.responses`, whose data these models read and write;
-they are more forgiving where servers and data sets differ (ids and statuses may be null or missing) and carry the
-training fields `prompt_token_ids`, `generation_token_ids` and `generation_log_probs`. Fields and item types that are
-not known here are kept as they are. Hot paths use the plain dicts of `gym_llm.types` instead.
+Names and fields are those of `openai.types.responses` in the `openai` package, and these models read and write its
+data. They accept more, because servers and data sets differ: ids and statuses may be null or missing. They have the
+training fields `prompt_token_ids`, `generation_token_ids` and `generation_log_probs`. Unknown fields and item types
+stay unchanged. Hot paths use the plain dicts of `gym_llm.types` instead.
 """
 
 from gym_llm.protocols.responses.bodies import (

@@ -79,18 +79,18 @@ class Composed:
 def compose(paths: Sequence[str | Path], settings: Sequence[str] = (), *, folder: str | Path = ".") -> Composed:
     """Compose a configuration.
 
-    A later file goes over an earlier one, key by key (lists are replaced whole); `env.yaml` in the folder goes over the
-    files, and settings over everything.
+    A later file overrides an earlier one, key by key; a list replaces a list. `env.yaml` in the folder overrides the
+    files, and settings override everything.
 
     Args:
         paths: YAML files.
-        settings: `key=value`, the key dotted (`arithmetic.kwargs.digits=3`), the value YAML. A top-level key that
-            nothing mentions is taken for a mistake; `+key=value` adds it all the same. `config_paths=[a.yaml,b.yaml]`,
-            as NeMo Gym has it, names further files; it may refer to a list in `env.yaml`: `config_paths=${mine}`.
-        folder: Where `env.yaml` is looked for.
+        settings: `key=value` with a dotted key (`arithmetic.kwargs.digits=3`) and a YAML value. An unknown top-level
+            key is an error; `+key=value` adds it. `config_paths=[a.yaml,b.yaml]` names further files, as in NeMo Gym.
+            It may refer to a list in `env.yaml`: `config_paths=${mine}`.
+        folder: The folder of `env.yaml`.
 
     Raises:
-        ConfigError: If a file cannot be read, a setting cannot be made, or values are missing; all of these at once.
+        ConfigError: If a file cannot be read, a setting is wrong, or values are missing; one error lists them all.
     """
     try:
         return _compose(paths, settings, folder)

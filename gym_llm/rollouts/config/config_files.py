@@ -1,7 +1,7 @@
-"""Reading YAML files, and those that they name in their own `config_paths`, in the order in which they go over another.
+"""Reading YAML files, and the files in their `config_paths`, in the order of precedence.
 
-The order is NeMo Gym's: a file goes over what it names, however deep that is, and a later file over an earlier one and
-over all that the earlier one names. A file that is named twice counts where it was named first, level by level.
+The order is NeMo Gym's. A file overrides the files that it names, at any depth. A later file overrides an earlier one
+and all files that the earlier one names. A file that is named twice counts at its first place, level by level.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LONGEST_INTEGER = 14_000  # bits: of more than 4,300 digits Python makes no tex
 
 
 def read_layers(paths: Sequence[str | Path]) -> list[tuple[str, DictConfig]]:
-    """Files and what they name, each with its path; a later one goes over an earlier one.
+    """Return the files and the files that they name, with their paths; a later one overrides an earlier one.
 
     Raises:
-        ConfigError: If one cannot be read, or is not found: in the working directory, or in a folder above the file
-            that names it, as in a checkout of NeMo Gym.
+        ConfigError: If a file cannot be read, or is neither in the working directory nor in a folder above the file
+            that names it.
     """
     files = [Path(path) for path in paths]
     known = {path.resolve() for path in files}
@@ -60,7 +60,7 @@ def read_layers(paths: Sequence[str | Path]) -> list[tuple[str, DictConfig]]:
 
 
 def find_above(name: str, file: str | Path) -> Path | None:
-    """Where a file is that another one names: in the working directory, else in the nearest folder above the other."""
+    """Find a file that another file names: in the working directory, or in the nearest folder above that file."""
     if Path(name).exists():
         return Path(name)
     candidates = (folder / name for folder in Path(file).absolute().parents)
@@ -71,7 +71,7 @@ def read_layer(path: str | Path) -> DictConfig:
     """Return one file's content, unresolved.
 
     Raises:
-        ConfigError: If it cannot be read or is no mapping of sections.
+        ConfigError: If it cannot be read or is not a mapping of sections.
     """
     text = ""
     try:

@@ -84,7 +84,7 @@ class _Inheritance:
         if base == _MISSING:
             return base
         if not isinstance(base, dict):
-            raise ConfigError(f"{self._place(key)}: {source} is no mapping, so nothing can be set over it.")
+            raise ConfigError(f"{self._place(key)}: {source} is not a mapping, so it cannot be changed.")
         for name in (name for name in doomed if name not in value):
             if name not in base:
                 raise ConfigError(f"{self._place(key)}: {DELETE} names {name}, which {source} does not have.")

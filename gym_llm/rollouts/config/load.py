@@ -35,11 +35,11 @@ class Config:
     """The configuration of a run.
 
     Attributes:
-        variables: Top-level values that are no sections, e.g. `hf_organization`.
+        variables: Other top-level values, e.g. `hf_organization`.
         environments: By section name, in the order of the files; `engine` is filled in, see `load_config`.
         engines: By section name.
-        unmapped: What of NeMo Gym's configuration has no counterpart, one sentence each.
-        secrets: Strings that are not to be shown.
+        unmapped: Parts of NeMo Gym's configuration without a counterpart, one sentence each.
+        secrets: Strings to hide.
     """
 
     variables: dict[str, Any]

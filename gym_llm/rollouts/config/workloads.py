@@ -12,9 +12,10 @@ _EXAMPLE = "example"
 
 
 def config_parts(config: Config, engine: str | None, engine_options: dict[str, Any], repeats: int | None) -> list[Part]:
-    """Of each environment its datasets; its examples only where it has no others; its own tasks where it has none.
+    """Return the parts of a run: for each environment its datasets, without examples if it has others.
 
-    Engine and repeats replace those of the configuration; engine options go over its own.
+    An environment without datasets plays its own tasks. Engine and repeats replace those of the configuration, and
+    engine options override its own.
 
     Raises:
         UsageError: If there is nothing to play.

@@ -54,9 +54,9 @@ def connect(address: str | None = None) -> Any:
     """Make sure that this process is connected to Ray.
 
     Args:
-        address: A cluster's address (`"host:6379"`, `"auto"`); None for a Ray of this machine's own, started now and
-            ended with this process, and with it the packages that `runtime_env` had Ray install, whole copies of the
-            virtual environment. The environment variable RAY_ADDRESS is not looked at.
+        address: A cluster's address (`"host:6379"`, `"auto"`); None for a local Ray, which starts now and ends with
+            this process. Its end also removes the packages that Ray installed for `runtime_env`. The environment
+            variable RAY_ADDRESS is ignored.
 
     Returns:
         The `ray` module.

@@ -1,14 +1,17 @@
-"""EngineActor: one engine for many processes, each of which has a client that batches its calls.
+"""EngineActor: one engine for many processes, each with a client that batches its calls.
 
-The protocol: a client's `submit_and_poll` brings requests, and returns when there are answers, to whichever requests.
-When the client has something new it makes another call at once, which releases the one before, with nothing in it if
-need be: only the newest call waits in here. Answers that come between two calls wait in `finished`. The client asks
-again when the last of its calls has come back and somebody still waits (`ActorEngine._exchange`): an earlier one to
-come back leaves that to the others, which is safe because it is not counted among them any more.
+The protocol:
 
-A process that ends fails the calls that wait in it. Ray starts another in its place, of which `EngineActor` is made
-anew; its engine starts with the next request. What weights the last one was given last, it cannot know: it answers only
-when it has been given some again.
+1. A client's `submit_and_poll` brings new requests. It returns as soon as any of the client's requests has an answer.
+2. A client with new requests makes another call at once. The new call releases the waiting one, which may return empty.
+   So only the newest call of a client waits.
+3. Answers that arrive between two calls are kept in `finished`.
+4. When the last of its calls has returned and requests are still open, the client calls again
+   (`ActorEngine._exchange`). An earlier call that returns leaves this to the later ones.
+
+If the actor's process ends, the waiting calls fail. Ray starts a new process with a new `EngineActor`, and its engine
+starts with the next request. It cannot know which weights the old process had last, so it answers only after it has
+received weights again.
 """
 
 from __future__ import annotations
@@ -81,14 +84,14 @@ class EngineActor:
         return os.getpid()
 
     async def submit_and_poll(self, client: str, batch: bytes) -> bytes:
-        """Take requests, and give back answers that are ready; see above for when.
+        """Accept requests, and return the answers that are ready; the module describes the protocol.
 
         Args:
             client: Which client asks.
-            batch: Pickled list of (number, request, episode id); without a request nobody waits for it any more.
+            batch: Pickled list of (number, request, episode id). A request of None cancels that number.
 
         Returns:
-            Pickled list of pairs: a request's number, and its response, or why there is none.
+            Pickled list of pairs: a request's number, and its response or its error.
         """
         requests = pickle.loads(batch)
         if client in self._departed:  # a small call may overtake a large one
@@ -120,13 +123,13 @@ class EngineActor:
 
         Raises:
             EngineError: If the engine's weights cannot be replaced.
-            Exception: What the method raises.
+            Exception: The method's own exception.
         """
         engine = await self._started()
         if not engine.capabilities.weights:
-            raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine is no WeightSync.")
+            raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine has no WeightSync.")
         if method not in ("update_weights", "sleep", "wake_up"):
-            raise EngineError(f"{method} is no method of WeightSync.")
+            raise EngineError(f"WeightSync has no method {method}.")
         await getattr(engine, method)(*args)
         if method == "update_weights":
             self._has_lost_weights = False

@@ -21,16 +21,16 @@ _PAUSE = 0.2
 _DEATHS_IN_A_ROW = 5
 
 _New: TypeAlias = tuple[int, Request | None, str]
-"""A request's number, the request, or None where nobody waits for it any more, and its episode."""
+"""A request's number, the request (None to cancel it), and its episode."""
 
 
 class ActorEngine(Engine):
     """A client of an engine that lives in a Ray actor: `actor:NAME`, the name of an `EngineActor`.
 
-    Requests made in the same turn of the event loop travel together, and so do answers;
-    `gym_llm.rollouts.ray.engine_actor` says who waits for whom. If the actor's process ends, what it was asked fails;
-    later requests wait for the process that comes in its place, unless one after the other ends without an answer.
-    Before it is started it can be pickled.
+    Requests of the same turn of the event loop travel together, and so do answers; `gym_llm.rollouts.ray.engine_actor`
+    describes the protocol. If the actor's process ends, its open requests fail. Later requests wait for the new
+    process, unless several processes end one after the other without an answer. A client can be pickled before it is
+    started.
     """
 
     capabilities = Capabilities(weights=True)  # the rest is its engine's, known once it is started
@@ -54,7 +54,7 @@ class ActorEngine(Engine):
         """Find the actor.
 
         Raises:
-            EngineUnavailable: If there is none of that name.
+            EngineUnavailable: If no actor has this name.
             RayUnavailable: If Ray is not installed.
         """
         ray = ray_module()

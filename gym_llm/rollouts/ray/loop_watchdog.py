@@ -21,14 +21,14 @@ _STDERR = 2
 class LoopWatchdog:
     """Interrupts code that blocks the event loop, from a thread of its own.
 
-    What has blocked too long gets an exception raised in its midst, wherever its Python code is: its episode is lost,
-    the others of the process go on. If that does not help within two more seconds (it sleeps or computes in C code, or
-    catches everything) it costs the process; so does code that does not let go of Python's global lock.
+    The watchdog raises an exception in Python code that blocks for too long. Its episode is lost, and the other
+    episodes of the process go on. Code that sleeps or computes in C, or catches everything, may block for two more
+    seconds; then the watchdog ends the process. It also ends a process whose code keeps Python's global lock.
 
     Args:
-        seconds: How long one step, or anything else, may keep the event loop from turning.
-        error: What is raised in it.
-        steps: Functions of which several calls may follow each other in one turn of the loop.
+        seconds: The longest time that a step, or other code, may block the event loop.
+        error: The exception to raise.
+        steps: Functions of which several calls may run in one turn of the loop.
     """
 
     def __init__(self, seconds: float, error: type[Exception], *steps: Callable[..., Any]) -> None:

@@ -1,8 +1,9 @@
 """Waiting for Ray: callers get an error within a second after Ray has ended, where Ray itself would wait.
 
-Ray takes a dead raylet's shards for alive for 15 seconds, and looks for ever for a machine for new ones; without its
-GCS it waits for a minute and then ends the process. Hence a thread that looks after what Ray cannot do without. It
-tells tasks by cancelling what they wait for, as `asyncio.timeout` does, and threads as soon as they look again.
+After a raylet has died, Ray treats its shards as alive for 15 seconds, and searches for a machine for new ones without
+end. After the GCS has died, Ray waits for a minute and then ends the process. So a thread here watches Ray's processes.
+When one dies, the thread cancels what tasks wait for, as `asyncio.timeout` does. Waiting threads see it at their next
+check.
 """
 
 from __future__ import annotations

@@ -42,10 +42,10 @@ async def open_ray_workers(
 async def workers_in(
     shards: Sequence[RemoteShard], engine: str, engine_options: dict[str, Any], settings: RolloutSettings
 ) -> AsyncGenerator[list[RemoteWorker], None]:
-    """Have running shards play, which nothing else uses meanwhile, each with an engine client of its own.
+    """Make workers of running shards, each with its own engine client. Nothing else may use the shards meanwhile.
 
-    An engine that takes a GPU whole, and batches better the more it gets, says that it is to be shared: of it there is
-    one. Others are cheap clients, or small models of which every process runs its own.
+    An engine whose capabilities have `shared` exists once: it fills a GPU and batches better with more requests. Of
+    other engines (HTTP clients, small models), every process has its own.
     """
     inner, options = model_spec(engine, engine_options)
     shared = capabilities(inner).shared

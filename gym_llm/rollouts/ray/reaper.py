@@ -1,9 +1,11 @@
 """The reaper: ends a local Ray, all its processes, and removes their files.
 
-Run as a script by `LocalCluster`, with a Ray's session folder and its driver's number: it waits while the driver
-lives, and ends the Ray of a driver that was killed. Of Ray's own processes some notice that only after a minute, and
-some never. A process belongs to a Ray if it writes into the folder of its session, as all do, whoever started them and
-whatever they call themselves, and only they: all but drivers, of which there may be others.
+`LocalCluster` runs it as a script with a Ray's session folder and its driver's process id. It waits until the driver
+ends, and then ends the Ray of a driver that was killed. Some of Ray's own processes would notice the driver's death
+only after a minute, and some never.
+
+A process belongs to a Ray if it writes into the folder of the session. All of Ray's processes do so, and no others.
+Drivers are left alone, because the session may have several.
 """
 
 from __future__ import annotations

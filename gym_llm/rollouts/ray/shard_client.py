@@ -27,23 +27,26 @@ _HARDLY_ANY = 0.001  # CPUs reserved by a shard: with none, Ray does not look at
 
 
 class RemoteShard:
-    """A `ShardActor` and what it has been told. Slots are numbered from 0 in here; `first` is slot 0's number outside.
+    """A client of a `ShardActor`. Slots are numbered from 0 in here; `first` is slot 0's number outside.
 
-    Every exchange under way is in `refs` until `outcomes` has taken in what it brought; an outcome comes with exactly
-    one of them, whichever is there first, so whoever waits for outcomes waits for any ref. `_polled_for` is what the
-    newest call waits for: None while it is one that hands orders in, which comes back at once and makes a poll
-    needless, and when there is none. A poll that waits for more than is wanted now is released by the next one. A death
-    fails every ref; `replace` forgets them together with their process, and says what was under way.
+    The protocol:
 
-    It reserves no CPU: several vector environments share a machine, and a shard that died can always be replaced.
+    - Every open call is in `refs` until `outcomes` has read its reply. An outcome comes with exactly one reply, the
+      first one to return. So a caller that waits for outcomes waits for any ref.
+    - `_polled_for` is the number of outcomes that the newest call waits for. It is None if no call is open, or if the
+      newest call submits orders. Such a call returns at once, so no poll is needed.
+    - A poll that waits for more outcomes than are wanted now is released by the next poll.
+    - A death fails every ref. `replace` drops the refs with their process, and returns the orders that were open.
+
+    A shard reserves no CPU: several vector environments share a machine, and a dead shard can always be replaced.
 
     Attributes:
-        busy: The slots that have something to do, and what.
+        busy: The slots that have an order, and the order.
         lost: The slots whose episode ended with an earlier process.
-        refs: Exchanges under way.
-        died: How many processes have ended since the last outcome.
-        description: See `ShardActor.describe`; what `start_shards` was told.
-        watch: Who looks after Ray. When it is gone, everything here that waits or asks raises RayUnavailable.
+        refs: Open calls.
+        died: Number of processes that have ended since the last outcome.
+        description: The result of `ShardActor.describe`, as `start_shards` received it.
+        watch: The thread that watches Ray. If Ray ends, every method that waits raises RayUnavailable.
     """
 
     def __init__(
@@ -205,8 +208,8 @@ def start_shards(
     if isinstance(runtime_env, Sequence):
         if num_shards not in (None, len(runtime_env)) or not 1 <= len(runtime_env) <= num_envs:
             raise ValueError(
-                "A list of runtime_env has one for each shard, and every shard an environment; got "
-                f"{len(runtime_env)} for num_shards={num_shards} and num_envs={num_envs}."
+                f"{len(runtime_env)} runtime_envs for num_shards={num_shards} and num_envs={num_envs}: give one for "
+                "each shard."
             )
         num_shards = len(runtime_env)
     ray = connect(ray_address)

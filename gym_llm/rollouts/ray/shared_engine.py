@@ -25,17 +25,17 @@ async def shared_engine(
     ray_address: str | None = None,
     on_this_machine: bool = False,
 ) -> AsyncGenerator[str, None]:
-    """Start an engine (`gym_llm.make_engine`) in a Ray actor, for as long as the context lasts.
+    """Start an engine (`gym_llm.make_engine`) in a Ray actor; it ends with the context.
 
     Args:
         spec: The engine's.
         options: Its arguments.
         ray_address: A cluster's; None for a Ray of this machine's own.
-        on_this_machine: Whether it has to be where this process is, to read the folders that it writes.
+        on_this_machine: Whether it must run on this machine, because it reads folders that this process writes.
 
     Yields:
-        A spec, `actor:NAME`, with which every process of the same Ray job can use the engine: `RayVectorEnv.rollout`,
-        several times over, and `make_engine` for its `update_weights`, `sleep` and `wake_up`.
+        A spec, `actor:NAME`, for every process of the same Ray job. `RayVectorEnv.rollout` accepts it any number of
+        times, and `make_engine` gives access to `update_weights`, `sleep` and `wake_up`.
 
     Raises:
         EngineUnavailable: If the engine cannot start, or no machine (this one) has the GPUs that it needs.
@@ -46,7 +46,7 @@ async def shared_engine(
     options = options or {}
     gpus = engine_class(spec).gpus(options) if ray.cluster_resources().get("GPU", 0) else 0
     if gpus > ray.available_resources().get("GPU", 0):
-        raise EngineUnavailable(f"{spec} needs {gpus} GPUs, but Ray has not so many free.")
+        raise EngineUnavailable(f"{spec} needs {gpus} GPUs, and Ray has fewer free.")
     where = _here(ray, spec, gpus) if on_this_machine else None
     name = f"engine-{uuid.uuid4().hex[:12]}"
     # Should its process end, Ray makes another, in which the engine starts when it is asked.
@@ -78,11 +78,10 @@ def _here(ray: Any, spec: str, gpus: int) -> Any:
 
     if ray.util.client.ray.is_connected():
         raise EngineUnavailable(
-            f"{spec} has to run on this machine, which is none of the cluster's: give the cluster's own address, not "
-            "one that begins with ray://, in a process on one of its machines."
+            f"{spec} must run on this machine, which is not in the cluster: start on a machine of it, without ray://."
         )
     here = ray.get_runtime_context().get_node_id()
     (resources,) = [node["Resources"] for node in ray.nodes() if node["NodeID"] == here]
     if gpus > resources.get("GPU", 0):
-        raise EngineUnavailable(f"{spec} needs {gpus} GPUs on this machine, but Ray has not so many here.")
+        raise EngineUnavailable(f"{spec} needs {gpus} GPUs on this machine, and Ray has fewer here.")
     return NodeAffinitySchedulingStrategy(here, soft=False)

@@ -14,14 +14,14 @@ from . import framing, script
 
 
 def serve(requests: int, replies: int) -> NoReturn:
-    """Answer cells until the other side closes.
+    """Run cells until the other side closes.
 
-    A cell's answer has texts by name. `repr` and `str` show the last line's value, if that line is an expression that
-    is not None. `error` is the traceback, if the cell raised.
+    The reply to a cell is a dict of texts. If the last line is an expression whose value is not None, `repr` and `str`
+    have its value. If the cell raised, `error` has the traceback.
 
     Args:
-        requests: What the cells are read from.
-        replies: What the answers are written to.
+        requests: The stream of cells.
+        replies: The stream of replies.
     """
     receive, send = framing.receive, framing.send
     script.fresh()

@@ -54,9 +54,9 @@ def fork_apart(flags: int) -> int:
 
 
 def fork() -> int:
-    """Fork without the interpreter's own work after a fork, which would copy a megabyte of memory.
+    """Fork with the system call, without Python's hooks, which write to a megabyte of memory after a fork.
 
-    There must be no other thread. What is random in the child has to be made so again.
+    There must be no other thread. The child must seed its random generators again.
     """
     child: int = _python.fork()
     if child < 0:

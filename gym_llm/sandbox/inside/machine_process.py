@@ -1,8 +1,9 @@
-"""The first process of a machine: a root file system in which commands are run for as long as it lives.
+"""The first process of a machine, which runs commands in the machine's root file system.
 
-It never runs a model's code itself and stays outside the machine's root, the folder `ROOT`. Every command enters that
-root permanently, and gives up its rights, before its first line. What commands leave running is stopped in between.
-When the other side of the socket closes, all ends, and the file system, which is memory, is gone.
+It never runs a model's code itself, and stays outside the machine's root, which is the folder `ROOT` for it. Every
+command enters `ROOT` permanently and drops its privileges before its first line. Processes that a command leaves
+running are stopped between commands. When the other side of the socket closes, everything ends. The file system is in
+memory, so it disappears.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The calls that a program in the sandbox may not make: a filter for the kernel, for x86-64 and arm64.
+"""A seccomp filter: the system calls that a program in the sandbox may not make, on x86-64 and arm64.
 
-The filter denies what reaches beyond the files, memory, threads and processes of a run:
+The filter denies calls that reach beyond the files, memory, threads and processes of a run:
 
-- new namespaces and mounts;
-- other processes' memory, and what shows others' use of files;
+- new namespaces and mounts, and other processes' memory;
 - the kernel's keys, modules, clocks and tracing;
-- io_uring, whose requests no filter sees;
+- io_uring, because a filter cannot see its requests;
 - shared memory that no limit counts (files in /dev/shm are counted);
+- calls that show how other processes use files;
 - sockets with addresses, which other runs could reach;
 - changes to the supervisor, process 1, which belongs to the same user.
 
-Numbers that this list does not know yet are answered as unknown.
+Call numbers that are not in the list return "unknown".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The second process of a run, number 1 among those that the program can see: it starts the program and watches it.
 
-The supervisor limits the processor time, the memory (with the files in /tmp) and the sleeping time of all processes
-of a run together. When the first process ends, or a limit is passed, all of them are killed.
+It measures all processes of a run together: processor time, memory with the files in /tmp, and the time in which all of
+them sleep. When the first process ends, or a run exceeds a limit, it kills all of them.
 """
 
 # The protocol of a run. The first process forks a supervisor into new namespaces and gives it one end of a channel; the

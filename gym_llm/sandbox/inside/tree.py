@@ -1,7 +1,7 @@
-"""Folders as tar archives, and back: what goes into a machine, what comes out, and what it has changed.
+"""Converting folders to tar archives and back: files for a machine, files from it, and its changes.
 
-The changes of a machine are the upper layer of an overlay. A deleted file is a character device 0:0 there. A folder
-that hides the one below it has the attribute `user.overlay.opaque`. Both are kept.
+The changes of a machine are the upper layer of an overlay. There a deleted file is a character device 0:0, and a folder
+that hides the one below it has the attribute `user.overlay.opaque`. Archives keep both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Has the sandbox's first process do beforehand what its copies would each write to memory of their own.
+"""Warming up the sandbox's first process, so that its copies write less to their own memory.
 
 A copy shares its parent's memory until one of them writes to it, page by page. Python writes when it first runs a
-function (its adapted instructions, names that types look up). It also writes each new object into a gap, anywhere in
-memory. So the first process holds some sessions itself, runs some cells, and fills the gaps.
+function: adapted instructions, and names that types look up. It also writes new objects into gaps all over memory. So
+    the
+first process plays some sessions itself, runs some cells, and fills the gaps.
 """
 
 from __future__ import annotations

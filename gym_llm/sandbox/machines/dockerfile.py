@@ -1,8 +1,8 @@
-"""Dockerfiles on bases that are there already: read, and carried out in a machine. Docker is not needed.
+"""Building Dockerfiles in a machine, without Docker, on bases that exist already.
 
-FROM (one), RUN, COPY, ADD (files beside it), WORKDIR, ENV, ARG and USER are carried out. Instructions that only start
-or describe a container are skipped. Any other line is an error, because a task on a different image is another task.
-https://docs.docker.com/reference/dockerfile/
+The supported instructions are FROM (one), RUN, COPY, ADD (files beside it), WORKDIR, ENV, ARG and USER. Instructions
+that only describe or start a container are ignored. Any other line is refused, because the image would differ from the
+task's. https://docs.docker.com/reference/dockerfile/
 """
 
 from __future__ import annotations

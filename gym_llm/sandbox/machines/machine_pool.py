@@ -64,7 +64,8 @@ class Machines:
             source = next((path for one, path in self.images.items() if fnmatch.fnmatchcase(name, one)), None)
         if source is None:
             raise UsageError(
-                f"There is no image for {name!r}: give images={{{name!r}: PATH}}, a folder or tar, or 'host'."
+                f"There is no image {name!r}: give images={{{name!r}: PATH}}, a folder, a tar, a `docker save` or "
+                "'host'."
             )
         async with self._making[source]:
             return replace(await asyncio.to_thread(self._cache.image, source), name=name)

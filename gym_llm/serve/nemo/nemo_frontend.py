@@ -146,8 +146,7 @@ class NemoFrontend:
         session = self._session(http)
         if session is None:
             raise UnknownSession(
-                f"The request has no session: POST /seed_session, and send its cookie ({self._cookie.name}). "
-                "See GET /openapi.json."
+                f"The request has no session: POST /seed_session and send its cookie ({self._cookie.name})."
             )
         return session
 

@@ -34,10 +34,10 @@ class Seeded:
 
 
 def read_row(body: dict[str, Any]) -> Row:
-    """Return the row of a body without what agents add.
+    """Return the row of a request body.
 
-    Agents add the `response`, private fields such as `_ng_rollout_index`, and null for each parameter that the row
-    does not have.
+    Agents add the `response`, their own fields that begin with `_` (`_ng_rollout_index`), and null for parameters that
+    the row lacks. The row is the body without them.
     """
     row = {name: value for name, value in body.items() if name[:1] != "_" and name != "response"}
     params = row.get(PARAMS)

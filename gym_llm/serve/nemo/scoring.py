@@ -1,10 +1,12 @@
 """Score a conversation that an agent sends: in the session whose tools it called, or from its items alone.
 
-NeMo Gym's agents play the episode themselves: they ask the model, post its calls to `/TOOL`, and send the whole
-conversation at the end. The items before the model's last turn are put into an episode, and that turn is stepped. So
-the environment's own rules end the episode, and the reward is that of an episode played here. Turns that the
-environment would not have allowed (after `max_turns`, or after the calls that it grades) are left out. If those turns
-called tools, the episode is replayed up to there.
+NeMo Gym's agents play the episode themselves. They ask the model, post its calls to `/TOOL`, and send the whole
+conversation at the end. To get the same reward as a rollout:
+
+1. The items before the model's last turn are put into the episode.
+2. The last turn is a step, so the environment's own rules end the episode.
+3. Turns after `max_turns`, or after the calls that the verifier grades, are left out. If they called tools, the episode
+   is replayed up to that point.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Connections: the sessions that clients play over WebSockets, and those whose connection was lost.
 
-A client ends its session by a message of type close, or by closing the WebSocket normally (code 1000). A connection
-that breaks does not end the session: for a while the client may reconnect with `/ws?session_id=` and continue. A
+A session ends when its client closes the connection that opened it, by a message of type close or with code 1000. If
+the connection breaks, the session stays for a while. The client may reconnect with `/ws?session_id=` and continue. A
 session that was opened over `/mcp` ends when its client closes it there.
 """
 

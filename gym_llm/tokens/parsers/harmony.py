@@ -39,7 +39,7 @@ class Harmony(MessageParser):
     special tokens. A turn that has reasoning or `function_call` items already is not changed, nor is text without
     `<|message|>`.
 
-    No text is lost. A message that was cut off is an item like any other; the arguments of such a call are invalid
+    No text is lost. A message that was cut off is an item like any other. The arguments of such a call are invalid
     JSON, and the environment reports that to the model. From the first place that violates the format, or after
     `MAX_PIECES` items, the rest becomes one message, unchanged. Arguments are kept as written (`"{}"` if missing). The
     time is linear in the length of the text.
@@ -184,8 +184,7 @@ def load_encoding() -> HarmonyEncoding:
         return load_harmony_encoding("HarmonyGptOss")
     except HarmonyError as error:
         raise DependencyNotInstalled(
-            f"openai_harmony has no vocabulary ({error}): {INSTALL} brings one, in the place of openai-harmony; or set "
-            "TIKTOKEN_ENCODINGS_BASE to a folder with o200k_base.tiktoken."
+            f"openai_harmony has no vocabulary ({error}): {INSTALL}, or set TIKTOKEN_ENCODINGS_BASE."
         ) from error
 
 

@@ -127,7 +127,7 @@ class Turn:
         self._taken: set[str] = set()
 
     def replacement(self, message: Item, index: int, pieces: list[Piece]) -> list[Item]:
-        """What takes the place of a message that is the turn's item `index`."""
+        """Return the items that replace a message, which is the turn's item `index`."""
         items: list[Item] = []
         thoughts = texts = 0
         for piece in pieces:
@@ -185,7 +185,7 @@ def with_content(message: Item, content: str | list[dict[str, Any]], number: int
 
 
 def with_text(message: Item, text: str, number: int = 0) -> Item:
-    """The same with a text for content."""
+    """Return a copy of the message with this text as content."""
     in_parts = [{"type": "output_text", "text": text, "annotations": []}]
     return with_content(message, text if isinstance(message["content"], str) else in_parts, number)
 

@@ -22,8 +22,8 @@ class Reasoning(MessageParser):
     - From the first other text on, everything is the answer; tags in it (quoted, in code) are plain text. The same
       holds after a hundred blocks.
 
-    No character is lost or changed. A reasoning item's text is exactly the text between the tags, line breaks included;
-    a chat template that writes its own line breaks must strip these, as Qwen3's does. The message's text is exactly the
+    No character is lost or changed. A reasoning item's text is exactly the text between the tags, with its line breaks.
+    A chat template that writes its own line breaks must strip these, as Qwen3's does. The message's text is exactly the
     text after the end tag. Whitespace before a start tag becomes a message of its own. The model's output is therefore
     the concatenation of start tag, reasoning, end tag and messages. A block that the template opened has its start tag
     in the prompt, and an incomplete block has no end tag.

@@ -18,8 +18,8 @@ def strip_thinking(text: str, *, unclosed: bool = False, conform: bool = False) 
     Args:
         text: The model's text.
         unclosed: Whether a tag that is never closed removes the rest; else it stays in the text.
-        conform: Whether to do as NeMo Gym: each tag is closed by its own kind; of several closing tags that were never
-            opened only the first ends the reasoning; only a text without any closing tag is unclosed.
+        conform: Whether to apply NeMo Gym's rules. A tag is closed by its own kind. Of several closing tags that were
+            never opened, only the first ends the reasoning. Only a text without a closing tag is unclosed.
 
     Returns:
         The rest of the text, stripped.

@@ -40,17 +40,17 @@ class _TooManyMembers(ValueError):
 class ToolCalls(MessageParser):
     """Turns tool calls written as text, in one of these formats (another is a ValueError), into `function_call` items.
 
-    - `"hermes"`: `<tool_call>{"name": …, "arguments": …}</tool_call>`, any number in a message, as Nous Hermes and
-      Qwen write them. What is said before, between and after the calls stays there, word for word, as messages;
-      whitespace alone beside a call is part of the format and dropped.
+    - `"hermes"`: `<tool_call>{"name": …, "arguments": …}</tool_call>`, any number in a message, as Nous Hermes and Qwen
+      write them. Text before, between and after the calls stays in its place, unchanged, as messages. White space alone
+      beside a call is part of the format and dropped.
     - `"llama"`: the whole message is `{"name": …, "parameters": …}`, several separated by `;`, after an optional
       `<|python_tag|>`. This is a call only if the request offered tools; elsewhere a JSON answer is an answer.
     - `"auto"`: Hermes where there is a `<tool_call>`, else Llama.
 
-    Arguments are kept as the model wrote them (`"{}"` if it wrote none); whether they fit is the environment's to
-    say. A broken call is a `function_call` too: under the name that can be made out, or `invalid_tool_call`, with
-    everything that was written as its arguments. So nothing is lost, and the environment answers with an error for
-    the model to read. What has more JSON values than a turn's arguments may have (`utils/limits.py`) is broken, too.
+    Arguments are kept as the model wrote them (`"{}"` if it wrote no arguments); the environment checks them. A broken
+    call is a `function_call`, too. Its name is the one that can be read, or `invalid_tool_call`, and its arguments are
+    the whole text. So no text is lost, and the environment replies with an error for the model. A call with more JSON
+    values than `utils/limits.py` allows is broken, too.
 
     As with `vllm serve`, only the first call is made if the request has `parallel_tool_calls` false, and none if its
     `tool_choice` is "none". Comes after `Reasoning`, so that a call that was only thought of is not made.
@@ -129,9 +129,9 @@ def hermes(text: str) -> list[str | WrittenCall]:
 def llama(text: str, tools: Collection[str]) -> list[WrittenCall] | None:
     """Read a message that is nothing but calls in the JSON of Llama 3.
 
-    One or more `{"name": …, "parameters": …}`, also with `"type": "function"`, separated by `;`, after an optional
-    `<|python_tag|>`. A message that begins like this (with the tag, or with the name of one of the request's `tools`)
-    and goes on differently is one broken call.
+    The format is one or more `{"name": …, "parameters": …}`, also with `"type": "function"`, separated by `;`, after an
+    optional `<|python_tag|>`. A message may begin with the tag, or with a call of one of the request's `tools`, and
+    then break the format. Such a message is one broken call.
 
     Returns the calls, whose `source`s joined are `text`; None if the message is not meant as a call.
 

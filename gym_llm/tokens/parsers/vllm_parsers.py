@@ -49,10 +49,10 @@ class VLLM(MessageParser):
     text must contain the model's special tokens. As in vLLM, calls are parsed only if the request has tools. Structured
     turns stay: a turn with a reasoning item is not searched for reasoning, one with a `function_call` not for calls.
 
-    No text is lost. If a parser drops text (after a call, or the rest of a broken call), the message keeps everything
-    but the reasoning, and the calls are made. If it finds no call, or fails, the text is not changed. The parsers
-    decide about whitespace between the pieces. A call that broke off has the arguments that the parser read, as in
-    vLLM.
+    No text is lost. A parser may drop text after a call, or the rest of a broken call. The message then keeps
+    everything but the reasoning, and the calls are made. If it finds no call, or fails, the text is not changed. The
+    parsers decide about whitespace between the pieces. A call that broke off has the arguments that the parser read, as
+    in vLLM.
 
     Some of vLLM's parsers take quadratic time. A worker process therefore reads long texts with many marks, for at most
     a second of CPU time; after that the text is not changed. The worker starts when it is first needed, and imports

@@ -33,11 +33,11 @@ def group_advantages(
         epsilon: Added to the deviation.
 
     Returns:
-        Advantages, float64, in the shape of `rewards`. Those of the scored episodes are what they would be without the
-        masked ones; a masked episode's is 0.0, and so is that of the only one of a group that is scored.
+        Advantages, float64, in the shape of `rewards`. Masked episodes have 0.0 and do not change the others. The only
+        scored episode of a group has 0.0, too.
 
     Raises:
-        ValueError: If the rewards are not whole groups, one is infinite, or an argument makes no sense.
+        ValueError: If the rewards are not whole groups, one is infinite, or an argument is invalid.
 
     >>> group_advantages([1.0, None, 0.0], 3, scale="none").tolist()
     [0.5, 0.0, -0.5]
@@ -133,8 +133,8 @@ def turn_advantages(
     Args:
         rewards: Each turn's reward, for each episode, a group's one after the other; None for a masked episode. Of
             records: `[rewards_of_turns(record) for record in group]`.
-        states: The state of each turn, hashable, for instance the request's last items as JSON; as many per episode as
-            it has rewards (those of a masked episode are ignored).
+        states: A hashable state for each turn, for instance the request's last items as JSON. Each episode has as many
+            as rewards; those of a masked episode are ignored.
         group_size: Episodes per group.
         discount: Factor of a reward one turn later, in [0, 1].
         weight: Factor of the turns' advantages.
@@ -194,7 +194,7 @@ def _grouped(rewards: Rewards, group_size: int) -> NDArray[np.float64]:
     """Shape `(groups, group_size)`, NaN where an episode is masked."""
     values = np.array([np.nan if reward is None else reward for reward in rewards], dtype=np.float64)
     if group_size < 1 or len(values) % group_size:
-        raise ValueError(f"{len(values)} rewards are no groups of {group_size}.")
+        raise ValueError(f"{len(values)} rewards do not divide into groups of {group_size}.")
     if np.isinf(values).any():
         raise ValueError("A reward is a finite number, or None for a masked episode; got an infinite one.")
     return values.reshape(-1, group_size)

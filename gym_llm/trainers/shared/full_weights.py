@@ -31,9 +31,9 @@ def is_sharded(model: Any) -> bool:
 def full_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """The weights under the names that they have in the bare model, PEFT's adapters merged into them.
 
-    A tensor that has several names comes once. Use each before asking for the next: its memory may be given back.
-    Without adapters never more than one unit of FSDP (one tensor, with FSDP 2 and ZeRO-3) is held whole; with them,
-    FSDP 1 and ZeRO-3 hold the whole model meanwhile.
+    A tensor with several names comes once. Use each tensor before the next one: its memory may be freed. Without
+    adapters, at most one unit of FSDP 1, or one tensor of FSDP 2 and ZeRO-3, is complete at a time. With adapters, FSDP
+    1 and ZeRO-3 gather the whole model.
 
     Args:
         model: Sharded or not; with FSDP 1 the outermost `FullyShardedDataParallel`, otherwise the bare model.

@@ -38,8 +38,8 @@ def merged_weights(model: Any) -> dict[str, torch.Tensor]:
         tied = [weights[name] for name in names if name in weights]
         if len(tied) == 2 and tied[0].data_ptr() != tied[1].data_ptr() and not torch.equal(*tied):
             raise ValueError(
-                "The model ties its output layer to its embeddings, and the adapters change only one of them: set "
-                "ensure_weight_tying=True in the PEFT config, or leave both out."
+                "The adapters change only one of two tied layers (embeddings, output): set ensure_weight_tying=True, "
+                "or leave both out."
             )
     return weights
 

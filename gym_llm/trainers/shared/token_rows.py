@@ -1,7 +1,7 @@
 """Rows of tokens: what every trainer is handed of an episode, whatever it calls its fields.
 
-A row is a segment of a record's `trajectory` (see `gym_llm.wrappers.TokenIdTracking`): a prompt up to the first sampled
-token, and a completion of everything after it, in which tools' and users' tokens are masked out.
+A row is a segment of a record's `trajectory` (see `gym_llm.wrappers.TokenIdTracking`). The prompt ends before the first
+sampled token. The completion is everything after it; the tokens of tools and users are masked out.
 """
 
 from __future__ import annotations

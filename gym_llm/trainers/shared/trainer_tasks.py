@@ -86,8 +86,8 @@ def task_indices(prompts: Sequence[Any]) -> list[int]:
         return [int(prompt[0][TASK_INDEX]) for prompt in prompts]
     except (LookupError, TypeError):
         raise ValueError(
-            "These prompts do not say which tasks they are: make train_dataset and eval_dataset with the `dataset` "
-            "method of the hook that the trainer uses."
+            "The prompts name no tasks: make train_dataset and eval_dataset with the `dataset` method of the trainer's "
+            "hook."
         ) from None
 
 

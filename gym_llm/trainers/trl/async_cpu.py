@@ -57,7 +57,7 @@ def tree_attention(
 ) -> tuple[torch.Tensor, None]:
     """Compute attention over samples that share prefixes, as TRL packs them into a row; in plain PyTorch.
 
-    The row's N tokens are S segments, each of which continues a path of earlier ones: a token sees the tokens of its
+    The row's N tokens are S segments, each of which continues a path of earlier ones. A token sees the tokens of its
     path up to itself. All segments are padded to the longest, which suits small models.
 
     Args:

@@ -73,19 +73,20 @@ class RolloutWorker:
     )
     ```
 
-    Each segment of an episode (see `TokenIdTracking`) is a sample: `input_ids`, `completion_mask` (1 for sampled
-    tokens) and `old_log_probs` are exactly the record's, and all samples of an episode have its advantage. A thread
-    plays the groups; a free slot takes the next episode of any group. The samples of a group enter the buffer together
-    when its last episode has finished. They have the version of the weights that was the newest when its first episode
-    began.
+    Each segment of an episode (see `TokenIdTracking`) is a sample with the episode's advantage. Its `input_ids`,
+    `completion_mask` (1 for sampled tokens) and `old_log_probs` are exactly the record's. A thread plays the groups; a
+    free slot takes the next episode of any group. The samples of a group enter the buffer together when its last
+    episode has finished. Their version is that of the newest weights when the group's first episode began.
 
     A masked episode gives no sample and is not in its group's baseline. See `BatchFailures` for when failures end the
     training; TRL calls `check_health` while it waits for samples.
 
-    The worker follows these arguments of TRL: `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`,
-    `repetition_penalty`, `chat_template_kwargs`, `max_completion_length` (of a turn, as in TRL's own worker),
-    `max_inflight_tasks` (episodes at once) and `request_timeout`. It starts a new group only while fewer samples are
-    under way or in the buffer than TRL takes in `max_staleness` versions of the weights; more would become stale.
+    The worker follows these arguments of TRL:
+
+    - `num_generations`, `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty` and `chat_template_kwargs`.
+    - `max_completion_length` (of a turn, as in TRL's own worker), `max_inflight_tasks` (episodes at once) and
+      `request_timeout`.
+    - `max_staleness`: the worker starts a new group only if TRL can use its samples before they are stale.
 
     A training that is resumed from a checkpoint starts with the first task again: TRL reports the position only to its
     own worker.
@@ -194,8 +195,8 @@ class RolloutWorker:
         """
         if self._task is None:
             raise RuntimeError(
-                "The rollout worker does not play: AsyncGRPOTrainer starts it in its first train() alone. Make another "
-                "trainer to train again."
+                "The rollout worker has stopped: AsyncGRPOTrainer starts it only in its first train(). Make a new "
+                "trainer."
             )
         if self._task.done():
             cause = None if self._task.cancelled() else self._task.exception()
@@ -337,8 +338,8 @@ def _made(engine: str | Engine | None, args: AsyncGRPOConfig, options: dict[str,
     made = make_engine(spec, **options)
     if not made.capabilities.weights:
         raise ValueError(
-            "engine is a vLLM server's URL, or an engine whose weights can be replaced, such as 'vllm:MODEL' or "
-            f"'transformers:MODEL'; got {spec!r}."
+            "engine must be a vLLM server's URL, 'vllm:MODEL', 'transformers:MODEL', or another with weights; got "
+            f"{spec!r}."
         )
     return made
 
@@ -353,15 +354,14 @@ def _check(args: AsyncGRPOConfig, engine: Engine) -> None:
         return
     if args.token_budget is None:
         raise ValueError(
-            "AsyncGRPOConfig has token_budget=None, for which TRL asks its vLLM server: without one give a number of "
-            "tokens, or 0 for as many samples as per_device_train_batch_size says."
+            "Without a vLLM server, AsyncGRPOConfig needs token_budget: tokens, or 0 for "
+            "per_device_train_batch_size samples."
         )
     mode = engine.engine_args.get("logprobs_mode") if isinstance(engine, VLLMEngine) else None
     if args.temperature != 1 and mode != "processed_logprobs":
         raise ValueError(
-            f"AsyncGRPOConfig has temperature={args.temperature}, at which TRL compares log probabilities, but engines "
-            "report those at temperature 1: leave it at 1, or use 'vllm:MODEL' with the engine option "
-            "logprobs_mode='processed_logprobs'."
+            f"Log probabilities at temperature={args.temperature} need 'vllm:MODEL' with "
+            "logprobs_mode='processed_logprobs'; or use 1."
         )
 
 

@@ -43,9 +43,9 @@ class EnvironmentFactory(TrainedEnv):
     ```
 
     Each environment that TRL makes has one method for each `@tool` of the verifier's class. TRL passes only the calls
-    to an environment, so the verifier does not see the text before the answer, and every call counts as a turn. The
-    answer reaches it through `reward`, which must be among `reward_funcs`. A failed episode's reward is None, which TRL
-    leaves out.
+    to an environment. So the verifier does not see the text before the answer, and every call counts as a turn. The
+    answer reaches the verifier through `reward`, which must be among `reward_funcs`. A failed episode's reward is None,
+    which TRL leaves out.
 
     Args:
         env_id: A registered id whose environment has tools; `tasks` and `env_kwargs` are `TrainedEnv`'s.
@@ -87,8 +87,8 @@ class EnvironmentFactory(TrainedEnv):
             if row_names != names:
                 tools = sorted(map(str, row_names))
                 raise ValueError(
-                    f"Task {index} of {self.env_id} has the tools {tools}, but TRL can only show every task the "
-                    f"class's: {sorted(names)}. Use RolloutFunc."
+                    f"Task {index} of {self.env_id} has its own tools {tools}, but TRL shows {sorted(names)} for all "
+                    "tasks: use RolloutFunc."
                 )
         return tasks
 

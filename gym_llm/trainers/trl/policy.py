@@ -61,8 +61,8 @@ class OwnModel:
         model = bare_model(trainer)
         if is_sharded(trained_model(trainer)):
             raise ValueError(
-                "Each process has only a part of the model's weights (FSDP, ZeRO-3), so none can sample it by itself: "
-                "use engine='vllm:MODEL', which is given the whole weights."
+                "No process can sample with sharded weights (FSDP, ZeRO-3): use engine='vllm:MODEL', which gets all of "
+                "them."
             )
         if self._engine is not None and self._model is not model:
             self.stop()  # another trainer's

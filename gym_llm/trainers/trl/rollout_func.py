@@ -42,14 +42,16 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     ```
 
     TRL repeats a prompt `num_generations` times. Each repeat is an episode, and the result has exactly one row per
-    prompt, in order. A row is the episode's one segment (`TokenIdTracking`, `history="append"`). It has `prompt_ids` up
-    to the first sampled token, `completion_ids` with all ids after it, `env_mask` (1 for sampled tokens, 0 for tool
-    results and texts of users and templates) and `logprobs` (0.0 where the mask is 0).
+    prompt, in order. A row is the episode's one segment (`TokenIdTracking`, `history="append"`):
+
+    - `prompt_ids`: the ids before the first sampled token.
+    - `completion_ids`: that token and all ids after it.
+    - `env_mask`: 1 for sampled tokens, 0 for tool results and texts of users and templates.
+    - `logprobs`: of the sampled tokens; 0.0 where the mask is 0. None if the temperature is not 1: engines report the
+      model's own log probabilities, and TRL expects those at its temperature (`off_policy_mask_threshold`).
 
     The trainer's `temperature`, `top_p` and `max_completion_length` apply. The last limits a whole episode, which is
-    then truncated; None leaves the length of each turn to the engine. `logprobs` is None if the temperature is not 1:
-    engines report the model's own log probabilities, and TRL compares them (for `off_policy_mask_threshold` alone) with
-    those at its temperature.
+    then truncated; None leaves the length of each turn to the engine.
 
     A masked episode (and one without sampled tokens) is a row without trained tokens. Its reward is None, also from the
     trainer's other reward functions, so TRL leaves it out of its group's mean. `BatchFailures` says when the training
@@ -183,8 +185,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
     def _sampling(self, trainer: GRPOTrainer) -> dict[str, Any]:
         if trainer.use_vllm:
             raise ValueError(
-                "GRPOConfig has use_vllm=True, which is for TRL's own generation: leave it out, and use "
-                "RolloutFunc(..., engine='vllm:MODEL')."
+                "use_vllm=True is for TRL's own generation: leave it out and use RolloutFunc(..., engine='vllm:MODEL')."
             )
         if trainer.tools:
             raise ValueError(

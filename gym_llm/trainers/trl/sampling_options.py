@@ -27,8 +27,7 @@ def sampling_of(config: Any, *, name: str, with_vllm: bool) -> dict[str, Any]:
         if value not in neutral_values:
             if not with_vllm:
                 raise ValueError(
-                    f"{name} has {argument}={value!r}, which a model in this process cannot be sampled with here: "
-                    "leave it out, or use engine='vllm:MODEL'."
+                    f"{name}: a model in this process cannot sample with {argument}={value!r}; use engine='vllm:MODEL'."
                 )
             sampling[argument] = value
     if config.chat_template_kwargs:

@@ -418,7 +418,7 @@ def test_a_tokenizer_that_is_not_there_is_an_error(config: Path, capsys: pytest.
     Path("model").mkdir()
     Path("model/tokenizer.json").write_text("{}")
     assert main(command(config, tokenizer="model")) == 2
-    assert "There is no tokenizer model" in capsys.readouterr().err
+    assert "Unknown tokenizer model" in capsys.readouterr().err
 
 
 # -- the command ----------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_unicode_normalisation_keeps_words_apart(tmp_path: Path) -> None:
 
 def test_a_tokenizer_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(TokenizerUnavailable, match="There is no tokenizer"):
+    with pytest.raises(TokenizerUnavailable, match="Unknown tokenizer"):
         load_tokenizer(str(tmp_path))
 
 

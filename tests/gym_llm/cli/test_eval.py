@@ -202,7 +202,7 @@ def identity(line: str) -> tuple[Any, ...]:
         (["--resume", "chat.tasks=letters.jsonl"], "chat.tasks_sha256 was "),
         (
             ["--resume", "--engine", "b=random"],
-            "it has records/base.jsonl, of an engine that is not played",
+            "has records/base.jsonl of another engine",
         ),
         (
             ["--resume", "--engine", "base=random", "--repeats", 9],
@@ -287,7 +287,7 @@ def test_a_field_that_no_record_has_is_told_when_all_else_is_written(server, cap
     argv = ["suite.yaml", "--engine", f"base={server.url}", "--output", "out", "--quiet"]
     assert evaluate(*argv, "--by", "levl") == 2
     message = capsys.readouterr().err
-    assert "No record has the field 'levl' to group by. Did you mean level? All else is reported in out" in message
+    assert "No record has the field 'levl' to group by. Did you mean level? Resume out" in message
     assert results()["complete"]
     assert evaluate(*argv, "--by", "level", "--resume") == 0
     assert "By level" in Path("out/report.md").read_text()

@@ -202,7 +202,7 @@ def test_the_records_of_a_configuration_are_replayed(server, config, capsys):
     replayed = {key(record): (record["reward"], record["response"]["output"]) for record in records()}
     assert replayed == {key(record): (record["reward"], record["response"]["output"]) for record in first}
     assert main(["rollout", "gym_llm/Arithmetic-v0", "--engine", "replay:recorded.jsonl", "--output", "b.jsonl"]) == 2
-    assert "holds several datasets" in capsys.readouterr().err
+    assert "several datasets" in capsys.readouterr().err
 
 
 def test_examples_are_played_where_there_is_nothing_else(server, config):

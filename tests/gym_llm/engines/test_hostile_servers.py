@@ -114,7 +114,7 @@ def test_a_body_without_end_is_an_error_that_names_the_limit_and_the_option():
     endless = Endless()
     error = ask(endless, max_response_bytes=MIB, max_retries=2)
     assert isinstance(error, EngineError)
-    assert "more than 1 MiB, which is the limit: the engine's option max_response_bytes" in str(error)
+    assert "more than 1 MiB: raise max_response_bytes" in str(error)
     assert endless.asked == 1 and endless.sent < 50 * MIB
 
 

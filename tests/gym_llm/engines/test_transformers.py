@@ -361,7 +361,7 @@ def test_calls_cannot_be_forced_and_the_other_requests_go_on():
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
     free, forced = run([request("2?", tools=[tool], tool_choice=choice) for choice in ("none", "required")])
     assert free["output"] and isinstance(forced, EngineError)
-    assert str(forced).startswith("tool_choice is 'auto' or 'none'")
+    assert str(forced).startswith("tool_choice must be 'auto' or 'none'")
 
 
 def test_thinking_is_switched_off_in_the_chat_template(tokenizer):

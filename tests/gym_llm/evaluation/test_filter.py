@@ -127,7 +127,7 @@ def test_nemo_gym_s_compressed_rollouts_are_filtered(tmp_path: Path) -> None:
 
 def test_a_task_s_own_field_is_not_overwritten(tmp_path: Path) -> None:
     path = play(tmp_path / "a.jsonl", ENV, lambda *_: "no", tasks=[row(expected_answer="1", episodes=3)])
-    with pytest.raises(DataError, match="task 0 has a field of its own named episodes"):
+    with pytest.raises(DataError, match="task 0 already has the field episodes"):
         filter_tasks(path)
 
 

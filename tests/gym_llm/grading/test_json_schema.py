@@ -99,11 +99,11 @@ def test_values_are_checked_as_draft_2020_12_says(schema, value, valid):
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"type": "any"}, "it is no JSON Schema, in type"),
+        ({"type": "any"}, "it is not a JSON Schema, in type"),
         ({"properties": {"a": {"type": "text"}}}, "in properties.a.type"),
-        ({"properties": [1]}, "it is no JSON Schema"),
-        ([], "it is no JSON Schema"),
-        ({"pattern": "("}, "it is no JSON Schema"),
+        ({"properties": [1]}, "it is not a JSON Schema"),
+        ([], "it is not a JSON Schema"),
+        ({"pattern": "("}, "it is not a JSON Schema"),
         ({"$ref": "https://example.com/schema.json"}, "it refers to 'https://example.com/schema.json'"),
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "it refers to 'file:///etc/passwd'"),
     ],

@@ -9,7 +9,7 @@ from token_conversations import SHAPES, tokenizer_for
 from gym_llm.errors import EngineError
 from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.tokens.template import chat_prompt
-from gym_llm.tokens.template_profile import MessageForm, message_form, nine_characters
+from gym_llm.tokens.template_profile import TemplateProfile, message_form, nine_characters
 
 FORMS = Path(__file__).parents[2] / "templates" / "forms"
 CALL = {"type": "function_call", "name": "look", "arguments": '{"at":"Łódź"}', "call_id": "call_1"}
@@ -27,20 +27,20 @@ def tokenizer_with(name, *tokens):
 
 @pytest.mark.parametrize("name", [*SHAPES, "pocket"])
 def test_most_templates_want_nothing_special(name):
-    assert message_form(tokenizer_for(name)) == MessageForm()
+    assert message_form(tokenizer_for(name)) == TemplateProfile()
 
 
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        ("nine_character_ids", MessageForm(nine_character_ids=True)),
-        ("parts", MessageForm(parts=frozenset({"user", "system", "assistant", "tool"}))),
-        ("text_arguments", MessageForm(text_arguments=True)),
-        ("one_system", MessageForm(one_system=True, shows_calls=False)),
-        ("first_system", MessageForm(one_system=True, shows_calls=False)),
-        ("hides_calls", MessageForm(shows_calls=False)),
-        ("channels", MessageForm()),
-        ("newline_after_thinking", MessageForm(newline_after_thinking=True, newline_before_answer=True)),
+        ("nine_character_ids", TemplateProfile(nine_character_ids=True)),
+        ("parts", TemplateProfile(parts=frozenset({"user", "system", "assistant", "tool"}))),
+        ("text_arguments", TemplateProfile(text_arguments=True)),
+        ("one_system", TemplateProfile(one_system=True, shows_calls=False)),
+        ("first_system", TemplateProfile(one_system=True, shows_calls=False)),
+        ("hides_calls", TemplateProfile(shows_calls=False)),
+        ("channels", TemplateProfile()),
+        ("newline_after_thinking", TemplateProfile(newline_after_thinking=True, newline_before_answer=True)),
     ],
 )
 def test_what_a_template_wants_is_found_out(name, form):
@@ -50,7 +50,7 @@ def test_what_a_template_wants_is_found_out(name, form):
 def test_a_template_that_objects_to_everything_is_given_the_usual_form():
     tokenizer = tokenizer_with("hides_calls")
     tokenizer.chat_template = "{{ raise_exception('No.') }}"
-    assert message_form(tokenizer) == MessageForm()
+    assert message_form(tokenizer) == TemplateProfile()
 
 
 def test_nine_character_ids_are_the_same_in_a_call_and_in_its_output():

@@ -100,7 +100,7 @@ def test_turns_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("arguments", [([1.0] * 3, 2), ([1.0], 0)])
 def test_rewards_that_are_no_groups_are_refused(arguments):
-    with pytest.raises(ValueError, match="no groups"):
+    with pytest.raises(ValueError, match="do not divide into groups"):
         group_advantages(*arguments)
     with pytest.raises(ValueError, match="infinite"):
         group_advantages([math.inf, 1.0], 2)

@@ -6,7 +6,7 @@ import pytest
 
 from gym_llm.engines.sampling import sampling_arguments
 from gym_llm.errors import EngineError
-from gym_llm.trainers.shared.constraint import for_vllm, refuse_constraint
+from gym_llm.trainers.shared.text_format import for_vllm, refuse_constraint
 
 FREE = sampling_arguments({"input": [], "temperature": 0.5})
 CONSTRAINED = sampling_arguments({"input": [], "text": {"format": {"type": "json_object"}}})

@@ -56,14 +56,16 @@ def run_in_two(python, way, adapters):
         ("fsdp2", "none"),
         pytest.param("fsdp2", "adapters", marks=pytest.mark.nightly),
         pytest.param("fsdp1", "none", marks=pytest.mark.nightly),
-        ("fsdp1", "adapters"),
-        ("fsdp1-flat", "none"),  # whose units hold one flat tensor each; there it takes no adapters
+        pytest.param("fsdp1", "adapters", marks=pytest.mark.nightly),
+        # Its units hold one flat tensor each; there it takes no adapters.
+        pytest.param("fsdp1-flat", "none", marks=pytest.mark.nightly),
     ],
 )
 def test_what_fsdp_has_sharded_is_gathered(way, adapters):
     run_in_two(sys.executable, way, adapters)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("adapters", ["none", "adapters"])
 def test_what_zero_3_has_sharded_is_gathered(adapters, monkeypatch):
     if not shutil.which("c++") or not Path(sysconfig.get_path("include"), "Python.h").exists():

@@ -128,7 +128,7 @@ def test_adapters_that_cannot_be_merged_leave_the_model_as_it_was():
     "config", [LoraConfig(target_modules=["embed_tokens"]), LoraConfig(**Q, modules_to_save=["lm_head"])]
 )
 def test_one_end_alone_of_a_model_that_ties_both_is_refused(config):
-    with pytest.raises(ValueError, match="the adapters change only one of them"):
+    with pytest.raises(ValueError, match="change only one of two tied layers"):
         merged_weights(adapted(config))
 
 

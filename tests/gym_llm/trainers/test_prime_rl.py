@@ -22,7 +22,7 @@ def record(task: int, reward: float, env_id: str = "tests/Quiz-v0", **fields: An
     "other", [record(1, 0.0), record(0, 0.0, "tests/Other-v0"), record(0, 0.0, dataset="section/other")]
 )
 def test_a_group_of_two_tasks_is_refused(other: Any) -> None:
-    with pytest.raises(ValueError, match="a group, but of 2 tasks"):
+    with pytest.raises(ValueError, match="are of 2 tasks"):
         sample_fields([record(0, 1.0), other], 2)
     assert len(sample_fields([record(0, 1.0), record(0, 0.0), other, other], 2)) == 4
 

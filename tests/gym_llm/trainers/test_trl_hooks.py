@@ -293,7 +293,7 @@ def test_an_episode_that_fails_has_no_reward_and_leaves_the_others_theirs(max_tu
 def test_tasks_with_tools_of_their_own_are_refused():
     own = row()
     own["responses_create_params"]["tools"] = [{"type": "function", "name": "other", "parameters": {}}]
-    with pytest.raises(ValueError, match="has the tools"):
+    with pytest.raises(ValueError, match="has its own tools"):
         EnvironmentFactory("trl_hooks/Judge-v0", tasks=[row(), own]).dataset()
 
 

@@ -116,7 +116,13 @@ def test_no_forgery_is_paid(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*OF_FUNCTIONS, *OF_PROGRAMS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if number % 3 == 0 else pytest.param(name, marks=pytest.mark.nightly)
+        for number, name in enumerate([*OF_FUNCTIONS, *OF_PROGRAMS])
+    ],
+)
 def test_what_is_right_in_time_is_paid_and_too_late_it_is_not(name: str) -> None:
     env_id, fields, kwargs = {**OF_FUNCTIONS, **OF_PROGRAMS}[name]
     right = f"def solve(x): return {KEY!r}" if name in OF_FUNCTIONS else f"print({KEY!r})"

@@ -27,7 +27,7 @@ PATIENCE = 1.5  # seconds for what hangs, unless the verifier itself waits for p
 IN_PROCESSES = {f"gym_llm/{name}-v0" for name in ("BigCodeBench", "BirdSQL", "CodeGen", "MathWithCode", "NSTools")}
 
 
-def one_of_each_kind() -> list[str]:
+def one_of_each_kind() -> list[Any]:
     """A verifier for each choice of hooks and tools; `make chaos` attacks them all."""
     kinds: dict[Any, str] = {}
     for env_id in env_ids():
@@ -40,7 +40,8 @@ def one_of_each_kind() -> list[str]:
             continue
         if env_id.startswith("gym_llm/"):
             kinds.setdefault(kind, env_id)
-    return list(kinds.values())
+    at_night = [pytest.param(env_id, marks=pytest.mark.nightly) for env_id in kinds.values() if env_id in IN_PROCESSES]
+    return [env_id for env_id in kinds.values() if env_id not in IN_PROCESSES] + at_night
 
 
 @pytest.mark.slow
@@ -54,7 +55,7 @@ def test_no_fault_becomes_a_reward(env_id: str) -> None:
     assert all(any(row[0] == place for row in report.outcomes) for place in PLACES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xdist_group("ray")
 def test_no_fault_becomes_a_reward_over_ray() -> None:
     report = attack("gym_llm/Counter-v0", episodes=200, share=0.5, seed=3, workers=2)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from testing import ROOT, copy_repository, python_in
 
-from gym_llm.author.scaffold import Check, check_file, check_verifier, checks, find_verifier, write_verifier
+from gym_llm.author.scaffold import Check, check_file, check_verifier, find_verifier, write_verifier
+from gym_llm.author.scaffold import verifier_checks as checks
 from gym_llm.cli import main
 from gym_llm.core.registry import ids as registration
 from gym_llm.errors import DataError
@@ -97,6 +98,7 @@ def test_an_editable_install_imports_the_folder_itself(tmp_path):
     assert done.stdout == f"{folder / '__init__.py'}\n", done.stderr
 
 
+@pytest.mark.nightly
 def test_in_this_repository_a_new_verifier_becomes_one_of_ours_and_leaves_everything_green(tmp_path):
     root = copy_repository(tmp_path / "clone")
     before = {path for path in root.rglob("*") if path.is_file()}

@@ -184,7 +184,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(tmp_path: Path, monkeypat
     (tmp_path / "rollouts").mkdir()
     with pytest.raises(UsageError, match="There are no rollouts in rollouts"):
         find_runs([])
-    with pytest.raises(UsageError, match="is no file of rollouts"):
+    with pytest.raises(UsageError, match="is not a rollout file"):
         find_runs([write(tmp_path / "tasks.jsonl", [{"question": 1}])])
     with pytest.raises(UsageError, match="unpack it first"):
         find_runs(["a.jsonl.gz"])

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testing import often
 
 pytestmark = pytest.mark.slow  # a browser
 
-HOSTILE: list[str] = json.loads(Path(__file__).with_name("hostile_texts.json").read_text("utf-8"))
+EVERY: list[str] = json.loads(Path(__file__).with_name("hostile_texts.json").read_text("utf-8"))
+HOSTILE = EVERY[:: often(3, 1)]
 TOGETHER = 12  # texts in an episode of the second file
 
 DRIVE = Path(__file__).with_name("read_everything.js").read_text("utf-8")
@@ -99,7 +101,7 @@ def drive(page: Any) -> None:
     seen = page.evaluate(DRIVE, {"run": 0, "tasks": tasks, "tabs": [""]})
     assert seen["strange"] == []
     same = [(shown, text.strip()) for shown, text in zip(seen["shown"], HOSTILE, strict=True) if is_plain(text)]
-    assert len(same) > 190
+    assert len(same) > 0.8 * len(HOSTILE)
     assert [shown for shown, _ in same] == [text for _, text in same]
     groups = list(range(-(-len(HOSTILE) // TOGETHER)))
     unread = page.evaluate(DRIVE, {"run": 2, "tasks": [], "tabs": [], "lines": len(groups)})
@@ -108,7 +110,7 @@ def drive(page: Any) -> None:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(set(HOSTILE)) >= 200
+    assert len(set(EVERY)) >= 200
 
 
 def test_hostile_texts_do_nothing_when_served(files: list[Path], serve: Any, visit: Any) -> None:
@@ -119,7 +121,7 @@ def test_hostile_texts_do_nothing_when_served(files: list[Path], serve: Any, vis
 
 
 def test_hostile_file_names_do_nothing(named_files: list[Path], serve: Any, visit: Any) -> None:
-    assert len(named_files) > 100
+    assert len(named_files) > 0.4 * len(HOSTILE)
     with serve(*named_files) as url:
         visitor = visit(url)
         visitor.page.locator(".card").nth(len(named_files) - 1).locator("svg").wait_for()

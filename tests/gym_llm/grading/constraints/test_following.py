@@ -54,7 +54,9 @@ def test_what_is_read_at_once_is_read_soon(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", ["a.b.", "?!", "".join(PIECES)])
+@pytest.mark.parametrize(
+    "piece", ["a.b.", *(pytest.param(piece, marks=pytest.mark.nightly) for piece in ("?!", "".join(PIECES)))]
+)
 def test_a_megabyte_is_read_before_the_deadline(piece):
     for name, check in CHECKS.items():
         assert cpu_seconds(check, piece * (1_000_000 // len(piece))) < DEADLINE, name

@@ -192,7 +192,7 @@ def test_bombs_end_in_an_outcome_within_time_and_memory(kind: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("statement", HANGS)
+@pytest.mark.parametrize("statement", [HANGS[0], pytest.param(HANGS[1], marks=pytest.mark.nightly)])
 def test_what_hangs_in_one_function_is_ended_by_the_kernel(statement: str, tmp_path: Path) -> None:
     assert ask(make_file(tmp_path), statement, seconds=0.1).status == "timed_out"
 

@@ -141,7 +141,7 @@ def test_a_file_goes_over_what_it_names_and_over_the_files_before_it():
         ("a: {_inherit_from: b}\nb: {_copy: a}", "it inherits itself, by way of"),
         ("a: {_inherit_from: a.b}", "it inherits itself, by way of a.b"),
         ("a: {_inherit_from: a}", "it inherits itself, by way of a"),
-        ("a: {_inherit_from: b, env: x}\nb: 3", "a (a.yaml): b is no mapping"),
+        ("a: {_inherit_from: b, env: x}\nb: 3", "a (a.yaml): b is not a mapping"),
         ("a: {_copy: b, _delete_key: kwargs}\nb: {env: x}", "_delete_key names kwargs, which b does not have"),
         ("a: {_inherit_from: b}\nb: '???'", "a is required"),
     ],

@@ -43,6 +43,7 @@ def test_shards_are_on_both_nodes_and_a_node_that_dies_costs_nothing(ray, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_trainers_engine_is_on_its_machine_and_the_other_machines_are_told_an_address_that_they_reach(ray):
     found = run_alone("beside_driver.py")
     assert set(found["engines"]) == {found["driver"]}

@@ -204,7 +204,7 @@ def test_in_a_rollout_a_step_that_hangs_is_a_record_with_an_error_and_nothing_el
     assert [pid(ray, shard) for shard in envs._shards] == before
 
 
-@pytest.mark.parametrize("trap", ["die", "regex"])
+@pytest.mark.parametrize("trap", ["die", pytest.param("regex", marks=pytest.mark.nightly)])
 def test_an_episode_that_takes_its_process_along_is_found_out(ray, make, engine, trap):
     tasks = rows(24, {17: trap})
     envs = make(num_envs=4, tasks=tasks, step_timeout=0.5)

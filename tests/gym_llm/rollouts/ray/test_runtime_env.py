@@ -21,7 +21,7 @@ def can_install(folder):
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_versions_of_math_verify_side_by_side(ray, tmp_path):
     if importlib.util.find_spec("virtualenv") is None:
         pytest.skip("Ray's runtime_env needs virtualenv: pip install virtualenv.")

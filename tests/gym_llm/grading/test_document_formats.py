@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gym_llm.grading.formats import csv_header, is_quick, parse
+from gym_llm.grading.document_formats import csv_header, is_quick, parse
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Databases opened for untrusted statements; only in worker processes.
 
-Nothing that a statement says can change a file: the file is opened read-only and as one that never changes, the
-connection takes queries only, and SQLite asks `_reading` about every table, column and function before a statement
-runs. Pragmas, ATTACH, virtual tables and extensions are refused. SQLite's memory has a limit in this process, and
-what it sorts stays in memory: no statement makes a file.
+No statement can change or create a file:
+
+- The file is opened read-only and as immutable, and the connection accepts only queries.
+- SQLite asks `_reading` about every table, column and function before a statement runs. Pragmas, ATTACH, virtual tables
+  and extensions are refused.
+- SQLite's memory has a limit in this process, and it sorts in memory.
 """
 
 from __future__ import annotations

@@ -40,16 +40,17 @@ def is_quick(text: str, kind: str, *, by_pyyaml: bool = False) -> bool:
 def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = False) -> Any:
     """Read a value from a text in a format.
 
-    JSON and CSV as Python's modules read them (CSV as a list of dicts), TOML 1.0, YAML 1.1 of plain values, XML as
-    nested dicts: `@name` for an attribute, `#text` for text beside other things, a list for repeated elements, None for
-    an empty one.
+    - JSON and CSV: as Python's modules read them; CSV becomes a list of dicts.
+    - TOML 1.0, and YAML 1.1 of plain values.
+    - XML: nested dicts, with `@name` for an attribute, `#text` for text beside elements, a list for repeated elements
+      and None for an empty one.
 
     Args:
-        text: All of it, without fences.
+        text: The whole text, without fences.
         kind: The format.
-        iso_dates: Whether dates and times of YAML and TOML become strings, and keys of YAML do.
-        by_pyyaml: Whether YAML is read by PyYAML's own parser, not by libyaml: it takes ten times as long, refuses a
-            little more (tabs), and says why in other words.
+        iso_dates: Whether dates and times of YAML and TOML, and keys of YAML, become strings.
+        by_pyyaml: Whether PyYAML's own parser reads YAML, not libyaml. It takes ten times as long, refuses tabs in more
+            places, and has other error messages.
 
     Raises:
         ValueError: If the text is invalid, nests deeper than 100 levels (JSON: some hundreds), or has too many values.

@@ -1,4 +1,4 @@
-"""One sentence for the user about a hub's HTTP status."""
+"""Error messages for the HTTP statuses of a hub."""
 
 from __future__ import annotations
 
