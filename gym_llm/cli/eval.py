@@ -219,8 +219,6 @@ def _report(evaluation: Evaluation, quiet: bool) -> EvaluationResult:
 
 
 def _print(result: EvaluationResult) -> None:
-    from rich import box
-    from rich.table import Table as Shown
     from rich.text import Text
 
     from gym_llm.cli.bars import columns_table, table_console

@@ -53,10 +53,7 @@ def _print_summary(console: Console, run: Run) -> None:
 
 
 def _print_parts(console: Console, kind: str, summaries: Mapping[str, Summary]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    table.add_column(kind, overflow="fold")
-    for name in ("episodes", "mean reward", "turns", "masked"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = columns_table(kind, "episodes", "mean reward", "turns", "masked")
     for name, summary in summaries.items():
         turns = summary.turns / summary.episodes if summary.episodes else math.nan
         numbers = f"{summary.episodes:,}", _mean_reward(summary), f"{turns:.2f}", f"{summary.failures:,}"

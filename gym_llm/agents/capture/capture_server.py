@@ -226,14 +226,5 @@ class CaptureServer(ModelApiServer):
 
 
 def _stop(session: CaptureSession) -> ResponseDict:
-    part = {"type": "output_text", "text": _STOP, "annotations": []}
-    message = {"type": "message", "id": "msg_stop", "role": "assistant", "status": "completed", "content": [part]}
-    return {
-        "id": "resp_stop",
-        "object": "response",
-        "created_at": time.time(),
-        "model": session.engine.model,
-        "status": "completed",
-        "output": [message],
-        "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0},
-    }
+    usage: Usage = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    return {**text_response(_STOP, model=session.engine.model), "id": "resp_stop", "usage": usage}
