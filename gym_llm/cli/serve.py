@@ -109,13 +109,8 @@ def serve(
     if export is not None:
         return _export(env_ids, export, tasks, kwargs)
     if containerfile:
-        changed = {
-            "--max-sessions": (max_sessions, 16_384),
-            "--idle-seconds": (idle_seconds, 1_800.0),
-            "--step-timeout": (step_timeout, 600.0),
-            "--workers": (workers, 0),
-        }
-        print(_containerfile(env_ids, tasks, protocols, env_kwargs or [], changed), end="")
+        numbers = max_sessions, idle_seconds, step_timeout, workers
+        print(_containerfile(env_ids, tasks, protocols, env_kwargs or [], *numbers), end="")
         return 0
     return _run(server, token)
 
@@ -184,7 +179,10 @@ def _containerfile(
     tasks: str | None,
     protocols: str | None,
     env_kwargs: list[str],
-    numbers: dict[str, tuple[float, float]],
+    max_sessions: int,
+    idle_seconds: float,
+    step_timeout: float,
+    workers: int,
 ) -> str:
     from gym_llm.serve.containerfile import containerfile
 
@@ -193,7 +191,12 @@ def _containerfile(
         if shown_argument(text) != text:
             raise UsageError("--env-kwargs contains a secret, which every user of the image could read.")
         arguments += ["--env-kwargs", text]
-    for option, (value, default) in numbers.items():
+    for option, value, default in (
+        ("--max-sessions", max_sessions, 16_384),
+        ("--idle-seconds", idle_seconds, 1_800.0),
+        ("--step-timeout", step_timeout, 600.0),
+        ("--workers", workers, 0),
+    ):
         arguments += [option, f"{value:.15g}"] if value != default else []
     wheels = sorted(Path().glob("gym_llm-*.whl"))
     return containerfile(env_ids, tasks=tasks, arguments=arguments, requirement=wheels[-1].name if wheels else None)
