@@ -92,8 +92,7 @@ class HTTPEngine(Engine):
         timeout: Seconds that one `respond` may take, retries included.
         max_retries: Maximum number of retries of one request.
         extra_body: Fields added to each request's body; they override the request's own.
-        token_ids: With `"chat"`: ask for token ids and log probabilities with vLLM's options (`return_token_ids`,
-            `logprobs`). `"completions"` always does; `"responses"` cannot.
+        token_ids: With `"chat"`: ask vLLM for token ids and log probabilities. `"completions"` always does.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
         max_response_bytes: Largest size of a decompressed response, beyond which it is an error; None for the limit of
