@@ -60,6 +60,7 @@ class LitmusAgent(PythonTool, NemoCompatible):
         ValueError: If an argument makes no sense.
     """
 
+    accepted_findings = {"non-answer/1/0": "the last number of an answer counts, and a 0 is a no"}
     metrics = {**PythonTool.metrics, "abs_error": Metric("median", higher_is_better=False)}
 
     class Task(BaseTask):

@@ -42,7 +42,7 @@ _FORMATS: dict[str, tuple[str, str | None]] = {
 FORMATS = {name: (re.compile(opening), closing) for name, (opening, closing) in _FORMATS.items()}
 """What opens an answer and what closes it, by the names that rows use; None: the end of the line does."""
 
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TRUE = frozenset({"1", "1.0", "true", "yes", "present", "t", "y"})
 _FALSE = frozenset({"0", "0.0", "false", "no", "absent", "f", "n"})
@@ -105,10 +105,11 @@ def read_number(text: str, *, thousands: bool = True) -> float | None:
     (1234.0, 1000.0, None)
     """
     text = text.strip()[-_LONGEST:]
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    if text.isascii():  # `float` reads digits of other scripts, too
+        try:
+            return float(text)
+        except ValueError:
+            pass
     numbers = _NUMBER.findall(_THOUSANDS.sub("", text) if thousands else text)
     return float(numbers[-1]) if numbers else None
 

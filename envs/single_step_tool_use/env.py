@@ -31,6 +31,9 @@ class SingleStepToolUse(NemoCompatible):
     reverify_mode = "stateless"
     accepted_findings = {
         "near miss/with the calls of other tasks": "more calls do not matter without `parallel_tool_call_rewarding`",
+        **dict.fromkeys(
+            ("non-answer", "near miss", "all options", "look-alike"), "where a message is expected, any is right"
+        ),
     }
 
     class Task(BaseTask):

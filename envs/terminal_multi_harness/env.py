@@ -61,6 +61,9 @@ class TerminalMultiHarness(NemoCompatible):
 
     executes_tools = False
     reverify_mode = "stateless"
+    accepted_findings = dict.fromkeys(
+        ("non-answer", "near miss", "all options", "look-alike"), "where a message is expected, any is right"
+    )
     metrics = {"similarity_score": Metric()}
 
     class Task(BaseTask):

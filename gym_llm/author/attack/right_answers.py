@@ -89,7 +89,7 @@ def _gold_of_row(player: Player, index: int, task: PreparedTask, floor: float) -
 def gold_of_oracle(player: Player, index: int, task: PreparedTask, turns: list[Turn], floor: float) -> Gold | None:
     """Return the right answer that the verifier names, with the lowest reward of a wrong one."""
     played = player.play(index, task, turns)
-    if played.reward is None:
+    if played.reward is None or played.reward <= min(floor, 0.0):  # or a scripted judge does not know it
         return None
     gold = Gold(turns, played.reward, floor)
     first = turns[0] if len(turns) == 1 and isinstance(turns[0], list) else []
