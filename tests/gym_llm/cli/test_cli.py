@@ -104,7 +104,7 @@ def test_list_shows_what_each_environment_is_and_has():
     result = gym_llm("list")
     assert (result.returncode, result.stderr) == (0, "")
     lines = {line.split()[0]: line for line in result.stdout.splitlines() if "gym_llm/" in line}
-    assert "The user asks on" in lines[ENV]
+    assert "follow-ups" in lines[ENV]
     assert re.search(r"\b5\b", lines[ENV])
     assert "generated" in lines["gym_llm/Arithmetic-v0"]
     assert lines["gym_llm/Counter-v0"].split("\t")[2:] == ["5", "agent", "increment_counter, get_counter_value"]
