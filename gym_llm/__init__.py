@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gym_llm.engines import make_engine
     from gym_llm.errors import JudgeError, ToolError
     from gym_llm.evaluation.evaluation import evaluate
+    from gym_llm.rollouts.benchmarks import benchmark
     from gym_llm.rollouts.play import collect, rollout
     from gym_llm.rollouts.run import Run
     from gym_llm.rollouts.settings import RolloutSettings
@@ -44,6 +45,7 @@ __all__ = [
     "ToolError",
     "Verdict",
     "VerifierEnv",
+    "benchmark",
     "collect",
     "evaluate",
     "hook",
@@ -67,6 +69,7 @@ _HOME = {
     "ToolError": "gym_llm.errors",
     "Verdict": "gym_llm.types",
     "VerifierEnv": "gym_llm.core.verifier_env",
+    "benchmark": "gym_llm.rollouts.benchmarks",
     "collect": "gym_llm.rollouts.play",
     "evaluate": "gym_llm.evaluation.evaluation",
     "hook": "gym_llm.core.hooks",

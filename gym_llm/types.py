@@ -309,6 +309,8 @@ class Rollout(TypedDict, total=False):
     """How often the episode was played for this record, where it was more than once; see `RolloutSettings.retries`."""
     task_fields: NotRequired[dict[str, Any]]
     """The task's fields of which the names are the record's own, e.g. a row's `dataset` or `reward`; absent without."""
+    task_source: NotRequired[dict[str, Any]]
+    """The origin of the task: `benchmark`, `revision`, `digest` and `task_id`, or `tasks` for a verifier's examples."""
     timing: dict[str, float]
     """Seconds: `total`, of it waiting for the `engine`."""
     turn_timing: NotRequired[list[TurnTiming]]

@@ -6,6 +6,7 @@ A string names a source, so that it can be in a configuration and be sent to any
 - `train.parquet`: one row per record;
 - `hf:ORG/NAME` or `hf:ORG/NAME:SPLIT`: a dataset that `datasets.load_dataset` finds, on the hub or in a folder; the
   split is `train` unless it is named. It is streamed, not downloaded first;
+- `benchmark:NAME`, and `train` or `validation` for an environment's public data: see `gym_llm.core.named_tasks`;
 - any of these and `[START:END]`: only these rows, counted from 0, END not included: `train.jsonl[:1000]`.
 
 Memory does not grow with the size of the source. One row is held at a time, or 64 of a parquet file. There are limits
@@ -31,6 +32,10 @@ from gym_llm.utils.extras import install
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import ROW_BYTES, WINDOW_BYTES, limit
 
+BENCHMARK = "benchmark:"
+"""Before a benchmark's name: `benchmark:aime25`. `gym_llm.core.named_tasks` finds the file of its tasks."""
+
+_NAMES = ("train", "validation")
 _PREFIX = "hf:"
 _SLICE = re.compile(r"\[(\d*):(\d*)\]$")
 _BUFFER_BYTES = 1 << 18
@@ -95,7 +100,21 @@ def absolute_source(source: str) -> str:
     'hf:nvidia/Example[:5]'
     """
     parsed = parse_source(source)
-    return source if parsed.is_hub else slice_source(os.path.abspath(parsed.name), parsed.start, parsed.end)
+    return (
+        source
+        if parsed.is_hub or is_named(source)
+        else slice_source(os.path.abspath(parsed.name), parsed.start, parsed.end)
+    )
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is a name, not a file: a benchmark's, or an environment's public `train` or `validation` data.
+
+    >>> is_named("benchmark:aime25"), is_named("train.jsonl")
+    (True, False)
+    """
+    name = parse_source(source).name
+    return name.startswith(BENCHMARK) or (name.partition(":")[0] in _NAMES and not os.path.exists(name))
 
 
 def read_rows(

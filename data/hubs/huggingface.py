@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,6 +155,41 @@ class Hub:
         sha = self._info(repo_id, revision).sha
         self._write_split(repo_id, split, self._split_files(repo_id, split, sha)[split], Path(target), sha)
 
+    def fetch_files(
+        self,
+        repo_id: str,
+        *,
+        config: str | None = None,
+        split: str | None = None,
+        files: Sequence[str] = (),
+        revision: str | None = None,
+    ) -> tuple[str, list[tuple[str, Path]]]:
+        """Fetch files into the hub's cache: those named, or those of a split as the `datasets` library sees them.
+
+        Args:
+            repo_id: `ORG/NAME`.
+            config: The dataset's configuration; None for the default one.
+            split: The split, `train` if None.
+            files: Names of files, instead of a split's.
+            revision: A branch, tag or commit; None for `main`. A commit whose files are in the cache needs no request.
+
+        Returns:
+            The commit, and each file's name in the repository and path in the cache.
+        """
+        sha = revision if names.is_commit(revision) else self._info(repo_id, revision).sha
+        if not files:
+            root = f"hf://datasets/{repo_id}@{sha}/"
+            split = split or "train"
+            files = [name.removeprefix(root) for name in self._split_files(repo_id, split, sha, config)[split]]
+        return str(sha), [(name, self._fetch(repo_id, name, sha)) for name in files]
+
+    def config_names(self, repo_id: str, revision: str | None = None) -> list[str]:
+        """The configurations of a dataset."""
+        import datasets
+
+        with _loading(f"read {repo_id}"), names.safe_headers():
+            return list(datasets.get_dataset_config_names(repo_id, revision=revision, token=self._token))
+
     def delete(self, repo_id: str) -> None:
         """Delete a dataset's repository."""
         with _asking(f"delete {repo_id}"):
@@ -184,12 +219,14 @@ class Hub:
         with _asking(f"download {names.file(file)} of {repo_id}"), names.safe_headers():
             return Path(self._api.hf_hub_download(repo_id, file, repo_type="dataset", revision=sha))
 
-    def _split_files(self, repo_id: str, split: str | None, sha: str | None) -> dict[str, list[str]]:
+    def _split_files(
+        self, repo_id: str, split: str | None, sha: str | None, config: str | None = None
+    ) -> dict[str, list[str]]:
         """The files of each split, as the `datasets` library sees them."""
         import datasets  # two seconds, which other commands need not spend
 
         with _loading(f"read {repo_id}"), names.safe_headers():
-            builder = datasets.load_dataset_builder(repo_id, revision=sha, token=self._token)
+            builder = datasets.load_dataset_builder(repo_id, config, revision=sha, token=self._token)
         data_files = builder.config.data_files
         files_by_split: dict[str, list[str]] = {
             names.split(str(name)): list(files) for name, files in data_files.items()

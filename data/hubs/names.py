@@ -24,6 +24,11 @@ def commit(name: Any) -> str:
     return _checked(_COMMIT, name, "a commit")
 
 
+def is_commit(name: str | None) -> bool:
+    """Whether a revision is a commit, not a branch or a tag."""
+    return bool(name and _COMMIT.fullmatch(name))
+
+
 def split(name: str) -> str:
     """Return a split's name, after checking that it is not a path.
 

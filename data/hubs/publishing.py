@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
 from gym_llm.data.files.reading import read_rows, too_long
-from gym_llm.data.prepare.validation import Faults
+from gym_llm.data.files.row_faults import Faults
 from gym_llm.errors import DataError
 from gym_llm.utils.json_codec import loads
 from gym_llm.utils.limits import ROW_BYTES, limit

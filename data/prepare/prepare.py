@@ -20,12 +20,13 @@ from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.datasets import DatasetConfig
 from gym_llm.data.files.reading import parse_source, read_rows
+from gym_llm.data.files.row_faults import Faults
 from gym_llm.data.prepare.collate import RowTagger
 from gym_llm.data.prepare.dataset_metrics import DatasetStatistics
 from gym_llm.data.prepare.dataset_metrics_files import PreparedFile, store_metrics
 from gym_llm.data.prepare.line_workers import ChunkWorkers
 from gym_llm.data.prepare.tokens import DEFAULT_TOKENIZER, NO_TOKENIZER, WORDS_ONLY, try_tokenizer
-from gym_llm.data.prepare.validation import CheckedChunk, Chunk, Faults, row_kind
+from gym_llm.data.prepare.validation import CheckedChunk, Chunk, row_kind
 from gym_llm.errors import DataError, PreparationFailed, TokenizerUnavailable
 from gym_llm.utils.limits import ROW_BYTES, limit
 

@@ -19,7 +19,7 @@ from gym_llm.cli.play_options import (
     refuse_first,
     with_options,
 )
-from gym_llm.cli.refusals import complete_env, resume_command
+from gym_llm.cli.refusals import complete_target, resume_command
 from gym_llm.errors import EngineUnavailable, RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
+  gym-llm eval aime25 gpqa_diamond ifeval --engine http://localhost:8000/v1       benchmarks by name
+  gym-llm eval simpleqa --engine http://localhost:8000/v1 --judge http://localhost:8001/v1 --limit 100 --seed 3
   gym-llm eval gym_llm/Arithmetic-v0 --repeats 8                 the built-in model, 64 generated tasks
   gym-llm eval gym_llm/Arithmetic-v0 gym_llm/Weather-v0 --repeats 4 --output runs/tour
   gym-llm eval gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 --by subject,level \\
@@ -52,8 +54,9 @@ plots/. Prices are dollars per million tokens by model: `Qwen/Qwen3-4B: {input: 
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
 after Ctrl-C, SIGTERM and SIGHUP.
 """
-_WHAT = """ids of environments (`gym-llm list` names all), files such as ./my_env.py, or a suite, SUITE.yaml, with
-key=value to override it"""
+_WHAT = """benchmarks (`gym-llm list --benchmarks`), ids of environments (`gym-llm list`), files such as ./my_env.py, or
+a
+suite, SUITE.yaml, with key=value to override it"""
 _CONFIG = "a suite, or any configuration (several: later ones win)"
 _TASKS = "tasks instead of the one environment's own; see `gym-llm rollout --help`"
 _ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON for one of them overrides these
@@ -75,7 +78,7 @@ def eval(
     *,
     context: typer.Context,
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="ENV_ID|SUITE", help=_WHAT, autocompletion=complete_env)
+        list[str] | None, typer.Argument(metavar="BENCHMARK|ENV_ID|SUITE", help=_WHAT, autocompletion=complete_target)
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
@@ -158,17 +161,20 @@ def _parts(
     if not (suites or any(map(names_files, settings))):
         if settings:
             raise UsageError(f"{settings[0].partition('=')[0]}=… changes a value of a suite, but no suite is given.")
+        kwargs = options.read_kwargs_by_env(env_kwargs, targets) if targets else {}
         return env_parts(
             targets,
             engines,
             tasks=tasks,
-            kwargs_by_env=options.read_kwargs_by_env(env_kwargs, targets) if targets else {},
+            kwargs_by_env={target: play.with_judge(target, kwargs[target]) for target in kwargs},
             engine_options=play.engine_options,
-            repeats=play.repeats,
+            repeats=play.repeats or (1 if play.episodes else None),
+            drawn=play.drawn,
         )
     refuse_first(
         (targets, f"Give either ENV_ID or a suite, not both; got {' '.join(map(repr, targets))}."),
         (tasks, "--tasks does not go with a suite: give `tasks` in its sections."),
+        (play.judge, "--judge does not go with a suite: give `judge` in the `kwargs` of its sections."),
         (env_kwargs, "--env-kwargs does not go with a suite: give `kwargs` in its sections."),
         (play.episodes, "--episodes does not go with a suite: give --limit and --repeats."),
     )

@@ -36,6 +36,7 @@ _PIP = '{"pip": ["math-verify==0.8.0"]}'
 _OWN = "instead of the tasks' own"
 _REASONING = "a vLLM parser, e.g. deepseek_r1 (default: look for <think>); openai_gptoss for gpt-oss"
 _CALLS = "a vLLM parser, e.g. pythonic (default: look for the formats of Hermes and Llama)"
+_JUDGE = "the engine that judges, for benchmarks and environments that take a judge"
 _AGENT = """an agent that plays with the engine's model behind it: a program, e.g. "python my_agent.py", or an async
 function, module:NAME or FILE.py:NAME (docs/how-to/agents.md)"""
 _AGENT_TIMEOUT = "seconds an agent may take for an episode (default: 600)"
@@ -77,10 +78,13 @@ class PlayOptions:
     max_output_tokens: Annotated[int | None, engine("M", f"per turn, {_OWN}", positive)] = None
     reasoning_parser: Annotated[str | None, engine("NAME", _REASONING)] = None
     tool_call_parser: Annotated[str | None, engine("NAME", _CALLS)] = None
+    judge: Annotated[str | None, engine("SPEC", _JUDGE)] = None
     agent: Annotated[str | None, engine("COMMAND", _AGENT)] = None
     agent_timeout: Annotated[float, engine("SECONDS", _AGENT_TIMEOUT, _agent_seconds)] = 600.0
     episodes: Annotated[int | None, episodes("N", "play N episodes; start again after the last task", positive)] = None
-    limit: Annotated[int | None, episodes("N", "play only the first N tasks", positive)] = None
+    limit: Annotated[
+        int | None, episodes("N", "play only the first N tasks; of a benchmark, with --seed, N drawn", positive)
+    ] = None
     repeats: Annotated[int | None, episodes("K", "play each task K times (pass@1 ... pass@K)", positive)] = None
     concurrency: Annotated[int, episodes("C", "episodes at once (default: 64)", positive)] = 64
     seed: Annotated[int | None, episodes("S", _SEED, natural)] = None
@@ -103,6 +107,19 @@ class PlayOptions:
     def failure_limit(self) -> str | None:
         """The limit of masked episodes; None for no limit."""
         return None if self.max_failures == "any" else self.max_failures
+
+    @property
+    def drawn(self) -> tuple[int, int] | None:
+        """How many tasks of a benchmark are drawn, and with which seed; None for the first ones, or all."""
+        return None if self.limit is None or self.seed is None else (self.limit, self.seed)
+
+    def with_judge(self, target: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return an environment's arguments with the judge of `--judge`, where it takes one."""
+        if self.judge is None or "judge" in kwargs:
+            return kwargs
+        from gym_llm.rollouts.benchmarks import takes_judge
+
+        return {**kwargs, "judge": self.judge} if takes_judge(target) else kwargs
 
     def settings(self, otel: str | None) -> RolloutSettings:
         """Return how the episodes are played.

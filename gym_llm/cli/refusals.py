@@ -46,6 +46,13 @@ def complete_env(incomplete: str) -> list[str]:
     return [env_id for env_id in env_ids() if env_id.startswith(incomplete)]
 
 
+def complete_target(incomplete: str) -> list[str]:
+    """Return the benchmarks and the environments' ids with this prefix, for the shell's completion."""
+    from gym_llm.data.recipes.catalogue import benchmarks
+
+    return [name for name in benchmarks() if name.startswith(incomplete)] + complete_env(incomplete)
+
+
 def wrong_arguments(error: TyperException) -> str:
     """Return one line about wrong arguments; "" if the help has been printed."""
     # The classes of Typer's usage errors have no public names: one for a wrong value knows the parameter, one for an

@@ -17,7 +17,7 @@ from gym_llm.cli.play_options import (
     refuse_first,
     with_options,
 )
-from gym_llm.cli.refusals import complete_env, resume_command
+from gym_llm.cli.refusals import complete_target, resume_command
 from gym_llm.errors import RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ examples:
   gym-llm rollout gym_llm/Weather-v0 --show 1                    ... and see one conversation
   gym-llm rollout gym_llm/Arithmetic-v0 --episodes 500 --env-kwargs '{"digits": 3}'
   gym-llm rollout ./my_env.py --show 1                           an environment of your own; nothing is installed
+  gym-llm rollout mmlu_pro --limit 100 --engine http://localhost:8000/v1           a benchmark
   gym-llm rollout gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 \\
       --engine http://localhost:8000/v1 --model Qwen/Qwen3-4B --output runs/mcqa.jsonl
   gym-llm rollout gym_llm/Weather-v0 --engine vllm:Qwen/Qwen3-4B \\
@@ -46,11 +47,11 @@ Without --episodes, --limit or --repeats each task is played once (64 tasks if a
 exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
 after Ctrl-C, SIGTERM and SIGHUP.
 """
-_ENV_ID = """e.g. gym_llm/Arithmetic-v0 (`gym-llm list` names all), or a file: ./my_env.py. With --config: key=value,
-which overrides the files"""
+_ENV_ID = """a benchmark, e.g. mmlu_pro (`gym-llm list --benchmarks`); an environment, e.g. gym_llm/Arithmetic-v0
+(`gym-llm list`); or a file: ./my_env.py. With --config: key=value, which overrides the files"""
 _CONFIG = "instead of ENV_ID: YAML with environments, their datasets and engines (several: later ones win)"
 _TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, or
-hf:ORG/NAME[:SPLIT]; FILE[10:20] for some of them"""
+hf:ORG/NAME[:SPLIT]; FILE[10:20] for some of them; train or validation: the environment's public data"""
 
 
 @with_options
@@ -58,7 +59,7 @@ def rollout(
     *,
     context: typer.Context,
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="ENV_ID", help=_ENV_ID, autocompletion=complete_env)
+        list[str] | None, typer.Argument(metavar="BENCHMARK|ENV_ID", help=_ENV_ID, autocompletion=complete_target)
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
@@ -122,7 +123,11 @@ def _parts(
     play: PlayOptions,
     quiet: bool,
 ) -> tuple[list[Part], dict[str, Any]]:
+    import gymnasium as gym
+
     from gym_llm.cli.config import read_config
+    from gym_llm.data.recipes.catalogue import is_benchmark
+    from gym_llm.rollouts.benchmarks import benchmark_part
     from gym_llm.rollouts.config.compose import names_files
     from gym_llm.rollouts.config.workloads import config_parts
     from gym_llm.rollouts.workload import Part
@@ -130,6 +135,7 @@ def _parts(
     if config or any(map(names_files, settings)):
         refuse_first(
             (tasks, "--tasks does not go with --config: give `datasets`."),
+            (play.judge, "--judge does not go with --config: give `judge` in `kwargs`."),
             (env_kwargs, "--env-kwargs does not go with --config: give `kwargs`."),
             (play.episodes, "--episodes does not go with --config: give --limit and --repeats."),
         )
@@ -138,9 +144,17 @@ def _parts(
         return parts, {"config": config, "repeats": play.repeats}
     if len(settings) != 1:
         surplus = f", got {' '.join(settings)}" if settings else ""
-        raise UsageError(f"Give one ENV_ID, or --config FILE{surplus}. `gym-llm list` names the environments.")
-    kwargs = options.read_env_kwargs(env_kwargs)
-    part = Part(settings[0], engine or "pocket", tasks, kwargs, play.engine_options, play.repeats or 1)
+        raise UsageError(
+            f"Give one benchmark or ENV_ID, or --config FILE{surplus}. See `gym-llm list --benchmarks` and `gym-llm "
+            "list`."
+        )
+    spec, target = engine or "pocket", settings[0]
+    kwargs = play.with_judge(target, options.read_env_kwargs(env_kwargs))
+    if tasks is None and target not in gym.registry and is_benchmark(target):
+        repeats = play.repeats or (1 if play.episodes else None)
+        made = {"env_kwargs": kwargs, "repeats": repeats, "drawn": play.drawn, "dataset": ""}
+        return [benchmark_part(target, **made, engine=spec, engine_options=play.engine_options)], {"model": play.model}
+    part = Part(target, spec, tasks, kwargs, play.engine_options, play.repeats or 1)
     return [part], {"model": play.model}
 
 

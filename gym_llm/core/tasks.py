@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gym_llm.core.named_tasks import draw, find_tasks, task_id
 from gym_llm.core.prompts import RowPrompt
 from gym_llm.data.files.reading import absolute_source, parse_source, read_objects
 from gym_llm.errors import DataError
@@ -127,11 +128,33 @@ def _check_names(params: dict[str, Any]) -> None:
 class RowTasks:
     """A fixed list of tasks, all checked at once.
 
+    Args:
+        rows: Each row's place in messages, and the row.
+        kind: What checks them.
+        source: The list's name in messages.
+        origin: What records say of the tasks' origin; with one, each task has an id, too.
+        drawn: How many of the tasks are drawn, and with which seed; None for all.
+
     Raises:
         DataError: Naming the first rows that are wrong, with their numbers from 0, or the file's lines from 1.
     """
 
-    def __init__(self, rows: Iterable[tuple[str, Row]], kind: RowKind, source: str = "the list of rows") -> None:
+    def __init__(
+        self,
+        rows: Iterable[tuple[str, Row]],
+        kind: RowKind,
+        source: str = "the list of rows",
+        origin: dict[str, Any] | None = None,
+        drawn: tuple[int, int] | None = None,
+    ) -> None:
+        self.origin = origin or {}
+        self._ids: list[str] = []
+        if origin:
+            rows = list(rows)
+            self._ids = [task_id(row) for _, row in rows]
+        if drawn:
+            chosen = draw(self._ids, *drawn)
+            rows, self._ids = [rows[index] for index in chosen], [self._ids[index] for index in chosen]  # type: ignore[index]
         self._prepared: list[PreparedTask] = []
         problems: list[str] = []
         wrong = 0
@@ -172,6 +195,12 @@ class RowTasks:
             raise DataError(f"Cannot read the task file {parsed.name}: {error.strerror or error}.") from None
         return _from_source(absolute_source(source), status.st_mtime_ns, status.st_size, kind)
 
+    def origin_of(self, index: int) -> dict[str, Any]:
+        """What a record says of the origin of the task of this index; {} for nothing."""
+        if not self._ids or not 0 <= index < len(self._ids):
+            return self.origin
+        return {**self.origin, "task_id": self._ids[index]}
+
     def __getitem__(self, index: int) -> PreparedTask:
         """The task of this index."""
         if not 0 <= index < len(self._prepared):
@@ -183,6 +212,11 @@ class GeneratedTasks:
     """Tasks made by a function of a random generator; the task's index is the generator's seed."""
 
     size = None
+    origin: ClassVar[dict[str, Any]] = {}
+
+    def origin_of(self, index: int) -> dict[str, Any]:
+        """Nothing: they are made here."""
+        return {}
 
     def __init__(self, generate: Callable[[np.random.Generator], Row], kind: RowKind) -> None:
         self._generate = generate
@@ -226,6 +260,11 @@ def task_source(
     if isinstance(tasks, TaskSource):
         return tasks
     if isinstance(tasks, (str, os.PathLike)):
+        if named := find_tasks(os.fspath(tasks), module):
+            if isinstance(kind, TaskKind) and kind.prompt is None:
+                kind = kind._replace(prompt=named.prompt)
+            rows = ((f"{tasks}, line {number}", row) for number, row in read_objects(named.source))
+            return RowTasks(rows, kind, str(tasks), named.origin, named.drawn)
         return RowTasks.from_file(os.fspath(tasks), kind)
     if tasks is not None:
         if not isinstance(tasks, (list, tuple)):
@@ -236,7 +275,11 @@ def task_source(
     if generate is not None:
         return GeneratedTasks(generate, kind)
     example = example_file(module)
-    return RowTasks.from_file(str(example), kind) if example else None
+    if example is None:
+        return None
+    examples = RowTasks.from_file(str(example), kind)
+    examples.origin = {"tasks": f"example, {examples.size} rows, ours"}
+    return examples
 
 
 @functools.cache

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import gymnasium as gym
+
 from gym_llm.core.registry.ids import parse_id
+from gym_llm.data.recipes.catalogue import is_benchmark
 from gym_llm.engines import Engine
 from gym_llm.errors import UsageError
+from gym_llm.rollouts.benchmarks import benchmark_part
 from gym_llm.rollouts.config import Config
 from gym_llm.rollouts.config.workloads import environment_parts, refuse_nothing
 from gym_llm.rollouts.workload import Part
@@ -42,17 +46,20 @@ def env_parts(
     kwargs_by_env: Mapping[str, dict[str, Any]] | None = None,
     engine_options: dict[str, Any] | None = None,
     repeats: int | None = None,
+    drawn: tuple[int, int] | None = None,
 ) -> dict[str, list[Part]]:
     """Every environment by every engine.
 
     Args:
-        targets: Ids of environments; or parts, whose `dataset` names them in the results, and whose engine is not used.
+        targets: Ids of environments, names of benchmarks; or parts, whose `dataset` names them in the results, and
+            whose engine is not used.
         engines: Specs, `NAME=SPEC`, engines that are running, or either by name; None for the pocket model.
         tasks: Of the environment, where there is one.
         env_kwargs: Of every environment that is named by its id.
         kwargs_by_env: Of single ones of them, by id; they go over those of all.
         engine_options: Of every engine.
-        repeats: How often each task is played; None for once, or what a part says.
+        repeats: How often each task is played; None for once, or what a part or a benchmark says.
+        drawn: How many tasks of each benchmark are drawn, and with which seed; None for all.
 
     Returns:
         What each engine plays, by the engine's name.
@@ -61,18 +68,26 @@ def env_parts(
         UsageError: If there is nothing to play, or names are not told apart.
     """
     if not targets:
-        raise UsageError("Name an environment, or a suite. `gym-llm list` names the environments.")
+        raise UsageError(
+            "Name a benchmark, an environment or a suite: see `gym-llm list --benchmarks` and `gym-llm list`."
+        )
     if len(targets) > 1 and tasks is not None:
         raise UsageError("Several environments have their own tasks: give them in the sections of a suite.")
     if (tasks is not None or env_kwargs) and not all(isinstance(target, str) for target in targets):
         raise UsageError("A Part has its own tasks and arguments: give them there.")
     own = kwargs_by_env or {}
-    parts = [
-        Part(target, tasks=tasks, env_kwargs={**(env_kwargs or {}), **own.get(target, {})})
-        if isinstance(target, str)
-        else target
-        for target in targets
-    ]
+    parts = []
+    for target in targets:
+        if not isinstance(target, str):
+            parts.append(target)
+            continue
+        kwargs = {**(env_kwargs or {}), **own.get(target, {})}
+        if target not in gym.registry and is_benchmark(target):
+            if tasks is not None:
+                raise UsageError(f"{target} is a benchmark, which has its own tasks: name an environment with --tasks.")
+            parts.append(benchmark_part(target, env_kwargs=kwargs, repeats=repeats, drawn=drawn))
+        else:
+            parts.append(Part(target, tasks=tasks, env_kwargs=kwargs))
     names = _dataset_names(parts)
     return {
         name: [

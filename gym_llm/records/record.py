@@ -88,6 +88,8 @@ def make_record(
         turn_timing=list(turn_timing),
         schema_version=SCHEMA_VERSION,
     )
+    if verifier.tasks is not None and (origin := verifier.tasks.origin_of(rollout_id["task_index"])):
+        record["task_source"] = origin
     if failure is None:
         if any(turn_rewards[:-1]):
             record["turn_rewards"] = list(turn_rewards)
@@ -326,6 +328,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "turn_rewards": (_is_list_of_rewards, "a list of finite numbers"),
     "attempts": (_is_count, "a whole number"),
     "task_fields": (_is_dict, "an object"),
+    "task_source": (_is_dict, "an object"),
     "timing": (_is_timing, "an object of numbers"),
     "turn_timing": (_is_turn_timing, "a list of objects with the numbers `engine` and `env`"),
 }

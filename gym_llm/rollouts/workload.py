@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -192,6 +193,10 @@ class OpenWorkload:
         """Return the number of unfinished episodes."""
         return sum(job not in self.finished for job in self.plan.jobs())
 
+    @property
+    def _origin(self) -> dict[str, Any]:
+        return {} if self.verifier.tasks is None else self.verifier.tasks.origin
+
     def describe(self) -> dict[str, Any]:
         """Describe the workload as JSON values without secrets."""
         part = self.spec
@@ -206,7 +211,8 @@ class OpenWorkload:
         return {
             "env_id": self.env_id,
             "tasks": mask(part.tasks) if isinstance(part.tasks, str) else None,
-            "tasks_sha256": None if part.tasks is None else _digest(part.tasks),
+            "tasks_sha256": None if part.tasks is None else _digest(part.tasks, self.verifier),
+            **({"task_source": origin} if (origin := self._origin) else {}),
             **({} if prompt is None else {"prompt_sha256": _digest(list(prompt.texts.by_role.items()))}),
             **mask(arguments, part.secrets),
             "repeats": part.repeats,
@@ -220,9 +226,11 @@ def tells_apart(digest: Any) -> bool:
     return bool(digest) and not parse_source(str(digest)).is_hub
 
 
-def _digest(tasks: str | list[Any]) -> str:
+def _digest(tasks: str | list[Any], verifier: VerifierEnv) -> str:
     if not isinstance(tasks, str):
         return hashlib.sha256(dumps(tasks)).hexdigest()
+    if verifier.tasks is not None and (digest := verifier.tasks.origin.get("digest")):
+        return f"{digest}{''.join(re.findall(r'[#[].*', tasks))}"
     source = parse_source(tasks)
     if source.is_hub:
         return tasks  # it is not here to be read twice

@@ -22,7 +22,7 @@ class Limit(NamedTuple):
 ITEMS, CALLS, VALUES = "GYM_LLM_MAX_ITEMS", "GYM_LLM_MAX_CALLS", "GYM_LLM_MAX_VALUES"
 RESPONSE_BYTES, HUB_BYTES = "GYM_LLM_MAX_RESPONSE_BYTES", "GYM_LLM_MAX_HUB_BYTES"
 ROW_BYTES, EXPANSION, WINDOW_BYTES = "GYM_LLM_MAX_ROW_BYTES", "GYM_LLM_MAX_EXPANSION", "GYM_LLM_MAX_WINDOW_BYTES"
-REQUEST_BYTES = "GYM_LLM_MAX_REQUEST_BYTES"
+REQUEST_BYTES, FILE_BYTES = "GYM_LLM_MAX_REQUEST_BYTES", "GYM_LLM_MAX_FILE_BYTES"
 _LONG = 10_000
 FEW = 64
 """Of items and calls there may always be so many: short answers are not even compared with the limits."""
@@ -36,6 +36,7 @@ LIMITS: dict[str, Limit] = {
     ),
     REQUEST_BYTES: Limit(1 << 25, 1, "bytes of a request that `gym-llm serve-model` takes"),
     HUB_BYTES: Limit(1 << 26, 1, "bytes of a registry's answer about its data sets (files of theirs may be larger)"),
+    FILE_BYTES: Limit(1 << 33, 1, "bytes of a file that a benchmark's tasks are made of"),
     ROW_BYTES: Limit(1 << 25, 1, "bytes of a row of a task file"),
     EXPANSION: Limit(1_000, 1, "times the compressed bytes that a row group of a parquet file becomes, above 64 MiB"),
     WINDOW_BYTES: Limit(1 << 27, 1 << 10, "bytes of the window of a `.zst` file"),

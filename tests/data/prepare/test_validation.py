@@ -11,7 +11,8 @@ from testing import row
 from gym_llm import BaseTask, VerifierEnv
 from gym_llm.core.registry.classes import env_class
 from gym_llm.core.tasks import TaskKind
-from gym_llm.data.prepare.validation import Chunk, Faults, RowChecker, check_row
+from gym_llm.data.files.row_faults import Faults
+from gym_llm.data.prepare.validation import Chunk, RowChecker, check_row
 from gym_llm.errors import BadRow, DataError
 
 

@@ -1,0 +1,115 @@
+"""Work with tools and machines: SWE-bench, SWE-Gym, GDPval."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gym_llm.data.recipes.convert import messages
+from gym_llm.data.recipes.recipe import Benchmark, Source
+from gym_llm.types import Row
+
+_FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
+_ASK = (Path(__file__).parent / "texts" / "swebench.txt").read_text("utf-8")
+_LANGUAGES = {
+    "c": "redis/redis jqlang/jq nlohmann/json micropython/micropython valkey-io/valkey fmtlib/fmt",
+    "go": "caddyserver/caddy hashicorp/terraform prometheus/prometheus gohugoio/hugo gin-gonic/gin",
+    "java": "google/gson apache/druid javaparser/javaparser projectlombok/lombok apache/lucene reactivex/rxjava",
+    "js": "Automattic/wp-calypso chartjs/Chart.js markedjs/marked processing/p5.js diegomura/react-pdf "
+    "babel/babel vuejs/core "
+    "facebook/docusaurus immutable-js/immutable-js mrdoob/three.js preactjs/preact axios/axios",
+    "php": "phpoffice/phpspreadsheet laravel/framework php-cs-fixer/php-cs-fixer briannesbitt/carbon",
+    "rb": "jekyll/jekyll fluent/fluentd fastlane/fastlane jordansissel/fpm faker-ruby/faker rubocop/rubocop",
+    "rs": "burntsushi/ripgrep sharkdp/bat tokio-rs/tokio uutils/coreutils nushell/nushell tokio-rs/axum",
+}
+_LANGUAGE = {repository: language for language, listed in _LANGUAGES.items() for repository in listed.split()}
+
+
+def _issue(row: Row, subset: str, language: str = "") -> Row:
+    prompt = _ASK.replace("{language}", language).replace("{problem}", row["problem_statement"])
+    return {**row, "responses_create_params": messages(prompt), "subset": subset, "split": "test"}
+
+
+def verified(row: dict[str, Any]) -> Row:
+    """Ask for a change that resolves the issue."""
+    return _issue(row, "verified")
+
+
+def lite(row: dict[str, Any]) -> Row:
+    """Ask for a change that resolves the issue."""
+    return _issue(row, "lite")
+
+
+def multilingual(row: dict[str, Any]) -> Row:
+    """Name the repository's language; the lists of tests become texts, as those of SWE-bench are."""
+    task = _issue(row, "multilingual", _LANGUAGE[row["repo"]] + " ")
+    tests = {name: json.dumps(row[name]) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+    return {**task, "environment_setup_commit": "", "difficulty": "", **tests}
+
+
+def training(row: dict[str, Any]) -> Row:
+    """Ask for a change that resolves the issue."""
+    return _issue(row, "train")
+
+
+def occupation(row: dict[str, Any]) -> Row:
+    """Keep the files and the rubric."""
+    defaults: Row = {
+        "reference_files": [],
+        "reference_file_urls": [],
+        "rubric_json": {},
+        "rubric_pretty": "",
+    }
+    return {
+        "responses_create_params": {"input": []},
+        "task_id": row["task_id"],
+        "sector": row.get("sector", ""),
+        "occupation": row.get("occupation", ""),
+        "prompt": row["prompt"],
+        **{name: row.get(name, default) for name, default in defaults.items()},
+    }
+
+
+def _repairs(name: str, title: str, place: str, convert: Any, split: str = "test", facts: str = "") -> Benchmark:
+    return Benchmark(
+        name=name,
+        title=title,
+        domain="software_engineering",
+        sources=(Source(place, split=split),),
+        convert=convert,
+        env_id="gym_llm/Harbor-v0",
+        needs=("images",),
+        facts=facts or f"benchmarks/table.md, + {name}",
+        notes="Each task's tests run in an image of its own: see docs/how-to/harbor.md.",
+    )
+
+
+BENCHMARKS = [
+    _repairs(
+        "swebench_verified",
+        "SWE-bench Verified: issues of Python repositories, checked by people",
+        "princeton-nlp/SWE-bench_Verified",
+        verified,
+        facts=_FACTS.format("swebench/verified"),
+    ),
+    _repairs(
+        "swebench_multilingual",
+        "SWE-bench Multilingual: issues in nine languages",
+        "SWE-bench/SWE-bench_Multilingual",
+        multilingual,
+        facts=_FACTS.format("swebench/multilingual"),
+    ),
+    _repairs("swebench_lite", "SWE-bench Lite: issues of Python repositories", "princeton-nlp/SWE-bench_Lite", lite),
+    _repairs("swe_gym", "SWE-Gym: issues to train on", "SWE-Gym/SWE-Gym", training, split="train"),
+    _repairs("swe_smith", "SWE-smith: made issues to train on", "SWE-bench/SWE-smith", training, split="train"),
+    Benchmark(
+        name="gdpval",
+        title="GDPval: deliverables of many occupations",
+        domain="work",
+        sources=(Source("openai/gdpval", split="train"),),
+        convert=occupation,
+        needs=("judge", "images"),
+        facts=_FACTS.format("gdpval"),
+    ),
+]

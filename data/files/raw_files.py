@@ -1,0 +1,158 @@
+"""Raw rows of files as the world keeps them: CSV, TSV, JSON and JSON Lines, parquet, and archives of these."""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from gym_llm.data.files.reading import read_objects
+from gym_llm.errors import DataError
+from gym_llm.types import Row
+from gym_llm.utils.json_codec import loads
+from gym_llm.utils.limits import EXPANSION, FILE_BYTES, ROW_BYTES, limit
+
+READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".csv", ".tsv", ".parquet", ".txt", ".py")
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
+_FREE_BYTES = 1 << 26  # what every archive may hold, however small it is
+_CHUNK = 1 << 20
+
+
+def read_raw(
+    path: str | Path, *, name: str = "", member: str | None = None, columns: Sequence[str] = ()
+) -> Iterator[Row]:
+    """The rows of a file.
+
+    Args:
+        path: The file.
+        name: Its name where it came from, which says its format; "" for the path's.
+        member: A pattern for the members of an archive; None for all that can be read. Each row of a member has the
+            member's name under `_member`.
+        columns: The columns of a CSV file that has no header.
+
+    Yields:
+        Rows. A CSV file's values are texts; a text file is one row, `{"text": …}`.
+
+    Raises:
+        DataError: If the file cannot be read, or is larger than the limits allow.
+    """
+    name = name or str(path)
+    if name.endswith(ARCHIVES):
+        yield from _archive_rows(Path(path), name, member, columns)
+    elif name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")):
+        with _named(path, name) as file:
+            yield from (row for _, row in read_objects(str(file)))
+    elif name.endswith((".csv", ".tsv")):
+        yield from _csv_rows(path, name, columns)
+    elif name.endswith(".json"):
+        yield from _json_rows(path, name)
+    elif name.endswith((".txt", ".py")):
+        yield {"text": Path(path).read_text("utf-8", errors="replace")}
+    else:
+        raise DataError(f"{name} has no format that is read here: {', '.join((*READABLE, *ARCHIVES))}.")
+
+
+@contextmanager
+def _named(path: str | Path, name: str) -> Iterator[Path]:
+    """The file under a name that ends as its format does: a hub's cache names files by their hash."""
+    suffix = next(suffix for suffix in READABLE if name.endswith(suffix))
+    if str(path).endswith(suffix):
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
+        link = Path(folder, f"file{suffix}")
+        link.symlink_to(Path(path).resolve())
+        yield link
+
+
+def _csv_rows(path: str | Path, name: str, columns: Sequence[str]) -> Iterator[Row]:
+    most = limit(ROW_BYTES)
+    csv.field_size_limit(most)
+    delimiter = "\t" if name.endswith(".tsv") else ","
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=delimiter)
+            header = list(columns) or next(reader, [])
+            for values in reader:
+                if not values:
+                    continue
+                if len(values) != len(header):
+                    raise DataError(f"{name}, line {reader.line_num}: {len(values)} values for {len(header)} columns.")
+                yield dict(zip(header, values, strict=True))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{name} is not a readable table: {error}.") from None
+    except OSError as error:
+        raise DataError(f"Cannot read {name}: {error.strerror or error}.") from None
+
+
+def _json_rows(path: str | Path, name: str) -> Iterator[Row]:
+    """Rows of a JSON array, or of an object's only array; of a file with an object per line, too."""
+    if Path(path).stat().st_size > (most := limit(FILE_BYTES)):
+        raise DataError(f"{name} is larger than {most >> 20} MiB (the variable {FILE_BYTES} raises that).")
+    data = Path(path).read_bytes()
+    try:
+        value: Any = loads(data)
+    except ValueError:
+        value = [loads(line) for line in data.splitlines() if line.strip()]
+    if isinstance(value, dict):
+        arrays = [each for each in value.values() if isinstance(each, list)]
+        value = arrays[0] if len(arrays) == 1 and all(isinstance(row, dict) for row in arrays[0]) else [value]
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise DataError(f"{name} is not a JSON array of objects.")
+    yield from value
+
+
+def _archive_rows(path: Path, name: str, member: str | None, columns: Sequence[str]) -> Iterator[Row]:
+    budget = _Budget(name, _FREE_BYTES + limit(EXPANSION) * path.stat().st_size)
+    with tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
+        for inner, file in _members(path, name):
+            if not (fnmatch.fnmatch(inner, member) if member else inner.endswith(READABLE)):
+                continue
+            target = Path(folder, "member")
+            with open(target, "wb") as copy:
+                budget.copy(file, copy)
+            for row in read_raw(target, name=inner, columns=columns):
+                yield {**row, "_member": inner}
+
+
+def _members(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
+    try:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(path) as archive:
+                for info in archive.infolist():
+                    if not info.is_dir():
+                        with archive.open(info) as file:
+                            yield info.filename, file
+            return
+        with tarfile.open(path) as tar:
+            for entry in tar:
+                if entry.isfile() and (content := tar.extractfile(entry)):
+                    yield entry.name, content
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{name} is not a readable archive: {error}.") from None
+
+
+class _Budget:
+    """Counts what an archive expands to."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most, self._left = name, most, most
+
+    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        while chunk := source.read(_CHUNK):
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise DataError(f"{self._name} expands to more than {self._most >> 20:,} MiB: see {EXPANSION}.")
+            target.write(chunk)
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise a DataError if a file is larger than the limit `FILE_BYTES`."""
+    if size > (most := limit(FILE_BYTES)):
+        raise DataError(f"{name} has more than {most >> 20:,} MiB: see {FILE_BYTES}.")

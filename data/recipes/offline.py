@@ -1,0 +1,119 @@
+"""Converting raw rows that are here already, without a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gym_llm.data.files.raw_files import read_raw
+from gym_llm.data.recipes.recipe import EVERY, Benchmark, Source
+from gym_llm.errors import DataError, UsageError
+from gym_llm.types import Row
+
+
+def convert_files(
+    benchmark: Benchmark, paths: Sequence[str | os.PathLike[str]], labels: Sequence[str] = ()
+) -> Iterator[Row]:
+    """Yield the tasks that raw rows become.
+
+    Args:
+        benchmark: The recipe.
+        paths: One file with the rows of all loads, in the recipe's order and equally many of each (else all are taken
+            for the first load's); or a file for each load. A line may also be a whole load, `[ROW, …]`, or `{"loader":
+            [LOAD, …], "raw": [[ROW, …], …]}`, which says where each load is from.
+        labels: The load of each file; () for the recipe's order.
+
+    Raises:
+        DataError: If a file cannot be read, or a row does not fit.
+        UsageError: If the loads cannot be told apart.
+    """
+    if labels and len(labels) != len(paths):
+        raise UsageError(f"There are {len(paths)} files and {len(labels)} loads: name a load for each file.")
+    tables = [_tables(path) for path in paths]
+    if labels:
+        chosen = [_labelled(benchmark, label) for label in labels]
+        yield from benchmark.tasks_of(
+            [(source, rows) for source, (_, rows) in zip(chosen, map(_only, tables), strict=True)]
+        )
+        return
+    loads = [load for each in tables for load in each]
+    named = [described for described, _ in loads]
+    rows = [part for _, part in loads]
+    sources = benchmark.sources
+    if any(named):
+        yield from benchmark.tasks_of(list(zip(_matched(benchmark, named), rows, strict=True)))
+        return
+    if len(rows) == 1 and len(sources) > 1:
+        size, rest = divmod(len(rows[0]), len(sources))
+        if not rest:
+            rows = [rows[0][size * n : size * (n + 1)] for n in range(len(sources))]
+    if len(rows) > len(sources):
+        raise UsageError(f"{benchmark.name} has {len(sources)} loads, got {len(rows)}.")
+    yield from benchmark.tasks_of(list(zip(sources, rows, strict=False)))
+
+
+def _tables(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], list[Row]]]:
+    """The loads in a file, each with what is said of it: {} for nothing."""
+    name = os.fspath(path)
+    if not name.endswith(".jsonl"):
+        return [({}, list(read_raw(name)))]
+    from gym_llm.utils.json_codec import loads as parse
+
+    loads: list[tuple[dict[str, Any], list[Row]]] = []
+    plain: list[Row] = []
+    try:
+        with open(name, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                value = parse(line)
+                if isinstance(value, dict) and isinstance(value.get("raw"), list) and "loader" in value:
+                    loads += zip(value["loader"], value["raw"], strict=True)
+                elif isinstance(value, list):
+                    loads.append(({}, value))
+                elif isinstance(value, dict):
+                    plain.append(value)
+                else:
+                    raise DataError(f"{name}, line {number}: expected an object, got {type(value).__name__}.")
+    except OSError as error:
+        raise DataError(f"Cannot read {name}: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise DataError(f"{name} is not JSON Lines: {error}.") from None
+    return [*loads, ({}, plain)] if plain or not loads else loads
+
+
+def _only(tables: list[tuple[dict[str, Any], list[Row]]]) -> tuple[dict[str, Any], list[Row]]:
+    return {}, [row for _, rows in tables for row in rows]
+
+
+def _labelled(benchmark: Benchmark, label: str) -> Source:
+    for source in benchmark.sources:
+        if source.label == label:
+            return source
+    names = ", ".join(source.label for source in benchmark.sources)
+    raise UsageError(f"{benchmark.name} has no load {label!r}: it has {names}.")
+
+
+def _matched(benchmark: Benchmark, described: Sequence[dict[str, Any]]) -> list[Source]:
+    """The source of each load: the one that its description fits best, in the recipe's order where several do."""
+    left = list(benchmark.sources)
+    chosen = []
+    for load in described:
+        words = {
+            str(word) for word in (*load.get("args", ()), load.get("name"), load.get("split"), load.get("url")) if word
+        }
+        best = max(left or benchmark.sources, key=lambda source: _likeness(source, words))
+        if best.config == EVERY:
+            name = next((str(word) for word in (*load.get("args", ())[1:], load.get("name")) if word), best.label)
+            best = replace(best, config=name, label=name)
+        elif best in left:
+            left.remove(best)
+        chosen.append(best)
+    return chosen
+
+
+def _likeness(source: Source, words: set[str]) -> int:
+    own = {source.place, source.config, source.split, source.label} - {None, ""}
+    return len(own & words)

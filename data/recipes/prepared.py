@@ -1,0 +1,266 @@
+"""Prepared tasks: fetched at first use, kept in a cache, and the same for everybody.
+
+The cache is `gym_llm/benchmarks` beside the hub's own (`HF_HOME`). A benchmark's folder has `DIGEST.jsonl`, its tasks,
+and `benchmark.json`, which says which file is valid. Both appear whole or not at all. One process at a time fetches;
+others wait for it.
+
+The first fetch pins commit and digests in `benchmarks.lock` there: a later fetch must find the same raw files. A recipe
+may have a pin of its own in `pins.json` (`gym-llm data pin`).
+
+`GYM_LLM_BENCHMARKS` names a folder of copies (`gym-llm data fetch NAME --to FOLDER`), which is looked into first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import inspect
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gym_llm.data.benchmarks as recipes
+from gym_llm.data.files.atomic import replacing, write_atomically
+from gym_llm.data.recipes.fetching import Fetched, expanded, fetched
+from gym_llm.data.recipes.recipe import Benchmark
+from gym_llm.errors import DataError, Refused
+from gym_llm.utils.json_codec import dumps, loads
+from gym_llm.version import __version__
+
+COPIES = "GYM_LLM_BENCHMARKS"
+PINS = Path(recipes.__path__[0], "pins.json")
+"""The pins of our own recipes."""
+
+_ABOUT = "benchmark.json"
+_LOCK = "benchmarks.lock"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A benchmark's tasks in a file.
+
+    Attributes:
+        name: The benchmark's name, with the variant.
+        path: JSON Lines, a task each.
+        revision: The commit of the raw rows; of several loads, a hash of all commits.
+        digest: The SHA-256 of the file.
+        rows: The number of tasks.
+        about: All that `benchmark.json` says.
+    """
+
+    name: str
+    path: Path
+    revision: str
+    digest: str
+    rows: int
+    about: dict[str, Any]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What records and reports say: `benchmark`, `revision` and `digest`."""
+        return {"benchmark": self.name, "revision": self.revision, "digest": self.digest}
+
+
+def cache_folder() -> Path:
+    """Return the folder of prepared benchmarks."""
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache"), "huggingface"
+    )
+    return Path(os.path.expanduser(home), "gym_llm", "benchmarks")
+
+
+def prepare(benchmark: Benchmark, *, update: bool = False, tell: Tell | None = None) -> Prepared:
+    """Return a benchmark's tasks, fetched and converted unless they are in the cache.
+
+    Args:
+        benchmark: The recipe.
+        update: Fetch the newest revision, and pin that.
+        tell: Called with a sentence for each thing that takes time.
+
+    Raises:
+        DataError: If they cannot be fetched or converted, or the raw files are not those that are pinned.
+    """
+    copies = os.environ.get(COPIES)
+    if copies and (found := _open(benchmark, _folder(Path(copies), benchmark), any_recipe=True)):
+        return found
+    folder = _folder(cache_folder(), benchmark)
+    if not update and (found := _open(benchmark, folder)):
+        return found
+    with _locked(folder / ".lock", tell, benchmark.name):
+        if not update and (found := _open(benchmark, folder)):
+            return found
+        return _fetch(benchmark, folder, update, tell)
+
+
+def copy_to(prepared: Prepared, target: str | os.PathLike[str]) -> Path:
+    """Copy prepared tasks to a folder for `GYM_LLM_BENCHMARKS`, and return the benchmark's folder there."""
+    folder = Path(target, prepared.path.parent.name)
+    with replacing(folder / prepared.path.name) as copy, open(prepared.path, "rb") as file:
+        shutil.copyfileobj(file, copy)
+    write_atomically(folder / _ABOUT, dumps(prepared.about, indent=True))
+    return folder
+
+
+def pin_of(benchmark: Benchmark) -> dict[str, Any]:
+    """Return what pins a benchmark's raw files: the recipe's own pin, or that of the first fetch; {} if none does."""
+    own = _read(PINS).get(benchmark.name)
+    return own or _read(cache_folder() / _LOCK).get(benchmark.name) or {}
+
+
+def write_pin(prepared: Prepared) -> None:
+    """Write the pin of prepared tasks into the recipes' `pins.json`."""
+    _merge(PINS, prepared.name, _pin(prepared.about))
+
+
+def pinned() -> dict[str, dict[str, Any]]:
+    """Return the recipes' own pins, by benchmark."""
+    return _read(PINS)
+
+
+def recipe_digest(benchmark: Benchmark) -> str:
+    """Return a hash of what makes tasks of raw rows: the loads, and the code of the recipe's module."""
+    try:
+        code = Path(inspect.getsourcefile(benchmark.convert) or "").read_bytes()
+    except (OSError, TypeError):  # typed into a terminal
+        code = b""
+    return hashlib.sha256(repr(benchmark.sources).encode() + code).hexdigest()[:16]
+
+
+def _folder(root: Path, benchmark: Benchmark) -> Path:
+    return root / benchmark.name.replace(":", "--")
+
+
+def _open(benchmark: Benchmark, folder: Path, *, any_recipe: bool = False) -> Prepared | None:
+    """The tasks in a folder, if they are whole and made by this recipe."""
+    about = _read(folder / _ABOUT)
+    if not about or (about.get("recipe") != recipe_digest(benchmark) and not any_recipe):
+        return None
+    path = folder / f"{about['digest'][:16]}.jsonl"
+    try:
+        with open(path, "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != about["digest"]:
+                return None
+    except OSError:
+        return None
+    return Prepared(benchmark.name, path, about["revision"], about["digest"], about["rows"], about)
+
+
+def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) -> Prepared:
+    pin = {} if update else pin_of(benchmark)
+    revisions = dict(pin.get("revisions", {}))
+    with ExitStack() as stack:
+        loads_ = []
+        for source in expanded(benchmark.sources, revisions):
+            if tell:
+                tell(f"fetching {source}")
+            loads_.append(load := _fetched(stack, benchmark, source, revisions.get(source.place)))
+            revisions[source.place] = load.revision  # all loads of a repository are of one commit
+        raw = _raw_digest(loads_)
+        if pin and pin["raw"] != raw:
+            raise DataError(
+                f"{benchmark.name} is not what it was: the raw files have the digest {raw[:16]}, and {pin['raw'][:16]} "
+                f"is pinned. `gym-llm data fetch {benchmark.name} --update` takes the new ones."
+            )
+        if tell:
+            tell(f"preparing {benchmark.name}")
+        digest, rows = hashlib.sha256(), 0
+        temporary = folder / "tasks.jsonl"
+        with replacing(temporary) as file:
+            for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_]):
+                line = dumps(task)
+                line = line if line.endswith(b"\n") else line + b"\n"
+                digest.update(line)
+                file.write(line)
+                rows += 1
+        if not rows:
+            raise DataError(f"{benchmark.name} has no tasks: none of the raw rows becomes one.")
+        if pin and pin.get("recipe") == recipe_digest(benchmark) and pin["digest"] != digest.hexdigest():
+            raise DataError(
+                f"{benchmark.name}: the tasks have the digest {digest.hexdigest()[:16]}, and {pin['digest'][:16]} is "
+                "pinned."
+            )
+    about = {
+        "benchmark": benchmark.name,
+        "revision": _revision(loads_),
+        "digest": digest.hexdigest(),
+        "rows": rows,
+        "raw": raw,
+        "recipe": recipe_digest(benchmark),
+        "revisions": {load.source.place: load.revision for load in loads_},
+        "files": [{"source": str(load.source), "sha256": load.digests} for load in loads_],
+        "gym_llm": __version__,
+        "prepared": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    path = folder / f"{about['digest'][:16]}.jsonl"
+    os.replace(temporary, path)
+    write_atomically(folder / _ABOUT, dumps(about, indent=True))
+    _merge(cache_folder() / _LOCK, benchmark.name, _pin(about))
+    return Prepared(benchmark.name, path, about["revision"], about["digest"], rows, about)
+
+
+def _fetched(stack: ExitStack, benchmark: Benchmark, source: Any, revision: str | None) -> Fetched:
+    try:
+        return stack.enter_context(fetched(source, None if source.is_url else revision))
+    except Refused as error:
+        if error.status:
+            raise
+        raise DataError(
+            f"{benchmark.name} is not in the cache, and {str(error).rstrip('.')}. Without a network: run `gym-llm data "
+            f"fetch {benchmark.name} --to FOLDER` where there is one, copy FOLDER here, and set {COPIES}=FOLDER."
+        ) from None
+
+
+def _pin(about: dict[str, Any]) -> dict[str, Any]:
+    return {name: about[name] for name in ("revision", "digest", "rows", "raw", "recipe", "revisions")}
+
+
+def _raw_digest(loads_: list[Fetched]) -> str:
+    digests = [(str(load.source), name, digest) for load in loads_ for name, digest in load.digests.items()]
+    return hashlib.sha256(repr(sorted(digests)).encode()).hexdigest()
+
+
+def _revision(loads_: list[Fetched]) -> str:
+    revisions = list(dict.fromkeys(load.revision for load in loads_))
+    return revisions[0] if len(revisions) == 1 else hashlib.sha256(repr(revisions).encode()).hexdigest()[:40]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The content of one of our own files; {} if it is not there, or something else."""
+    try:
+        value = loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _merge(path: Path, name: str, value: dict[str, Any]) -> None:
+    with _locked(path.with_name(f".{path.name}.lock"), None, path.name):
+        content = _read(path) | {name: value}
+        write_atomically(path, dumps(dict(sorted(content.items())), indent=True))
+
+
+@contextmanager
+def _locked(path: Path, tell: Tell | None, name: str) -> Iterator[None]:
+    """Hold a lock that the kernel drops with the process."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if tell:
+                tell(f"waiting for the process that fetches {name}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
