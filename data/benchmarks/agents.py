@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gym_llm.data.recipes.convert import messages
+from gym_llm.data.files.conversion import messages
 from gym_llm.data.recipes.recipe import Benchmark, Source
 from gym_llm.types import Row
 

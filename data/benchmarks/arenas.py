@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gym_llm.data.recipes.convert import QUESTION
+from gym_llm.data.files.conversion import QUESTION
 from gym_llm.data.recipes.recipe import EVERY, Benchmark, Load, Source
 from gym_llm.types import Row
 

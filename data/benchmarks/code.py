@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gym_llm.data.recipes.convert import QUESTION
+from gym_llm.data.files.conversion import QUESTION
 from gym_llm.data.recipes.recipe import Benchmark, Source
 from gym_llm.types import Row
 from gym_llm.utils.limits import FILE_BYTES, limit

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Any, TypedDict
 
-from gym_llm.data.recipes.convert import choice_task, shuffled_by, uuid_of
+from gym_llm.data.files.conversion import choice_task, shuffled_by, uuid_of
 from gym_llm.data.recipes.recipe import EVERY, Benchmark, Load, Source
 from gym_llm.types import Row
 

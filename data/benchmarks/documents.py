@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from gym_llm.data.recipes.convert import QUESTION, messages, options, uuid_of
+from gym_llm.data.files.conversion import QUESTION, messages, options, uuid_of
 from gym_llm.data.recipes.recipe import Benchmark, Source
 from gym_llm.data.recipes.token_counts import count_tokens
 from gym_llm.types import Row

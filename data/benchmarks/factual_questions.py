@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TypedDict
 
-from gym_llm.data.recipes.convert import QUESTION
+from gym_llm.data.files.conversion import QUESTION
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 

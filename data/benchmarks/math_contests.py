@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from gym_llm.data.recipes.convert import MATH, QUESTION
+from gym_llm.data.files.conversion import MATH, QUESTION
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 
 _FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
-_JUDGED, _UNJUDGED = {}, {"should_use_judge": False}
+_JUDGED: dict[str, bool] = {}
+_UNJUDGED = {"should_use_judge": False}
 
 
 class Problem(TypedDict):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
-from gym_llm.data.recipes.convert import MATH, QUESTION
+from gym_llm.data.files.conversion import MATH, QUESTION
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 

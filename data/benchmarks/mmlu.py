@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, TypedDict
 
-from gym_llm.data.recipes.convert import QUESTION, choice_task, lettered, listed, options, uuid_of
+from gym_llm.data.files.conversion import QUESTION, choice_task, lettered, listed, options, uuid_of
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 

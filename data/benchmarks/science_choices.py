@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
-from gym_llm.data.recipes.convert import QUESTION, lettered, listed, options, shuffled_by, uuid_of
+from gym_llm.data.files.conversion import QUESTION, lettered, listed, options, shuffled_by, uuid_of
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from gym_llm.data.files.reading import parse_source, slice_source
+from gym_llm.data.files.reading import mapped_source, parse_source, slice_source
 
 DatasetType = Literal["train", "validation", "benchmark", "example"]
 
@@ -81,6 +81,8 @@ class DatasetConfig(_Frozen):
         gitlab_identifier: Its place in GitLab. Instead of either, `source: {type: huggingface, …}` or `source:
             {type: gitlab, …}` may be given.
         prompt_config: A YAML file with the prompt of rows that have no `input` (`gym_llm.core.prompts`).
+        map: Makes tasks of rows with other columns: what each field is made of (`gym_llm.data.files.mapping`), e.g.
+            `{input: question, expected_answer: "answer|after(####)"}`.
     """
 
     name: Name
@@ -93,6 +95,7 @@ class DatasetConfig(_Frozen):
     huggingface_identifier: HuggingFaceIdentifier | None = None
     gitlab_identifier: GitLabIdentifier | None = None
     prompt_config: Name | None = None
+    map: dict[str, str] | None = None
     _written: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
@@ -131,13 +134,22 @@ class DatasetConfig(_Frozen):
         return parse_source(self.jsonl_fpath).name
 
     @property
+    def is_on_a_hub_only(self) -> bool:
+        """Whether the file is not here, and a hub has it."""
+        is_there = parse_source(self.jsonl_fpath).is_hub or os.path.exists(self.file)
+        return not is_there and bool(self.huggingface_identifier or self.gitlab_identifier)
+
+    @property
     def source(self) -> str:
         """Return the source to read as one string: the file, with a range of rows if one is given.
 
         >>> DatasetConfig(name="a", type="example", jsonl_fpath="a.jsonl", start_idx=10).source
         'a.jsonl[10:]'
         """
-        return slice_source(self.jsonl_fpath, self.start_idx, self.end_idx)
+        source = slice_source(self.jsonl_fpath, self.start_idx, self.end_idx)
+        if not self.map:
+            return source
+        return mapped_source(source, ", ".join(f"{value}={field}" for field, value in self.map.items()))
 
     def env_kwargs(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of the environment that plays it: its section's, and the dataset's prompt."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import tarfile
 import tempfile
@@ -13,10 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from gym_llm.data.files.reading import read_objects
+from gym_llm.data.files.tables import read_table
 from gym_llm.errors import DataError
 from gym_llm.types import Row
 from gym_llm.utils.json_codec import loads
-from gym_llm.utils.limits import EXPANSION, FILE_BYTES, ROW_BYTES, limit
+from gym_llm.utils.limits import EXPANSION, FILE_BYTES, limit
 
 READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".csv", ".tsv", ".parquet", ".txt", ".py")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
@@ -49,7 +49,7 @@ def read_raw(
         with _named(path, name) as file:
             yield from (row for _, row in read_objects(str(file)))
     elif name.endswith((".csv", ".tsv")):
-        yield from _csv_rows(path, name, columns)
+        yield from read_table(path, name, columns)
     elif name.endswith(".json"):
         yield from _json_rows(path, name)
     elif name.endswith((".txt", ".py")):
@@ -69,26 +69,6 @@ def _named(path: str | Path, name: str) -> Iterator[Path]:
         link = Path(folder, f"file{suffix}")
         link.symlink_to(Path(path).resolve())
         yield link
-
-
-def _csv_rows(path: str | Path, name: str, columns: Sequence[str]) -> Iterator[Row]:
-    most = limit(ROW_BYTES)
-    csv.field_size_limit(most)
-    delimiter = "\t" if name.endswith(".tsv") else ","
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter)
-            header = list(columns) or next(reader, [])
-            for values in reader:
-                if not values:
-                    continue
-                if len(values) != len(header):
-                    raise DataError(f"{name}, line {reader.line_num}: {len(values)} values for {len(header)} columns.")
-                yield dict(zip(header, values, strict=True))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{name} is not a readable table: {error}.") from None
-    except OSError as error:
-        raise DataError(f"Cannot read {name}: {error.strerror or error}.") from None
 
 
 def _json_rows(path: str | Path, name: str) -> Iterator[Row]:

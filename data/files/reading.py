@@ -4,10 +4,13 @@ A string names a source, so that it can be in a configuration and be sent to any
 
 - `train.jsonl`, `train.jsonl.gz`, `train.jsonl.zst`: a JSON Lines file;
 - `train.parquet`: one row per record;
-- `hf:ORG/NAME` or `hf:ORG/NAME:SPLIT`: a dataset that `datasets.load_dataset` finds, on the hub or in a folder; the
-  split is `train` unless it is named. It is streamed, not downloaded first;
+- `tasks.csv`, `tasks.tsv`: one row per line, its columns by the first line;
+- `hf:ORG/NAME[:CONFIG][:SPLIT][@REVISION]`: a dataset that `datasets.load_dataset` finds, on the hub or in a folder;
+  the split is `train` unless it is named. It is streamed, not downloaded first;
 - `benchmark:NAME`, and `train` or `validation` for an environment's public data: see `gym_llm.core.named_tasks`;
 - any of these and `[START:END]`: only these rows, counted from 0, END not included: `train.jsonl[:1000]`.
+
+`?map=MAPPING` at the end makes tasks of rows with other columns: see `gym_llm.data.files.mapping`.
 
 Memory does not grow with the size of the source. One row is held at a time, or 64 of a parquet file. There are limits
 for a row, the window of zstandard and the compression of a parquet file (`gym_llm.utils.limits`).
@@ -20,12 +23,14 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
 from gym_llm.data.files.jsonl import parse_object
+from gym_llm.data.files.mapping import map_rows, parse_mapping
 from gym_llm.data.files.parquet import read_parquet
+from gym_llm.data.files.tables import read_table
 from gym_llm.errors import DataError
 from gym_llm.records.failures import reason
 from gym_llm.utils.extras import install
@@ -35,6 +40,8 @@ from gym_llm.utils.limits import ROW_BYTES, WINDOW_BYTES, limit
 BENCHMARK = "benchmark:"
 """Before a benchmark's name: `benchmark:aime25`. `gym_llm.core.named_tasks` finds the file of its tasks."""
 
+_MAP = "?map="
+_TABLES = (".csv", ".tsv")
 _NAMES = ("train", "validation")
 _PREFIX = "hf:"
 _SLICE = re.compile(r"\[(\d*):(\d*)\]$")
@@ -55,6 +62,8 @@ class Source(NamedTuple):
     """The row before which to stop; None for all."""
     is_hub: bool
     """Whether `datasets` loads it."""
+    mapping: str = ""
+    """How rows become tasks (`gym_llm.data.files.mapping`); "" if they are tasks."""
 
     @property
     def label(self) -> str:
@@ -64,22 +73,22 @@ class Source(NamedTuple):
     @property
     def is_tabular(self) -> bool:
         """Whether rows come as objects, not as lines."""
-        return self.is_hub or self.name.endswith(".parquet")
+        return self.is_hub or self.name.endswith((".parquet", *_TABLES))
 
 
 def parse_source(source: str | os.PathLike[str]) -> Source:
     """Take a source's name apart.
 
     >>> parse_source("hf:nvidia/Example:validation[10:20]")
-    Source(name='nvidia/Example:validation', start=10, end=20, is_hub=True)
+    Source(name='nvidia/Example:validation', start=10, end=20, is_hub=True, mapping='')
     """
-    name = os.fspath(source)
+    name, _, mapping = os.fspath(source).partition(_MAP)
     start, end = 0, None
     if match := _SLICE.search(name):
         name = name[: match.start()]
         start, end = int(match[1] or 0), int(match[2]) if match[2] else None
     is_hub = name.startswith(_PREFIX)
-    return Source(name.removeprefix(_PREFIX), start, end, is_hub)
+    return Source(name.removeprefix(_PREFIX), start, end, is_hub, mapping)
 
 
 def slice_source(source: str, start: int | None = None, end: int | None = None) -> str:
@@ -90,7 +99,17 @@ def slice_source(source: str, start: int | None = None, end: int | None = None) 
     """
     if not start and end is None:
         return source
-    return f"{source}[{start or ''}:{'' if end is None else end}]"
+    name, mark, mapping = source.partition(_MAP)
+    return f"{name}[{start or ''}:{'' if end is None else end}]{mark}{mapping}"
+
+
+def mapped_source(source: str, mapping: str) -> str:
+    """The name of a source whose rows become tasks by a mapping.
+
+    >>> mapped_source("a.csv", "question=input")
+    'a.csv?map=question=input'
+    """
+    return f"{source}{_MAP}{mapping}"
 
 
 def absolute_source(source: str) -> str:
@@ -100,11 +119,10 @@ def absolute_source(source: str) -> str:
     'hf:nvidia/Example[:5]'
     """
     parsed = parse_source(source)
-    return (
-        source
-        if parsed.is_hub or is_named(source)
-        else slice_source(os.path.abspath(parsed.name), parsed.start, parsed.end)
-    )
+    if parsed.is_hub or is_named(source):
+        return source
+    path = slice_source(os.path.abspath(parsed.name), parsed.start, parsed.end)
+    return mapped_source(path, parsed.mapping) if parsed.mapping else path
 
 
 def is_named(source: str) -> bool:
@@ -139,7 +157,11 @@ def read_rows(
     parsed = parse_source(source)
     first = parsed.start if start is None else start
     last = parsed.end if end is None else end
-    if parsed.is_tabular:
+    if parsed.mapping:
+        rows = _table_rows(parsed, first, last) if parsed.is_tabular else _objects(parsed, first, last)
+        mapped = map_rows(rows, parse_mapping(parsed.mapping), parsed.label)
+        yield from ((number, dumps(row)) for number, row in mapped)
+    elif parsed.is_tabular:
         yield from ((number, dumps(row)) for number, row in _table_rows(parsed, first, last))
     else:
         yield from read_lines(parsed.name, first, last)
@@ -155,8 +177,16 @@ def read_objects(
     Yields:
         Line number from 1, and object.
     """
-    label, most = parse_source(source).label, limit(ROW_BYTES)
-    for number, line in read_rows(source, start=start, end=end):
+    yield from _parsed(read_rows(source, start=start, end=end), parse_source(source).label)
+
+
+def _objects(source: Source, start: int, end: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    return _parsed(read_lines(source.name, start, end), source.label)
+
+
+def _parsed(lines: Iterable[tuple[int, bytes]], label: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    most = limit(ROW_BYTES)
+    for number, line in lines:
         if line.isspace():
             continue
         if len(line) > most:
@@ -251,7 +281,12 @@ class _ZstdReader(io.RawIOBase):
 
 
 def _table_rows(source: Source, start: int, end: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    rows = _hub_rows(source.name, start) if source.is_hub else read_parquet(source.name, start, limit(ROW_BYTES))
+    if source.is_hub:
+        rows = _hub_rows(source.name, start)
+    elif source.name.endswith(_TABLES):
+        rows = islice(read_table(source.name, source.name), start, None)
+    else:
+        rows = read_parquet(source.name, start, limit(ROW_BYTES))
     for number, row in islice(enumerate(rows, start + 1), None if end is None else max(0, end - start)):
         if _CREATE_PARAMS in row:
             row[_CREATE_PARAMS] = _without_nulls(row[_CREATE_PARAMS])
@@ -272,9 +307,13 @@ def _hub_rows(name: str, start: int) -> Iterator[dict[str, Any]]:
         import datasets
     except ModuleNotFoundError:
         raise DataError(f"{_PREFIX}{name} needs datasets: {install('data')}.") from None
-    repository, _, split = name.partition(":")
+    place, _, revision = name.partition("@")
+    repository, *parts = place.split(":")
+    config, split = (parts[0], parts[1]) if len(parts) > 1 else (None, parts[0] if parts else "")
     try:
-        rows = datasets.load_dataset(repository, split=split or "train", streaming=True)
+        rows = datasets.load_dataset(
+            repository, config or None, split=split or "train", revision=revision or None, streaming=True
+        )
         yield from rows.skip(start) if start else rows
     except Exception as error:  # what the hub, the network and each file format raise has no common class
         first_line = reason(error).partition("\n")[0]

@@ -9,13 +9,13 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-import gym_llm.data.benchmarks as recipes
 from gym_llm.data.files.reading import BENCHMARK
 from gym_llm.data.recipes.recipe import Benchmark, canonical
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import reason
 from gym_llm.utils.text import nearest
 
+_OURS = "gym_llm.data.benchmarks"
 ENTRY_POINT_GROUP = "gym_llm.benchmarks"
 """Other packages name a `Benchmark`, a list of them, or a module with `BENCHMARKS`."""
 
@@ -77,8 +77,9 @@ def _by_alias() -> dict[str, Benchmark]:
 
 
 def _ours() -> Iterable[Benchmark]:
-    for module in pkgutil.iter_modules(recipes.__path__):
-        yield from getattr(importlib.import_module(f"{recipes.__name__}.{module.name}"), "BENCHMARKS", ())
+    package = importlib.import_module(_OURS)
+    for module in pkgutil.iter_modules(package.__path__):
+        yield from getattr(importlib.import_module(f"{_OURS}.{module.name}"), "BENCHMARKS", ())
 
 
 def _others() -> Iterable[Benchmark]:

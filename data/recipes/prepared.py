@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gym_llm.data.benchmarks as recipes
 from gym_llm.data.files.atomic import replacing, write_atomically
 from gym_llm.data.recipes.fetching import Fetched, expanded, fetched
 from gym_llm.data.recipes.recipe import Benchmark
@@ -33,7 +32,7 @@ from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.version import __version__
 
 COPIES = "GYM_LLM_BENCHMARKS"
-PINS = Path(recipes.__path__[0], "pins.json")
+PINS = Path(__file__).parents[1] / "benchmarks" / "pins.json"
 """The pins of our own recipes."""
 
 _ABOUT = "benchmark.json"
@@ -186,7 +185,7 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
                 f"{benchmark.name}: the tasks have the digest {digest.hexdigest()[:16]}, and {pin['digest'][:16]} is "
                 "pinned."
             )
-    about = {
+    about: dict[str, Any] = {
         "benchmark": benchmark.name,
         "revision": _revision(loads_),
         "digest": digest.hexdigest(),

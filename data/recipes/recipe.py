@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import gymnasium as gym
 
-from gym_llm.data.files.reading import BENCHMARK, read_objects
+from gym_llm.data.files.reading import BENCHMARK
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.failures import reason
 from gym_llm.types import Row
@@ -169,16 +169,6 @@ class Benchmark:
     def task_source(self) -> str:
         """The benchmark as a source of tasks: `benchmark:NAME`."""
         return BENCHMARK + self.name
-
-    def tasks(self) -> list[Row]:
-        """Return the tasks, fetched at first use.
-
-        Raises:
-            DataError: If they cannot be fetched or prepared.
-        """
-        from gym_llm.data.recipes.prepared import prepare
-
-        return [row for _, row in read_objects(str(prepare(self).path))]
 
     def make(self, **kwargs: Any) -> gym.Env[Any, Any]:
         """Return the environment with the benchmark's tasks, arguments and prompt.

@@ -82,6 +82,7 @@ def eval(
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
+    mapping: Annotated[str | None, options.what("MAPPING", options.MAP, None, "--map")] = None,
     env_kwargs: Annotated[list[str] | None, options.what("[ENV_ID=]JSON", _ENV_KWARGS)] = None,
     engine: Annotated[list[str] | None, options.engine("SPEC", _ENGINE)] = None,
     play: PlayOptions,
@@ -97,6 +98,7 @@ def eval(
     from gym_llm.cli.interrupts import Interrupts
     from gym_llm.evaluation.evaluation import Evaluation
 
+    tasks = options.mapped(tasks, mapping)
     files.check(play, output, "DIR: the folder")
     how = play.settings(files.otel)
     parts = _parts(what or [], config or [], engine, tasks, env_kwargs or [], play, files.quiet)
@@ -228,13 +230,13 @@ def _print(result: EvaluationResult) -> None:
     from rich.text import Text
 
     from gym_llm.cli.bars import columns_table, table_console
-    from gym_llm.evaluation.tables import group_tables, headline, overview, plain
+    from gym_llm.evaluation.tables import NOTE, benchmark_tables, group_tables, headline, overview, plain
 
     console = table_console()
     title, state = headline(result.data)
     console.print(Text(plain(title), "bold"), Text(plain(state)), sep="\n", soft_wrap=True)
     narrow = console.width < _WIDE
-    for table in (overview(result.data), *group_tables(result.data)):
+    for table in (overview(result.data), *benchmark_tables(result.data), *group_tables(result.data)):
         words = table.words - narrow
         header, *rows = ([plain(text) for text in row] for row in (table.header, *table.rows))
         names = map(Text, _narrowed(header, words) if narrow else header)
@@ -243,7 +245,7 @@ def _print(result: EvaluationResult) -> None:
             shown.add_row(*map(Text, _narrowed(row, words) if narrow else row))
         console.print(shown)
         if table.note:
-            console.print(Text(plain(table.note), "dim"), soft_wrap=True)
+            console.print(Text(plain(table.note, NOTE), "dim"), soft_wrap=True)
     if not (result.folder / "plots").exists():
         from gym_llm.utils.extras import install
 

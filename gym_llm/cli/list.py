@@ -19,6 +19,8 @@ _EXAMPLES = """\
 examples:
   gym-llm list
   gym-llm list --domain math
+  gym-llm list --benchmarks --domain math
+  gym-llm list --benchmarks --needs judge
   gym-llm list | grep get_weather
   gym-llm list --format markdown --into docs/environments.md
 """
@@ -34,14 +36,26 @@ def list_envs(
         typer.Option(metavar="FILE", help="write the Markdown tables between the markers of this page"),
     ] = None,
     domain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="only environments of this domain, e.g. math")
+        str | None, typer.Option(metavar="NAME", help="only environments or benchmarks of this domain, e.g. math")
+    ] = None,
+    benchmarks: Annotated[bool, typer.Option("--benchmarks", help="list the benchmarks instead")] = False,
+    needs: Annotated[
+        str | None, typer.Option(metavar="NEED", help="with --benchmarks: those that need a judge, sandbox, images, …")
     ] = None,
 ) -> int:
-    """List every registered environment by domain: summary, number of tasks, tools.
+    """List every registered environment by domain: summary, number of tasks, tools; or every benchmark.
 
-    If the output is not a terminal, each environment is one line with tab-separated columns.
+    If the output is not a terminal, each environment or benchmark is one line with tab-separated columns.
     """
     from gym_llm.author.catalogue import markdown_table, refresh_table
+
+    if benchmarks:
+        from gym_llm.cli.list_benchmarks import list_benchmarks
+
+        list_benchmarks(domain, needs, into, is_markdown=how == "markdown")
+        return 0
+    if needs is not None:
+        raise UsageError("--needs chooses benchmarks: add --benchmarks.")
 
     if into is not None and domain is not None:
         raise UsageError("--into writes the environments of all domains: leave out --domain.")
@@ -59,15 +73,16 @@ def _print_table(domain: str | None) -> None:
 
     from gym_llm.author.catalogue import describe, ids_of
     from gym_llm.cli.refusals import printable
+    from gym_llm.core.registry.classes import public_splits
 
     console = Console()
     rows = ((env_id, group, describe(env_id)) for group, ids in ids_of(domain).items() for env_id in ids)
     if console.is_terminal:
         _print_for_reading(console, rows)
         return
-    print("environment", "summary", "tasks", "domain", "tools", sep="\t")
+    print("environment", "summary", "tasks", "domain", "tools", "public data", sep="\t")
     for env_id, group, about in rows:
-        cells = (env_id, about.summary, about.tasks, group, ", ".join(about.tools))
+        cells = (env_id, about.summary, about.tasks, group, ", ".join(about.tools), ", ".join(public_splits(env_id)))
         print(*(" ".join(printable(cell).split()) for cell in cells), sep="\t")
 
 
@@ -77,6 +92,8 @@ def _print_for_reading(console: Console, rows: Iterable[tuple[str, str, Descript
     from rich.table import Table
     from rich.text import Text
 
+    from gym_llm.core.registry.classes import public_splits
+
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, leading=1)
     table.add_column("environment", no_wrap=True)
     table.add_column("summary", overflow="fold")
@@ -84,5 +101,6 @@ def _print_for_reading(console: Console, rows: Iterable[tuple[str, str, Descript
         tools = ", ".join(about.tools)
         summary = Text(about.summary).append(f"\n{tools}" if tools else "", "cyan")
         notes = f"  {group}, tasks: {about.tasks}" if about.tasks else f"  {group}"
+        notes += "".join(f", {split}" for split in public_splits(env_id))
         table.add_row(f"{env_id}\n{notes}", summary)
     console.print(table)

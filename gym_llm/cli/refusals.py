@@ -46,11 +46,16 @@ def complete_env(incomplete: str) -> list[str]:
     return [env_id for env_id in env_ids() if env_id.startswith(incomplete)]
 
 
-def complete_target(incomplete: str) -> list[str]:
-    """Return the benchmarks and the environments' ids with this prefix, for the shell's completion."""
+def complete_benchmark(incomplete: str) -> list[str]:
+    """Return the benchmarks with this prefix, for the shell's completion."""
     from gym_llm.data.recipes.catalogue import benchmarks
 
-    return [name for name in benchmarks() if name.startswith(incomplete)] + complete_env(incomplete)
+    return [name for name in benchmarks() if name.startswith(incomplete)]
+
+
+def complete_target(incomplete: str) -> list[str]:
+    """Return the benchmarks and the environments' ids with this prefix, for the shell's completion."""
+    return complete_benchmark(incomplete) + complete_env(incomplete)
 
 
 def wrong_arguments(error: TyperException) -> str:

@@ -34,6 +34,8 @@ examples:
   gym-llm rollout mmlu_pro --limit 100 --engine http://localhost:8000/v1           a benchmark
   gym-llm rollout gym_llm/MultipleChoice-v0 --tasks test.jsonl --repeats 8 \\
       --engine http://localhost:8000/v1 --model Qwen/Qwen3-4B --output runs/mcqa.jsonl
+  gym-llm rollout gym_llm/MathVerify-v0 --tasks hf:openai/gsm8k:main:test \
+      --map 'question=input, answer|after(####)=expected_answer' --engine http://localhost:8000/v1
   gym-llm rollout gym_llm/Weather-v0 --engine vllm:Qwen/Qwen3-4B \\
       --engine-option max_model_len=4096 --engine-option history=append
   gym-llm rollout --config envs/weather/config.yaml --config envs/arithmetic/config.yaml arithmetic.kwargs.digits=1
@@ -50,8 +52,9 @@ after Ctrl-C, SIGTERM and SIGHUP.
 _ENV_ID = """a benchmark, e.g. mmlu_pro (`gym-llm list --benchmarks`); an environment, e.g. gym_llm/Arithmetic-v0
 (`gym-llm list`); or a file: ./my_env.py. With --config: key=value, which overrides the files"""
 _CONFIG = "instead of ENV_ID: YAML with environments, their datasets and engines (several: later ones win)"
-_TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, or
-hf:ORG/NAME[:SPLIT]; FILE[10:20] for some of them; train or validation: the environment's public data"""
+_TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, .csv, .tsv, or
+hf:ORG/NAME[:CONFIG][:SPLIT][@REVISION]; FILE[10:20] for some of them; train or validation: the environment's public
+data"""
 
 
 @with_options
@@ -63,6 +66,7 @@ def rollout(
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
+    mapping: Annotated[str | None, options.what("MAPPING", options.MAP, None, "--map")] = None,
     env_kwargs: options.EnvKwargs = None,
     engine: Annotated[str | None, options.engine("SPEC", options.ENGINE)] = None,
     play: PlayOptions,
@@ -81,6 +85,7 @@ def rollout(
     from gym_llm.cli.run_report import print_report
     from gym_llm.rollouts.run import Run
 
+    tasks = options.mapped(tasks, mapping)
     files.check(play, output, "FILE: the file")
     parts, notes = _parts(settings or [], config or [], engine, tasks, env_kwargs, play, files.quiet)
     conversations: list[Any] = []
@@ -152,8 +157,16 @@ def _parts(
     kwargs = play.with_judge(target, options.read_env_kwargs(env_kwargs))
     if tasks is None and target not in gym.registry and is_benchmark(target):
         repeats = play.repeats or (1 if play.episodes else None)
-        made = {"env_kwargs": kwargs, "repeats": repeats, "drawn": play.drawn, "dataset": ""}
-        return [benchmark_part(target, **made, engine=spec, engine_options=play.engine_options)], {"model": play.model}
+        part = benchmark_part(
+            target,
+            env_kwargs=kwargs,
+            repeats=repeats,
+            drawn=play.drawn,
+            dataset="",
+            engine=spec,
+            engine_options=play.engine_options,
+        )
+        return [part], {"model": play.model}
     part = Part(target, spec, tasks, kwargs, play.engine_options, play.repeats or 1)
     return [part], {"model": play.model}
 

@@ -59,6 +59,8 @@ def panel(name: str | None) -> Callable[..., Any]:
 what, engine, episodes, processes, output = map(panel, (None, "Engine", "Episodes", "Processes", "Output"))
 """`typer.Option` in each panel of the help; see `panel`."""
 
+MAP = """makes tasks of rows with other columns, e.g. 'question=input, answer|after(####)=expected_answer'
+(docs/how-to/data.md)"""
 ENGINE = """pocket (default, a tiny built-in model), vllm:MODEL, transformers:MODEL, replay:FILE, or the URL of an
 OpenAI-compatible server, http://host:port/v1 (several, separated by commas, share the load)"""
 _ENGINE_OPTION = """a further argument of the engine, e.g. timeout=60 or history=append; VALUE is JSON or text
@@ -87,6 +89,19 @@ EnvIds = Annotated[
 EnvKwargs = Annotated[str | None, what("JSON", "the environment's further arguments")]
 Model = Annotated[str | None, engine("NAME", "the model to ask an http engine for")]
 EngineOptions = Annotated[list[Any] | None, engine("NAME=VALUE", _ENGINE_OPTION, _name_value)]
+
+
+def mapped(tasks: str | None, mapping: str | None) -> str | None:
+    """Return the source of `--tasks` with the mapping of `--map`."""
+    if mapping is None:
+        return tasks
+    from gym_llm.data.files.mapping import parse_mapping
+    from gym_llm.data.files.reading import mapped_source
+
+    if tasks is None:
+        raise UsageError("--map needs --tasks: the rows to make tasks of.")
+    parse_mapping(mapping)
+    return mapped_source(tasks, mapping)
 
 
 def read_env_kwargs(text: str | None) -> dict[str, Any]:

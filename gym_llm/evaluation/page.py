@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from gym_llm.evaluation.plots import Plot
-from gym_llm.evaluation.tables import Table, headline, plain, tables
+from gym_llm.evaluation.tables import NOTE, Table, headline, plain, tables
 from gym_llm.utils.json_codec import dumps
 
 _STYLE = """
@@ -89,7 +89,7 @@ def _table(table: Table) -> str:
         return f"<tr>{''.join(cell(tag, number, text) for number, text in enumerate(row))}</tr>"
 
     rows = "\n".join(line("td", row) for row in table.rows)
-    note = f"\n<p>{_text(table.note)}</p>" if table.note else ""
+    note = f"\n<p>{escape(plain(table.note, NOTE))}</p>" if table.note else ""
     return (
         f'<h2>{_text(table.title)}</h2>\n<div class="wide"><table>\n<thead>{line("th", table.header)}</thead>\n'
         f"<tbody>\n{rows}\n</tbody>\n</table></div>{note}"

@@ -57,6 +57,8 @@ def draw_plots(data: Mapping[str, Any]) -> list[Plot]:
     results = [result for result in data["results"] if result["metrics"].get("mean_reward")]
     engines = list(dict.fromkeys(result["engine"] for result in data["results"]))
     drawers: list[tuple[str, str, Any]] = [("mean_reward", "Mean reward", _mean_reward)]
+    if len({result["dataset"] for result in results if result.get("benchmark")}) > 1:
+        drawers.append(("scores", "Scores by each benchmark's own rule", _scores))
     if len(chosen_ks(result["metrics"].get("pass_at") for result in results)) > 1:
         drawers.append(("pass_at_k", "pass@k (solid) and pass^k (dashed)", _pass_at_k))
     if any(result.get("histogram", {}).get("counts") for result in results):
@@ -150,6 +152,29 @@ def _mean_reward(results: Sequence[Mapping[str, Any]], engines: Sequence[str]) -
     axis = figure.subplots()
     _intervals(axis, [(result["dataset"], result["engine"], result["metrics"]) for result in results], engines)
     axis.set_xlabel("mean reward, with its interval")
+    _legend(figure, engines)
+    return figure
+
+
+def _scores(results: Sequence[Mapping[str, Any]], engines: Sequence[str]) -> Figure:
+    """Bars of the benchmarks' figures, a colour for each engine."""
+    found = [(result, about["figure"]) for result in results if (about := result.get("benchmark")) and about["figure"]]
+    names = list(dict.fromkeys(result["dataset"] for result, _ in found))
+    figure = _figure(3.6)
+    axis = figure.subplots()
+    width = 0.8 / len(engines)
+    for result, estimate in found:
+        offset = (engines.index(result["engine"]) - (len(engines) - 1) / 2) * width
+        place, value = names.index(result["dataset"]) + offset, 100 * estimate["value"]
+        low, high = (100 * _or(end, estimate["value"]) for end in estimate.get("interval") or (None, None))
+        colour, _ = _mark(engines, result["engine"])
+        axis.bar(place, value, width * 0.92, color=colour)
+        axis.plot([place, place], [low, high], color=_INK, linewidth=1.1, alpha=0.6)
+        axis.annotate(f"{value:.0f}", (place, value), (0, 3), textcoords="offset points", ha="center", fontsize=8)
+    axis.set_xticks(range(len(names)), [_short(name) for name in names], rotation=30 if len(names) > 5 else 0)
+    axis.set_ylabel("percent")
+    axis.set_ylim(0, 105)
+    axis.grid(axis="y")
     _legend(figure, engines)
     return figure
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gym_llm.evaluation.plots import Plot
-from gym_llm.evaluation.tables import Table, headline, plain, tables
+from gym_llm.evaluation.tables import NOTE, Table, headline, plain, tables
 
 _SPECIAL = re.compile(r"[\\|`*_~<>&]|!(?=\[)|(?<=\])\(|^[#+=-](?=\s)")
 
@@ -27,14 +27,14 @@ def markdown_table(table: Table) -> str:
     rules = ["---" if number < table.words else "---:" for number in range(len(table.header))]
     lines = [list(map(escaped, table.header)), rules, *(list(map(escaped, row)) for row in table.rows)]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    note = f"\n\n{escaped(table.note)}" if table.note else ""
+    note = f"\n\n{escaped(table.note, NOTE)}" if table.note else ""
     return f"## {escaped(table.title)}\n\n{text}{note}"
 
 
-def escaped(text: str) -> str:
+def escaped(text: str, longest: int = 300) -> str:
     r"""The text on one line, as a text: no markup, no link, no image.
 
     >>> escaped("a|b <i>![x](http://y)")
     'a\\|b \\<i\\>\\![x]\\(http://y)'
     """
-    return _SPECIAL.sub(lambda match: f"\\{match[0]}", plain(text))
+    return _SPECIAL.sub(lambda match: f"\\{match[0]}", plain(text, longest))

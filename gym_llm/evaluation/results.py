@@ -12,6 +12,7 @@ from typing import Any
 
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import DataError, UsageError
+from gym_llm.evaluation.headlines import benchmark_result, headline_field, warnings_of
 from gym_llm.records.record_files import read_records
 from gym_llm.rollouts.run import Run
 from gym_llm.stats.episode_scores import NO_GROUP, EpisodeScore, score_of
@@ -89,7 +90,9 @@ def collect_results(
 ) -> EvaluationResult:
     """Compute the figures of each run's datasets from its file; for the arguments see `Evaluation`."""
     datasets = dict.fromkeys(dataset for run in runs.values() for dataset in run.parts)
-    scores = _read_scores(runs, datasets, by, on_bytes)
+    origins = {name: part.origin for run in runs.values() for name, part in run.parts.items()}
+    fields = [field for origin in origins.values() if (field := headline_field(origin)) is not None]
+    scores = _read_scores(runs, datasets, [*dict.fromkeys([*by, *fields])], on_bytes)
     every = [score for each in scores.values() for score in each]
     unknown = [name for name in by if every and all(score.groups[name] == NO_GROUP for score in every)]
     edges = {
@@ -104,6 +107,8 @@ def collect_results(
             "declared": part.verifier.metrics,
             "prices": prices,
         }
+        metrics, settings = evaluate_scores(mine, **options), runs[engine].settings
+        played = {**part.describe(), "sampling": part.sampling(settings)}
         results.append(
             {
                 "dataset": dataset,
@@ -112,7 +117,9 @@ def collect_results(
                 "model": part.model,
                 "planned": len(part.plan),
                 "first_error": part.summary.first_error,
-                "metrics": evaluate_scores(mine, **options),
+                "benchmark": benchmark_result(part.origin, played, mine, metrics),
+                "warnings": warnings_of(dataset, part.env_id, part.origin, metrics["tasks"]),
+                "metrics": metrics,
                 "histogram": _histogram(mine, edges[dataset]),
                 "groups": evaluate_groups(mine, _told_by(mine, by), **options),
             }

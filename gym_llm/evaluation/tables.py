@@ -22,6 +22,9 @@ _FAMILIES = {
 
 _MARKS = re.compile("[\u061c\u200e\u200f]")  # of direction; whole conversations may have them
 _LONGEST = 300  # characters of a cell
+NOTE = 4_000
+"""Characters of a note."""
+
 _SHARES = ("truncated", "masked", "tool errors")
 
 
@@ -48,6 +51,7 @@ def tables(data: Mapping[str, Any]) -> Iterator[Table]:
     """Every table of what `results.json` says that has something in it."""
     results = data["results"]
     yield overview(data)
+    yield from benchmark_tables(data)
     for family, name in _FAMILIES.items():
         ks = chosen_ks(result["metrics"].get(family) for result in results)
         if len(ks) > 1 or (ks and family in ("majority_at", "best_of")):
@@ -85,7 +89,52 @@ def overview(data: Mapping[str, Any]) -> Table:
         f"[low, high]: {_level(results)} confidence, clustered by task. A reward of {threshold:g} or more counts as "
         "solved. Masked episodes failed for no fault of the model: they have no reward and are in no figure."
     )
+    note += "".join(dict.fromkeys(f" {each}" for result in results for each in result.get("warnings") or ()))
     return _table("Results", results, columns, cells, note)
+
+
+def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
+    """Each benchmark's figure by its own rule; and for several benchmarks a row of figures for each engine."""
+    found = [(result, about) for result in data["results"] if (about := result.get("benchmark"))]
+    if not found:
+        return
+    rows = [
+        [
+            *_names(result),
+            _RULES.get(about["rule"], about["rule"].replace("macro:", "mean over ")),
+            ", ".join(about["differences"]) or "none",
+            figure(about["figure"]),
+            f"{about['tasks_played']:,} of {about['tasks']:,}",
+            _published(about, result),
+            *shares(result["metrics"]),
+        ]
+        for result, about in found
+    ]
+    header = ["dataset", "engine", "rule", "differs from the recipe", "figure", "tasks", "published", *_SHARES]
+    notes = dict.fromkeys(f"{result['dataset']}: {about['notes']}" for result, about in found if about["notes"])
+    yield Table("Benchmarks", header, rows, 4, " ".join(notes))
+    names = list(dict.fromkeys(result["dataset"] for result, _ in found))
+    if len(names) > 1:
+        models = {result["engine"]: result.get("model") or "" for result, _ in found}
+        by_place = {(result["engine"], result["dataset"]): _percent(about["figure"]) for result, about in found}
+        scores = [
+            [engine, model, *(by_place.get((engine, name), "–") for name in names)] for engine, model in models.items()
+        ]
+        yield Table("Scores", ["engine", "model", *names], scores, 2, "Percent, by each benchmark's own rule.")
+
+
+_RULES = {"mean": "mean reward", "majority": "majority vote", "f1": "F1 of correct and attempted"}
+
+
+def _percent(estimate: Mapping[str, Any] | None) -> str:
+    return "–" if not estimate or estimate.get("value") is None else f"{100 * estimate['value']:.1f}"
+
+
+def _published(about: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """The published figure of the very model that was played."""
+    model = str(result.get("model") or "").rpartition("/")[2].lower()
+    found = [each for each in about.get("published", ()) if each["model"].rpartition("/")[2].lower() == model]
+    return f"{found[0]['figure']:.3f}" if found else "–"
 
 
 def group_tables(data: Mapping[str, Any]) -> Iterator[Table]:
@@ -243,14 +292,14 @@ def natural_order(values: Iterable[str]) -> list[str]:
     return sorted(values, key=key)
 
 
-def plain(text: str) -> str:
+def plain(text: str, longest: int = _LONGEST) -> str:
     r"""Return a foreign text on one line, without what could steer a terminal or turn the line round.
 
     >>> plain("a\n\u202eb")
     'a �b'
     """
     line = " ".join(printable(_MARKS.sub("\ufffd", text)).split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _listed(names: Sequence[str]) -> str:

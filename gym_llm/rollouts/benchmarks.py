@@ -9,7 +9,7 @@ import gymnasium as gym
 
 from gym_llm.core.registry.classes import env_arguments, env_class
 from gym_llm.data.recipes.catalogue import find_benchmark, is_benchmark
-from gym_llm.data.recipes.recipe import Benchmark
+from gym_llm.data.recipes.recipe import Benchmark, canonical
 from gym_llm.errors import UsageError
 from gym_llm.rollouts.workload import Part
 
@@ -54,7 +54,7 @@ def benchmark_part(
     env_id = recipe.required_env()
     if "judge" in recipe.needs and kwargs.get("judge") is None:
         raise UsageError(f"{recipe.name} needs a judge: give --judge http://HOST:PORT/v1, or judge in --env-kwargs.")
-    fields: dict[str, Any] = {"dataset": recipe.name.replace(":", "."), "sampling": dict(recipe.sampling)} | part
+    fields: dict[str, Any] = {"dataset": canonical(name).replace(":", "."), "sampling": dict(recipe.sampling)} | part
     tasks = recipe.task_source + (f"#{drawn[0]}@{drawn[1]}" if drawn else "")
     return Part(env_id, tasks=tasks, env_kwargs=kwargs, repeats=repeats or recipe.repeats, **fields)
 
@@ -81,8 +81,6 @@ def differences(recipe: Benchmark, played: Mapping[str, Any]) -> list[str]:
         found.append(f"environment {played['env_id']}, not {recipe.env_id}")
     if played["repeats"] != recipe.repeats:
         found.append(f"{played['repeats']} repeats, not {recipe.repeats}")
-    if limit := played.get("limit"):
-        found.append(f"limit {limit}")
     kwargs = played["env_kwargs"]
     found += [
         f"{name} {kwargs.get(name)!r}, not {recipe.env_kwargs.get(name)!r}"

@@ -194,7 +194,8 @@ class OpenWorkload:
         return sum(job not in self.finished for job in self.plan.jobs())
 
     @property
-    def _origin(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
+        """What the tasks say of their origin (`task_source` in records); {} for nothing."""
         return {} if self.verifier.tasks is None else self.verifier.tasks.origin
 
     def describe(self) -> dict[str, Any]:
@@ -212,8 +213,8 @@ class OpenWorkload:
             "env_id": self.env_id,
             "tasks": mask(part.tasks) if isinstance(part.tasks, str) else None,
             "tasks_sha256": None if part.tasks is None else _digest(part.tasks, self.verifier),
-            **({"task_source": origin} if (origin := self._origin) else {}),
-            **({} if prompt is None else {"prompt_sha256": _digest(list(prompt.texts.by_role.items()))}),
+            **({"task_source": origin} if (origin := self.origin) else {}),
+            **({} if prompt is None else {"prompt_sha256": _digest(list(prompt.texts.by_role.items()), self.verifier)}),
             **mask(arguments, part.secrets),
             "repeats": part.repeats,
             **({"limit": part.limit} if part.limit else {}),

@@ -88,6 +88,13 @@ def domain_of(env_id: str) -> str | None:
     return next((domain for domain in named if isinstance(domain, str)), None)
 
 
+def public_splits(env_id: str) -> list[str]:
+    """Return which of `train` and `validation` an environment's `config.yaml` names on the Hugging Face hub."""
+    datasets = [dataset for section in _own_sections(env_id) for dataset in section.get("datasets") or ()]
+    found = {dataset.get("type") for dataset in datasets if dataset.get("huggingface_identifier")}
+    return [split for split in ("train", "validation") if split in found]
+
+
 @cache
 def own_values(env_id: str, key: str) -> tuple[str, ...]:
     """Return the values under a key of an environment's own sections; empty if the file cannot be read."""

@@ -26,9 +26,11 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from gym_llm.core.registry.ids import parse_id, unknown_env
 from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.data.recipes.catalogue import benchmarks
+from gym_llm.data.recipes.recipe import canonical
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import reason
-from gym_llm.utils.text import did_you_mean
+from gym_llm.utils.text import did_you_mean, nearest
 
 _CREATORS: dict[str, Callable[..., Any]] = {}
 """What makes the environments of the files that were loaded, by their attribute of this module."""
@@ -98,6 +100,8 @@ def not_found(name: str) -> UsageError:
             continue
         if mentions and wanted:
             return UsageError(f"There is no environment {name!r} yet: {path} here may register it; give ./{path}.")
+    if (near := nearest(canonical(name), [known for known in benchmarks() if "/" not in name])) is not None:
+        return UsageError(f"There is no environment or benchmark {name!r}. Did you mean the benchmark {near}?")
     return unknown_env(name)
 
 

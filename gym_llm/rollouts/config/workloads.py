@@ -31,9 +31,13 @@ def config_parts(config: Config, engine: str | None, engine_options: dict[str, A
 def environment_parts(
     config: Config, name: str, engine: str, engine_options: dict[str, Any], repeats: int | None
 ) -> list[Part]:
-    """Return the workloads of one environment section for an engine of this spec."""
+    """Return the workloads of one environment section for an engine of this spec.
+
+    Data that is on a hub and not here is left out: `gym-llm data prepare --download` fetches it.
+    """
     section = config.environments[name]
-    datasets = [dataset for dataset in section.datasets if dataset.type != _EXAMPLE] or section.datasets
+    here = [dataset for dataset in section.datasets if not dataset.is_on_a_hub_only]
+    datasets = [dataset for dataset in here if dataset.type != _EXAMPLE] or here or section.datasets
     sources: list[tuple[str, str | None, int, dict[str, Any]]] = [
         (f"{name}/{dataset.name}", dataset.source, dataset.num_repeats, dataset.env_kwargs(section.kwargs))
         for dataset in datasets

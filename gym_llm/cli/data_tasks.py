@@ -1,0 +1,161 @@
+"""`gym-llm data fetch`, `convert`, `pin` and `audit`: the tasks of benchmarks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from gym_llm.cli import shared_options as options
+from gym_llm.cli.help import Command
+from gym_llm.cli.refusals import complete_benchmark
+from gym_llm.errors import UsageError
+
+if TYPE_CHECKING:
+    from gym_llm.data.recipes.prepared import Prepared
+    from gym_llm.data.recipes.recipe import Benchmark
+
+_FETCH_EXAMPLES = """\
+examples:
+  gym-llm data fetch aime25 gpqa_diamond ifeval
+  gym-llm data fetch aime25 --to copies                          for a machine without a network:
+  GYM_LLM_BENCHMARKS=copies gym-llm eval aime25
+  gym-llm data fetch ifeval --update                             take what is upstream now
+
+Benchmarks are fetched at first use as well. HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning.
+
+exit codes: 0 done; 2 wrong arguments, or the tasks cannot be had; 130 interrupted.
+"""
+_CONVERT_EXAMPLES = """\
+examples:
+  gym-llm data convert gpqa gpqa_diamond.csv --output tasks.jsonl
+  gym-llm data convert aime25_x de.jsonl fr.jsonl --load de --load fr
+  gym-llm data convert mmlu_prox:de rows.jsonl
+
+The raw rows are JSON Lines, CSV, TSV, JSON or parquet, in the columns of the benchmark's dataset. A file for each load
+(a language, a subject) follows the recipe's order, or says with --load which it is.
+
+exit codes: 0 done; 2 wrong arguments, or a row does not fit; 130 interrupted.
+"""
+_PIN_EXAMPLES = """\
+examples:
+  gym-llm data pin aime25 gpqa_diamond                           write commit and digests into the recipes' pins.json
+
+exit codes: 0 done; 2 wrong arguments, or the tasks cannot be had; 130 interrupted.
+"""
+_AUDIT_EXAMPLES = """\
+examples:
+  gym-llm data audit aime25
+  gym-llm data audit mmlu_pro --limit 500
+  gym-llm data audit ifeval --card ifeval.md
+
+Every task is played with its official answer, and with junk: nothing, a refusal, the question, another task's answer.
+
+exit codes: 0 done; 1 an official answer does not earn the full reward, or junk earns some; 2 wrong arguments, or the
+tasks cannot be had; 130 interrupted.
+"""
+Names = Annotated[list[str], typer.Argument(metavar="BENCHMARK", help="e.g. aime25", autocompletion=complete_benchmark)]
+app = typer.Typer()
+
+
+@app.command(cls=Command, epilog=_FETCH_EXAMPLES)
+def fetch(
+    *,
+    names: Names,
+    to: Annotated[str | None, typer.Option(metavar="DIR", help="copy the tasks to this folder, too")] = None,
+    update: Annotated[bool, typer.Option("--update", help="take the newest rows, and pin those")] = False,
+) -> int:
+    """Fetch the tasks of benchmarks into the cache, and print the file of each."""
+    from gym_llm.data.recipes.prepared import copy_to
+
+    for benchmark in _benchmarks(names):
+        prepared = _prepare(benchmark, update=update)
+        path = copy_to(prepared, to) if to else prepared.path
+        print(f"{benchmark.name}\t{prepared.rows} tasks\t{prepared.revision[:20]}\t{prepared.digest[:16]}\t{path}")
+    return 0
+
+
+@app.command(cls=Command, epilog=_CONVERT_EXAMPLES)
+def convert(
+    *,
+    name: Annotated[str, typer.Argument(metavar="BENCHMARK", help="whose recipe", autocompletion=complete_benchmark)],
+    raw: Annotated[list[str], typer.Argument(metavar="RAW", help="files of raw rows")],
+    load: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="the load of each file, e.g. a language")
+    ] = None,
+    output: Annotated[str | None, typer.Option(metavar="FILE", help="the tasks (default: standard output)")] = None,
+) -> int:
+    """Write the tasks that raw rows become, without a network."""
+    from gym_llm.data.files.atomic import replacing
+    from gym_llm.data.recipes.offline import convert_files
+    from gym_llm.utils.json_codec import dumps
+
+    (benchmark,) = _benchmarks([name])
+    with ExitStack() as stack:
+        file = stack.enter_context(replacing(output)) if output else sys.stdout.buffer
+        for task in convert_files(benchmark, raw, load or ()):
+            line = dumps(task)
+            file.write(line if line.endswith(b"\n") else line + b"\n")
+    return 0
+
+
+@app.command(cls=Command, epilog=_PIN_EXAMPLES)
+def pin(*, names: Names) -> int:
+    """Write the commits and digests of fetched benchmarks into the recipes."""
+    from gym_llm.data.recipes.prepared import PINS, write_pin
+
+    for benchmark in _benchmarks(names):
+        prepared = _prepare(benchmark)
+        write_pin(prepared)
+        print(f"{benchmark.name}\t{prepared.revision}\t{prepared.digest}")
+    print(f"written: {PINS}")
+    return 0
+
+
+@app.command(cls=Command, epilog=_AUDIT_EXAMPLES)
+def audit(
+    *,
+    name: Annotated[str, typer.Argument(metavar="BENCHMARK", help="e.g. aime25", autocompletion=complete_benchmark)],
+    limit: Annotated[int | None, options.episodes("N", "play only the first N tasks", options.positive)] = None,
+    judge: Annotated[str | None, options.engine("SPEC", "the engine that judges, where the verifier asks one")] = None,
+    card: Annotated[str | None, options.output("FILE", "write the result as Markdown here, too")] = None,
+) -> int:
+    """Play a benchmark's official answers and junk through its verifier."""
+    from gym_llm.author.audit import audit as audit_tasks
+    from gym_llm.cli.bars import show_bars
+    from gym_llm.core.verifier_env import VerifierEnv
+    from gym_llm.data.files.atomic import write_atomically
+
+    (benchmark,) = _benchmarks([name])
+    kwargs = {} if judge is None else {"judge": judge}
+    if "judge" in benchmark.needs and judge is None:
+        raise UsageError(f"{benchmark.name} needs a judge: give --judge http://HOST:PORT/v1.")
+    _prepare(benchmark)
+    with show_bars() as draw:
+        found = audit_tasks(
+            benchmark,
+            lambda: cast(VerifierEnv, benchmark.make(disable_env_checker=True, **kwargs).unwrapped),
+            limit=limit,
+            show=lambda done, total: draw("tasks", done, total, lambda: f"{done:,} of {total:,}"),
+        )
+    text = found.card()
+    print(text, end="")
+    if card is not None:
+        write_atomically(Path(card), text.encode())
+    return int(found.official < found.answered or sum(found.junk.values()) > 0)
+
+
+def _benchmarks(names: Sequence[str]) -> list[Benchmark]:
+    from gym_llm.data.recipes.catalogue import find_benchmark
+
+    return [find_benchmark(name) for name in names]
+
+
+def _prepare(benchmark: Benchmark, *, update: bool = False) -> Prepared:
+    from gym_llm.data.recipes.prepared import prepare
+
+    return prepare(benchmark, update=update, tell=lambda sentence: print(f"{sentence} …", file=sys.stderr))

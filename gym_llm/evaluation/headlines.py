@@ -1,0 +1,121 @@
+"""The figure of a benchmark by its own rule, and what else a reader needs to believe it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gym_llm.data.recipes.catalogue import benchmarks_of, find_benchmark
+from gym_llm.data.recipes.prepared import prepare
+from gym_llm.data.recipes.recipe import Benchmark
+from gym_llm.rollouts.benchmarks import differences
+from gym_llm.stats.episode_scores import NO_GROUP, EpisodeScore
+from gym_llm.stats.figures import evaluate_groups
+from gym_llm.stats.intervals import Estimate, estimates
+
+_MACRO = "macro:"
+_FEW = 30
+_NORMAL = 1.959963984540054
+
+
+def headline_field(origin: Mapping[str, Any]) -> str | None:
+    """Return the field over whose values a benchmark's figure is averaged; None for another rule or no benchmark."""
+    if "benchmark" not in origin:
+        return None
+    rule = find_benchmark(origin["benchmark"]).headline
+    return rule.removeprefix(_MACRO) if rule.startswith(_MACRO) else None
+
+
+def benchmark_result(
+    origin: Mapping[str, Any], played: Mapping[str, Any], scores: Sequence[EpisodeScore], metrics: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return what a report says of a benchmark; None for other tasks.
+
+    Args:
+        origin: What the tasks say of their origin (`task_source` in records).
+        played: How it was played (`OpenWorkload.describe`).
+        scores: The episodes.
+        metrics: Their figures.
+    """
+    if "benchmark" not in origin:
+        return None
+    recipe = find_benchmark(origin["benchmark"])
+    rows, changes = prepare(recipe).rows, differences(recipe, played)
+    if metrics["tasks"] < rows:
+        changes.append(f"{metrics['tasks']:,} of {rows:,} tasks")
+    return {
+        **{name: origin[name] for name in ("benchmark", "revision", "digest")},
+        "title": recipe.title,
+        "rule": recipe.headline,
+        "figure": headline(recipe, scores, metrics),
+        "tasks_played": metrics["tasks"],
+        "tasks": rows,
+        "differences": changes,
+        "notes": recipe.notes,
+        "published": [vars(each) for each in recipe.published],
+    }
+
+
+def headline(recipe: Benchmark, scores: Sequence[EpisodeScore], metrics: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a benchmark's figure by its rule, with its interval; None if nothing has a reward."""
+    rule = recipe.headline
+    if rule.startswith(_MACRO):
+        return _macro(scores, rule.removeprefix(_MACRO))
+    if rule == "f1":
+        return _f1(scores)
+    if rule == "majority":
+        votes = metrics.get("majority_at") or {}
+        figure: dict[str, Any] | None = votes.get(max(votes, key=int)) if votes else None
+        return figure
+    if rule.startswith("metric:"):
+        return (metrics.get("declared") or {}).get(rule.removeprefix("metric:"))
+    return metrics.get("mean_reward")
+
+
+def _macro(scores: Sequence[EpisodeScore], name: str) -> dict[str, Any] | None:
+    """The mean of the groups' means. The groups are independent: their variances add up."""
+    groups = evaluate_groups(scores, [name], resamples=0).get(name, {})
+    found = [figure for value, each in groups.items() if value != NO_GROUP and (figure := each.get("mean_reward"))]
+    if not found:
+        return None
+    value = sum(figure["value"] for figure in found) / len(found)
+    error = math.sqrt(sum((figure["standard_error"] or 0.0) ** 2 for figure in found)) / len(found)
+    low, high = max(0.0, value - _NORMAL * error), min(1.0, value + _NORMAL * error)
+    return Estimate(value, error, low, high, low, high, sum(figure["tasks"] for figure in found)).as_dict()
+
+
+def _f1(scores: Sequence[EpisodeScore]) -> dict[str, Any] | None:
+    """The harmonic mean of the right share of all answers, and of those that were attempted: a ratio of two sums."""
+    tasks: dict[tuple[str, int], list[float]] = {}
+    for score in scores:
+        if score.reward is not None:
+            sums = tasks.setdefault(score.task, [0.0, 0.0])
+            right = float(score.info.get("is_correct") or 0.0)
+            sums[0] += 2 * right
+            sums[1] += right + float(score.info.get("is_incorrect") or 0.0) + 1.0
+    if not tasks:
+        return None
+    columns = np.array(list(tasks.values()))
+    return estimates(columns[:, :1], columns[:, 1:], bounded=True)[0].as_dict()
+
+
+def warnings_of(dataset: str, env_id: str, origin: Mapping[str, Any], tasks: int) -> list[str]:
+    """Return sentences about tasks that a figure should not be trusted on.
+
+    Args:
+        dataset: Their name in the report.
+        env_id: The environment.
+        origin: What the tasks say of their origin.
+        tasks: How many were played.
+    """
+    found = []
+    if str(origin.get("tasks", "")).startswith("example"):
+        names = benchmarks_of(env_id)
+        instead = f" Benchmarks that {env_id} scores: {', '.join(names[:12])}." if names else ""
+        found.append(f"{dataset}: {origin['tasks']}: rows that show the form, and measure nothing.{instead}")
+    if 0 < tasks < _FEW:
+        found.append(f"{dataset}: the intervals are over {tasks} task{'s' if tasks != 1 else ''}.")
+    return found
