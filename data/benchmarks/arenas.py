@@ -85,7 +85,7 @@ def alpaca(row: dict[str, Any], load: Load) -> Row:
 
 
 def health(row: dict[str, Any]) -> Row:
-    """Take the conversation as it is, and the physicians' criteria with their points."""
+    """Take the conversation unchanged, and the physicians' criteria with their points."""
     return {
         "responses_create_params": {"input": row["prompt"]},
         "prompt_id": row["prompt_id"],

@@ -64,7 +64,7 @@ def library_task(row: dict[str, str]) -> Row:
 
 
 def full_library_task(row: dict[str, str]) -> Row:
-    """The same for the whole set."""
+    """Convert a row of the whole set."""
     task = library_task(row)
     task["verifier_metadata"]["split"] = "full"
     return task

@@ -53,7 +53,7 @@ class Safety(TypedDict):
 
 
 def safety(row: Safety) -> Row:
-    """Ask the prompt as it is."""
+    """Ask the prompt unchanged."""
     return {
         "responses_create_params": messages(row["prompt"]),
         "verifier_metadata": {"label": row["label"], "type": row["type"]},

@@ -63,7 +63,7 @@ def from_tar(row: TarRow) -> Row:
     subject = PurePath(row["_member"]).name.rsplit("_", 1)[0]
     answer = row["expected_answer"].strip().upper()
     if answer not in LETTERS:
-        raise ValueError(f"the answer {answer!r} is no letter")
+        raise ValueError(f"the answer {answer!r} is not a letter")
     question = row["question"].strip()
     choices = [row[letter] for letter in LETTERS]  # type: ignore[literal-required]
     seed = {"subject": subject, "question": question, "answer": answer}

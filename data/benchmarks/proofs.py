@@ -127,7 +127,7 @@ def olympiad_theorem(row: Formal) -> Row:
 
 
 def of_test_split(row: dict[str, Any]) -> Row | None:
-    """Keep the test split as it is."""
+    """Keep the test split unchanged."""
     return dict(row) if row.get("split") == "test" else None
 
 

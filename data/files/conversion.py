@@ -1,4 +1,4 @@
-"""What several recipes need to make tasks of raw rows: lettered options, and names that a row's content gives."""
+"""Helpers to make tasks of raw rows: lettered options, and ids made from a row's content."""
 
 from __future__ import annotations
 

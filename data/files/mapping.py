@@ -5,10 +5,16 @@ A mapping is a list of entries, separated by commas or as a dict in a configurat
 - `problem=question`: rename a column. The row's other columns are kept under their own names.
 - `"boxed"=extraction_mode`: a constant.
 - `{context} {question}=question`: a template of columns.
-- `answer|after(####)=expected_answer`: steps, each on what the one before gives: `after(TEXT)`, `before(TEXT)`,
-  `regex(PATTERN)` (the first group, or all), `strip`, `lower`, `number` (the last number, commas left out), `letters`
-  (a list of options to `MultipleChoice`'s), `letter` (an index to its letter), `shuffle(COLUMN)` (a list in an order
-  that the column's text seeds).
+- `answer|after(####)=expected_answer`: steps, each on the result of the one before.
+
+The steps are:
+
+- `after(TEXT)`, `before(TEXT)`: the part after the last, or before the first, occurrence;
+- `regex(PATTERN)`: the first group of the first match, or all of it;
+- `strip`, `lower`, and `number` (the last number, without commas);
+- `letters`: a list of options in the form of `MultipleChoice`;
+- `letter`: an index as its letter;
+- `shuffle(COLUMN)`: a list in an order that the column's text seeds.
 
 A field may be `input`: the user's message. Nested fields have dots: `meta.level=level`.
 """
@@ -140,7 +146,7 @@ def _split(text: str, mark: str) -> list[str]:
 def _pair(text: str) -> tuple[str, str]:
     source, equals, field = text.rpartition("=")
     if not (equals and source and field):
-        raise UsageError(f"The mapping's part {text!r} is no COLUMN=FIELD, e.g. question=input.")
+        raise UsageError(f"The mapping's part {text!r} is not COLUMN=FIELD, e.g. question=input.")
     return source, field
 
 

@@ -170,7 +170,7 @@ class Hub:
             repo_id: `ORG/NAME`.
             config: The dataset's configuration; None for the default one.
             split: The split, `train` if None.
-            files: Names of files, instead of a split's.
+            files: Names of files; () for the split.
             revision: A branch, tag or commit; None for `main`. A commit whose files are in the cache needs no request.
 
         Returns:

@@ -113,9 +113,7 @@ def _hub_files(source: Source, revision: str | None) -> tuple[str, list[tuple[st
         if error.status in (401, 403, 404):
             page = f"https://huggingface.co/datasets/{source.place}"
             raise DataError(
-                f"{source.place} is gated, private or gone ({error.status}). Accept its terms at {page}, and set "
-                "HF_TOKEN "
-                "to a token that may read it."
+                f"{source.place} is gated or gone ({error.status}): accept its terms at {page}, and set HF_TOKEN."
             ) from None
         raise
 

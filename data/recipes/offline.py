@@ -20,9 +20,9 @@ def convert_files(
 
     Args:
         benchmark: The recipe.
-        paths: One file with the rows of all loads, in the recipe's order and equally many of each (else all are taken
-            for the first load's); or a file for each load. A line may also be a whole load, `[ROW, …]`, or `{"loader":
-            [LOAD, …], "raw": [[ROW, …], …]}`, which says where each load is from.
+        paths: A file for each load, in the recipe's order; or one file with equally many rows of each load. If the
+            numbers do not fit, all rows belong to the first load. A line may also be a whole load, `[ROW, …]`, or
+            `{"loader": [LOAD, …], "raw": [[ROW, …], …]}`, which names the place of each load.
         labels: The load of each file; () for the recipe's order.
 
     Raises:

@@ -63,7 +63,7 @@ class Prepared:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What records and reports say: `benchmark`, `revision` and `digest`."""
+        """The names in records and reports: `benchmark`, `revision` and `digest`."""
         return {"benchmark": self.name, "revision": self.revision, "digest": self.digest}
 
 
@@ -164,8 +164,9 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
         raw = _raw_digest(loads_)
         if pin and pin["raw"] != raw:
             raise DataError(
-                f"{benchmark.name} is not what it was: the raw files have the digest {raw[:16]}, and {pin['raw'][:16]} "
-                f"is pinned. `gym-llm data fetch {benchmark.name} --update` takes the new ones."
+                f"{benchmark.name} changed upstream: its raw files are {raw[:16]}, and {pin['raw'][:16]} is "
+                f"pinned. Take "
+                "them with --update."
             )
         if tell:
             tell(f"preparing {benchmark.name}")
@@ -211,8 +212,8 @@ def _fetched(stack: ExitStack, benchmark: Benchmark, source: Any, revision: str 
         if error.status:
             raise
         raise DataError(
-            f"{benchmark.name} is not in the cache, and {str(error).rstrip('.')}. Without a network: run `gym-llm data "
-            f"fetch {benchmark.name} --to FOLDER` where there is one, copy FOLDER here, and set {COPIES}=FOLDER."
+            f"Not cached: {benchmark.name}. {str(error).rstrip('.')}. Offline, set {COPIES}=DIR; `gym-llm data fetch "
+            f"{benchmark.name} --to DIR` fills it."
         ) from None
 
 

@@ -24,7 +24,7 @@ EVERY = "*"
 
 @dataclass(frozen=True)
 class Source:
-    """One load of raw rows: a split of a dataset on the Hugging Face hub, files of it, or a URL.
+    """A load of raw rows: a split of a dataset on the Hugging Face hub, files of it, or a URL.
 
     Attributes:
         place: `ORG/NAME` on the hub, or a URL that begins with `https://`.
@@ -32,7 +32,7 @@ class Source:
         split: The dataset's split.
         files: Names of files in the repository, read instead of a split.
         revision: A commit of the repository; None until the first fetch pins one.
-        label: Tells the loads of a benchmark apart, e.g. the language. The default is the configuration, or the split.
+        label: Names the load, e.g. by its language. The default is the configuration, or the split.
         member: A pattern for the names of an archive's members (.zip, .tar, .tar.gz), e.g. `data/test/*.csv`.
         columns: The columns of a CSV file without a header.
         shared: Whether every variant needs it: texts that are joined with the others' rows.
@@ -147,7 +147,7 @@ class Benchmark:
         """Return a variant: changed fields, or the one load with this label.
 
         Raises:
-            UsageError: If there is none.
+            UsageError: If there is no such variant.
         """
         labels = [source.label for source in self.sources if not source.shared]
         plain: dict[str, Any] = {"name": f"{self.name}:{name}", "rows": None, "variants": {}, "aliases": ()}

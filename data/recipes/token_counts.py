@@ -29,8 +29,6 @@ def _counter() -> Callable[[str], int]:
         raise DataError(f"Counting tokens needs tiktoken: {install('data')}.") from None
     except Exception as error:  # the vocabulary is fetched at first use, and that fails in many ways
         raise DataError(
-            f"The vocabulary o200k_base cannot be read ({reason(error)}). Without a network, set TIKTOKEN_CACHE_DIR "
-            "to a "
-            "folder that has it."
+            f"The vocabulary o200k_base cannot be read ({reason(error)}): set TIKTOKEN_CACHE_DIR to a folder with it."
         ) from None
     return lambda text: len(encoding.encode(text, disallowed_special=()))

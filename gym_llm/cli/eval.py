@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   gym-llm eval aime25 gpqa_diamond ifeval --engine http://localhost:8000/v1       benchmarks by name
+  gym-llm eval --suite reasoning --engine http://localhost:8000/v1 --limit 100 --seed 0   one table, and a bar chart
   gym-llm eval simpleqa --engine http://localhost:8000/v1 --judge http://localhost:8001/v1 --limit 100 --seed 3
   gym-llm eval gym_llm/Arithmetic-v0 --repeats 8                 the built-in model, 64 generated tasks
   gym-llm eval gym_llm/Arithmetic-v0 gym_llm/Weather-v0 --repeats 4 --output runs/tour
@@ -58,6 +59,7 @@ _WHAT = """benchmarks (`gym-llm list --benchmarks`), ids of environments (`gym-l
 a
 suite, SUITE.yaml, with key=value to override it"""
 _CONFIG = "a suite, or any configuration (several: later ones win)"
+_SUITE = "benchmarks that are published together: reasoning, instruct, agentic or code"
 _TASKS = "tasks instead of the one environment's own; see `gym-llm rollout --help`"
 _ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON for one of them overrides these
 (several: give it again)"""
@@ -81,6 +83,7 @@ def eval(
         list[str] | None, typer.Argument(metavar="BENCHMARK|ENV_ID|SUITE", help=_WHAT, autocompletion=complete_target)
     ] = None,
     config: Annotated[list[str] | None, options.what("FILE", _CONFIG)] = None,
+    suite: Annotated[str | None, options.what("NAME", _SUITE)] = None,
     tasks: Annotated[str | None, options.what("FILE", _TASKS)] = None,
     mapping: Annotated[str | None, options.what("MAPPING", options.MAP, None, "--map")] = None,
     env_kwargs: Annotated[list[str] | None, options.what("[ENV_ID=]JSON", _ENV_KWARGS)] = None,
@@ -101,7 +104,7 @@ def eval(
     tasks = options.mapped(tasks, mapping)
     files.check(play, output, "DIR: the folder")
     how = play.settings(files.otel)
-    parts = _parts(what or [], config or [], engine, tasks, env_kwargs or [], play, files.quiet)
+    parts = _parts([*(what or []), *_suite(suite)], config or [], engine, tasks, env_kwargs or [], play, files.quiet)
     ended = ""
     with (
         Interrupts() as interrupts,
@@ -141,6 +144,14 @@ def eval(
         return 1 if ended or not scored else 0
     nothing_played(context.obj, bool(output))
     return interrupts.code
+
+
+def _suite(name: str | None) -> list[str]:
+    if name is None:
+        return []
+    from gym_llm.data.recipes.suites import suite
+
+    return suite(name)
 
 
 def _parts(

@@ -110,7 +110,7 @@ class PlayOptions:
 
     @property
     def drawn(self) -> tuple[int, int] | None:
-        """How many tasks of a benchmark are drawn, and with which seed; None for the first ones, or all."""
+        """The number of tasks to draw from a benchmark, and the seed; None for the first ones, or all."""
         return None if self.limit is None or self.seed is None else (self.limit, self.seed)
 
     def with_judge(self, target: str, kwargs: dict[str, Any]) -> dict[str, Any]:

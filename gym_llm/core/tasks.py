@@ -196,7 +196,7 @@ class RowTasks:
         return _from_source(absolute_source(source), status.st_mtime_ns, status.st_size, kind)
 
     def origin_of(self, index: int) -> dict[str, Any]:
-        """What a record says of the origin of the task of this index; {} for nothing."""
+        """The origin of the task of this index, as records have it; {} for nothing."""
         if not self._ids or not 0 <= index < len(self._ids):
             return self.origin
         return {**self.origin, "task_id": self._ids[index]}

@@ -195,7 +195,7 @@ class OpenWorkload:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What the tasks say of their origin (`task_source` in records); {} for nothing."""
+        """The origin of the tasks (`task_source` in records); {} for nothing."""
         return {} if self.verifier.tasks is None else self.verifier.tasks.origin
 
     def describe(self) -> dict[str, Any]:

@@ -215,9 +215,10 @@ def test_a_wrong_row_of_a_part_is_named_by_its_line(tmp_path):
 
 
 def test_a_source_is_taken_apart():
-    assert parse_source("a[1].jsonl") == ("a[1].jsonl", 0, None, False)
-    assert parse_source("a.jsonl[:5]") == ("a.jsonl", 0, 5, False)
-    assert parse_source("hf:org/name:test[5:]") == ("org/name:test", 5, None, True)
+    assert parse_source("a[1].jsonl") == ("a[1].jsonl", 0, None, False, "")
+    assert parse_source("a.jsonl[:5]") == ("a.jsonl", 0, 5, False, "")
+    assert parse_source("hf:org/name:test[5:]") == ("org/name:test", 5, None, True, "")
+    assert parse_source("a.csv[2:]?map=q=input") == ("a.csv", 2, None, False, "q=input")
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

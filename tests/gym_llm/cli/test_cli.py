@@ -107,7 +107,7 @@ def test_list_shows_what_each_environment_is_and_has():
     assert "follow-ups" in lines[ENV]
     assert re.search(r"\b5\b", lines[ENV])
     assert "generated" in lines["gym_llm/Arithmetic-v0"]
-    assert lines["gym_llm/Counter-v0"].split("\t")[2:] == ["5", "agent", "increment_counter, get_counter_value"]
+    assert lines["gym_llm/Counter-v0"].split("\t")[2:] == ["5", "agent", "increment_counter, get_counter_value", ""]
     office = lines["gym_llm/WorkplaceAssistant-v0"].split("\t")
     assert len(office[4].split(", ")) == 27  # so that `grep` finds every tool beside its environment
 

@@ -280,7 +280,7 @@ def test_what_goes_over_a_suite_needs_one(capsys):
     assert evaluate(FOLLOW, "chat.limit=2") == 2
     assert "no suite" in capsys.readouterr().err
     assert evaluate() == 2
-    assert "Name an environment, or a suite." in capsys.readouterr().err
+    assert "Name a benchmark, an environment or a suite" in capsys.readouterr().err
 
 
 def test_a_field_that_no_record_has_is_told_when_all_else_is_written(server, capsys):

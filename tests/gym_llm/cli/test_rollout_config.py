@@ -226,8 +226,8 @@ def test_examples_are_played_where_there_is_nothing_else(server, config):
         (["--config", "config.yaml", "sums.kwargs.digit=2"], "sums: "),
         (["--config", "config.yaml", "sums.engine=plicy"], "`engine: plicy` names no section"),
         (["--config", "empty.yaml"], "names no environment to play"),
-        ([], "Give one ENV_ID, or --config FILE"),
-        (["gym_llm/Weather-v0", "a=b"], "Give one ENV_ID, or --config FILE, got gym_llm/Weather-v0 a=b"),
+        ([], "Give one benchmark or ENV_ID"),
+        (["gym_llm/Weather-v0", "a=b"], ", got gym_llm/Weather-v0 a=b"),
     ],
 )
 def test_what_cannot_be_played_is_said(argv, said, capsys):

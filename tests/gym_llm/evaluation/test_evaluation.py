@@ -69,7 +69,7 @@ def test_parts_bring_their_own_tasks_and_names():
         gym_llm.evaluate([Part(ENV, dataset="x"), Part(ENV, dataset="x")], "random")
     with pytest.raises(UsageError, match="Several environments have their own tasks"):
         gym_llm.evaluate([ENV, "gym_llm/Weather-v0"], "random", tasks=rows(2))
-    with pytest.raises(UsageError, match="Name an environment"):
+    with pytest.raises(UsageError, match="Name a benchmark"):
         gym_llm.evaluate([], "random")
 
 
