@@ -189,6 +189,16 @@ def infilling(row: dict[str, Any]) -> Row:
     }
 
 
+def completion(row: dict[str, Any]) -> Row:
+    """Ask for the body of a function, as the original benchmark does; its own test judges it."""
+    problem = {name: row[name] for name in ("prompt", "test", "entry_point", "canonical_solution")}
+    return {
+        "task_id": row["task_id"],
+        "question": row["prompt"],
+        "verifier_metadata": {"task_id": row["task_id"], "problem": {**problem, "suffix": ""}},
+    }
+
+
 def science_code(row: dict[str, Any]) -> Row:
     """The environment asks for one step after the other."""
     kept = ("problem_id", "problem_name", "required_dependencies", "sub_steps")
@@ -245,6 +255,19 @@ BENCHMARKS = [
         needs=("sandbox",),
         facts=_FACTS.format("human_eval") + "; the URL as the evalplus package has it",
         aliases=("humaneval", "humaneval_plus", "human_eval_plus"),
+    ),
+    Benchmark(
+        name="human_eval_original",
+        title="HumanEval with its own tests",
+        domain="code",
+        sources=(Source("openai/openai_humaneval", split="test"),),
+        convert=completion,
+        env_id="gym_llm/CodeFIM-v0",
+        prompt="Complete this Python function. Write only what follows the given code, with its indentation, in "
+        "one block:\n"
+        "```python\n{question}```",
+        needs=("sandbox",),
+        facts="benchmarks/table.md, + humaneval",
     ),
     Benchmark(
         name="mbpp",

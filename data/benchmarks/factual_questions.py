@@ -126,7 +126,9 @@ _PASSAGE = (
 )
 
 
-def _with_aliases(name: str, title: str, source: Source, convert: Any, prompt: str = _JSON) -> Benchmark:
+def _with_aliases(
+    name: str, title: str, source: Source, convert: Any, prompt: str = _JSON, headline: str = "metric:answer_em"
+) -> Benchmark:
     return Benchmark(
         name=name,
         title=title,
@@ -135,6 +137,7 @@ def _with_aliases(name: str, title: str, source: Source, convert: Any, prompt: s
         convert=convert,
         env_id="gym_llm/HotpotQA-v0",
         prompt=prompt,
+        headline=headline,
         facts=f"benchmarks/table.md, + {name}; columns by the dataset's page",
     )
 
@@ -230,5 +233,6 @@ BENCHMARKS = [
         Source("ucinlp/drop", split="validation"),
         drop,
         _PASSAGE,
+        "metric:answer_f1",
     ),
 ]

@@ -145,6 +145,7 @@ BENCHMARKS = [
         convert=graduate,
         env_id=_ENV,
         env_kwargs=_MARKDOWN,
+        also_scored_by=("gym_llm/GPQADiamond-v0",),
         prompt=_FOUR,
         repeats=8,
         rows=198,

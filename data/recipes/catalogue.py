@@ -68,7 +68,7 @@ def is_benchmark(name: str) -> bool:
 
 def benchmarks_of(env_id: str) -> list[str]:
     """Return the names of the benchmarks that an environment scores."""
-    return [name for name, benchmark in benchmarks().items() if benchmark.env_id == env_id]
+    return [name for name, benchmark in benchmarks().items() if env_id in (benchmark.env_id, *benchmark.also_scored_by)]
 
 
 @cache

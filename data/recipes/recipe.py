@@ -104,6 +104,7 @@ class Benchmark:
         joins: Whether `convert` takes all loads at once.
         env_id: The environment that scores it; None if gym_llm has no such verifier yet.
         env_kwargs: The environment's arguments.
+        also_scored_by: Other environments that take the same tasks.
         prompt: The user's message with `{field}` places for the task's fields; None if tasks bring their own input.
         system: The system message, in the same form.
         repeats: How often each task is played.
@@ -128,6 +129,7 @@ class Benchmark:
     joins: bool = False
     env_id: str | None = None
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    also_scored_by: tuple[str, ...] = ()
     prompt: str | None = None
     system: str | None = None
     repeats: int = 1

@@ -45,9 +45,10 @@ class HotpotQA(NemoCompatible):
     }
 
     class Task(BaseTask):
-        """The expected answer."""
+        """The expected answer, and others that are as good."""
 
         expected_answer: str
+        aliases: list[str] = []
         question: str | None = None
 
         @field_validator("expected_answer")
@@ -58,14 +59,15 @@ class HotpotQA(NemoCompatible):
             return answer
 
         @cached_property
-        def normalized(self) -> str:
-            """The expected answer as HotpotQA's script compares it."""
-            return normalize_answer(self.expected_answer)
+        def normalized(self) -> list[str]:
+            """The expected answers as HotpotQA's script compares them."""
+            return [normalize_answer(gold) for gold in (self.expected_answer, *self.aliases)]
 
         @cached_property
         def alternatives(self) -> list[Alternative]:
             """The spellings to look for, sorted."""
-            return [Alternative.read(form) for form in sorted(alternatives(self.expected_answer))]
+            forms = {form for gold in (self.expected_answer, *self.aliases) for form in alternatives(gold)}
+            return [Alternative.read(form) for form in sorted(forms)]
 
         @cached_property
         def remove_reason(self) -> str:
@@ -88,12 +90,12 @@ class HotpotQA(NemoCompatible):
         answer = extract_answer(episode.text.strip(), nemo=self.conform == "nemo")
         normalized, said = normalize_answer(answer[:_LONGEST]), plain(answer[:_LONGEST])
         strict = float(any(alternative.found_strictly(said) for alternative in task.alternatives))
-        if not self.conform and {"yes", "no"} <= set(normalized.split()) and task.normalized in ("yes", "no"):
+        if not self.conform and {"yes", "no"} <= set(normalized.split()) and task.normalized[0] in ("yes", "no"):
             strict = 0.0  # an answer with both is not an answer
         details = {
             "extracted_answer": answer or None,
-            "answer_em": float(normalized == task.normalized),
-            "answer_f1": token_f1(normalized, task.normalized),
+            "answer_em": float(normalized in task.normalized),
+            "answer_f1": max(token_f1(normalized, gold) for gold in task.normalized),
             "is_correct": float(any(alternative.text in said for alternative in task.alternatives)),
             "is_correct_strict": strict,
             "gt_should_remove": bool(task.remove_reason),

@@ -33,8 +33,8 @@ def find_tasks(name: str, module: str) -> NamedTasks | None:
     """Return the tasks of a name, fetched at first use; None if the name is no such name.
 
     Args:
-        name: `benchmark:NAME` with an optional `#COUNT@SEED` (that number of tasks, drawn) or `[START:END]`; or `train` or
-            `validation`, with `:NAME` for one data set of several.
+        name: `benchmark:NAME` with an optional `#COUNT@SEED` (that number of tasks, drawn) or `[START:END]`; or `train`
+            or `validation`, with `:NAME` for one data set of several.
         module: The module of the environment's class, whose `config.yaml` names its public data.
 
     Raises:
