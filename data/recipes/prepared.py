@@ -170,26 +170,11 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
             )
         if tell:
             tell(f"preparing {benchmark.name}")
-        digest, rows = hashlib.sha256(), 0
-        temporary = folder / "tasks.jsonl"
-        with replacing(temporary) as file:
-            for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_]):
-                line = dumps(task)
-                line = line if line.endswith(b"\n") else line + b"\n"
-                digest.update(line)
-                file.write(line)
-                rows += 1
-        if not rows:
-            raise DataError(f"{benchmark.name} has no tasks: none of the raw rows becomes one.")
-        if pin and pin.get("recipe") == recipe_digest(benchmark) and pin["digest"] != digest.hexdigest():
-            raise DataError(
-                f"{benchmark.name}: the tasks have the digest {digest.hexdigest()[:16]}, and {pin['digest'][:16]} is "
-                "pinned."
-            )
+        digest, rows = _convert(benchmark, loads_, folder / "tasks.jsonl", pin)
     about: dict[str, Any] = {
         "benchmark": benchmark.name,
         "revision": _revision(loads_),
-        "digest": digest.hexdigest(),
+        "digest": digest,
         "rows": rows,
         "raw": raw,
         "recipe": recipe_digest(benchmark),
@@ -199,10 +184,28 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
         "prepared": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     path = folder / f"{about['digest'][:16]}.jsonl"
-    os.replace(temporary, path)
+    os.replace(folder / "tasks.jsonl", path)
     write_atomically(folder / _ABOUT, dumps(about, indent=True))
     _merge(cache_folder() / _LOCK, benchmark.name, _pin(about))
     return Prepared(benchmark.name, path, about["revision"], about["digest"], rows, about)
+
+
+def _convert(benchmark: Benchmark, loads_: list[Fetched], path: Path, pin: dict[str, Any]) -> tuple[str, int]:
+    """Write the tasks, and return their digest and number. An error leaves no file."""
+    digest, rows = hashlib.sha256(), 0
+    with replacing(path) as file:
+        for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_]):
+            line = dumps(task)
+            line = line if line.endswith(b"\n") else line + b"\n"
+            digest.update(line)
+            file.write(line)
+            rows += 1
+        if not rows:
+            raise DataError(f"{benchmark.name} has no tasks: none of the raw rows becomes one.")
+        found, pinned_digest = digest.hexdigest(), pin.get("digest")
+        if pin.get("recipe") == recipe_digest(benchmark) and pinned_digest != found:
+            raise DataError(f"{benchmark.name}: the tasks are {found[:16]}, and {str(pinned_digest)[:16]} is pinned.")
+    return found, rows
 
 
 def _fetched(stack: ExitStack, benchmark: Benchmark, source: Any, revision: str | None) -> Fetched:

@@ -101,7 +101,9 @@ def not_found(name: str) -> UsageError:
         if mentions and wanted:
             return UsageError(f"There is no environment {name!r} yet: {path} here may register it; give ./{path}.")
     if (near := nearest(canonical(name), [known for known in benchmarks() if "/" not in name])) is not None:
-        return UsageError(f"There is no environment or benchmark {name!r}. Did you mean the benchmark {near}?")
+        return UsageError(
+            f"There is no environment {name!r}. Did you mean the benchmark {near}? `gym-llm list --benchmarks` names all."
+        )
     return unknown_env(name)
 
 

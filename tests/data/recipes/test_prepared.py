@@ -160,7 +160,7 @@ def test_copies_need_no_hub(hub: HubServer, tmp_path: Path, monkeypatch: pytest.
 def test_a_gated_dataset_says_where_its_terms_are(hub: HubServer) -> None:
     hub.repos["acme/sums"] = Repo(True, {"main": {"rows.jsonl": b'{"n": 1}\n'}})
     with pytest.raises(
-        DataError, match="accept its terms at https://huggingface.co/datasets/acme/sums, and set HF_TOKEN"
+        DataError, match=r"accept its terms at https://huggingface.co/datasets/acme/sums, and set HF_TOKEN"
     ):
         prepare(by_file())
 

