@@ -92,6 +92,7 @@ def prepare_data(
     download: Callable[[DatasetConfig], None] | None = None,
     show: Show | None = None,
     workers: int | None = None,
+    exclude: Callable[[int, bytes], bool] | None = None,
 ) -> Preparation:
     """Check data sets, write their statistics beside them, and collate them into `DIR/TYPE.jsonl`.
 
@@ -106,6 +107,7 @@ def prepare_data(
         download: Fetches a data set whose file is missing.
         show: Shows progress.
         workers: Worker processes; None for one per core, or none where there is little to do.
+        exclude: Says whether a line of a training data set is left out, by its number and bytes.
 
     Raises:
         PreparationFailed: If rows are wrong (nothing is written then), or statistics on disk disagree (the new ones are
@@ -137,7 +139,8 @@ def prepare_data(
         for dataset, setup, path in zip(chosen, setups, metrics_paths, strict=True):
             config = dataset.config
             statistics = DatasetStatistics(counter)
-            checked = pool.map((*setup, tokenizer_name), _chunks(config, show))
+            chosen_lines = exclude if config.type == "train" else None
+            checked = pool.map((*setup, tokenizer_name), _chunks(config, show, chosen_lines))
             faults.append(_collect(config, checked, [statistics, totals[config.type]], files[config.type]))
             metrics = config.as_written() | statistics.as_dict()
             statistics.close()
@@ -253,13 +256,20 @@ def _output_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def _chunks(config: DatasetConfig, show: Show | None) -> Iterator[Chunk]:
+def _chunks(
+    config: DatasetConfig, show: Show | None, exclude: Callable[[int, bytes], bool] | None = None
+) -> Iterator[Chunk]:
     source = config.source
     path = config.jsonl_fpath
     total = os.path.getsize(path) if path.endswith(".jsonl") and source == path else None
     size, rows, done, most = 0, 0, 0, limit(ROW_BYTES)
     lines: list[bytes | None] = []
     for number, line in read_rows(source):
+        if exclude is not None and exclude(number, line):
+            if lines:
+                yield Chunk(number - len(lines), lines)
+                lines, size, rows = [], 0, rows + len(lines)
+            continue
         lines.append(line if len(line) <= most else None)
         size += len(line)
         if size >= _CHUNK_BYTES:

@@ -196,7 +196,6 @@ def _convert(benchmark: Benchmark, loads_: list[Fetched], path: Path, pin: dict[
     with replacing(path) as file:
         for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_]):
             line = dumps(task)
-            line = line if line.endswith(b"\n") else line + b"\n"
             digest.update(line)
             file.write(line)
             rows += 1

@@ -2,7 +2,7 @@
 
 import typer
 
-from gym_llm.cli import data_prepare, data_remote, data_tasks
+from gym_llm.cli import data_overlap, data_prepare, data_remote, data_tasks
 from gym_llm.cli.help import Group
 
 _EXAMPLES = """\
@@ -22,3 +22,4 @@ app = typer.Typer(
 app.add_typer(data_prepare.app)
 app.add_typer(data_remote.app)
 app.add_typer(data_tasks.app)
+app.add_typer(data_overlap.app)

@@ -19,12 +19,14 @@ from gym_llm.utils.extras import install
 if TYPE_CHECKING:
     from gym_llm.data.files.datasets import DatasetConfig
     from gym_llm.data.prepare import Preparation
+    from gym_llm.data.recipes.overlap import Excluder
     from gym_llm.rollouts.config import Config
 
 _EXAMPLES = """\
 examples:
   gym-llm data prepare --config envs/multiple_choice/config.yaml --output-dir prepared --mode example_validation
   gym-llm data prepare --config a.yaml --config b.yaml --output-dir data/blend --mode train_preparation --download
+  gym-llm data prepare --config a.yaml --output-dir data/a --mode train_preparation --exclude-overlap aime25,gpqa
   gym-llm data prepare --config a.yaml --output-dir data/a --mode train_preparation --tokenizer Qwen/Qwen3-4B
 
 Every row is checked against the Responses schema and the schema of its verifier. Statistics are written beside each
@@ -62,6 +64,9 @@ def prepare(
         bool, typer.Option("--overwrite-metrics", help="replace statistics that disagree")
     ] = False,
     tokenizer: Annotated[str, typer.Option(metavar="NAME", help="tokenizer for the input tokens")] = "o200k_base",
+    exclude_overlap: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="leave out training rows that overlap with these benchmarks")
+    ] = None,
     settings: Settings,
 ) -> int:
     """Check every row of a configuration's datasets, compute their statistics, and collate them."""
@@ -77,6 +82,7 @@ def prepare(
         for name, section in config.environments.items()
         for dataset in section.datasets
     ]
+    excluder = _excluder(exclude_overlap)
     began = time.monotonic()
     try:
         with show_bars() as draw:
@@ -87,6 +93,7 @@ def prepare(
                 tokenizer=tokenizer,
                 overwrite_metrics=overwrite_metrics,
                 download=_downloader(config, source) if download else None,
+                exclude=excluder,
                 show=lambda path, rows, done, total: draw(
                     path, done, total, lambda: f"{rows:,} rows, {time.monotonic() - began:.0f} s"
                 ),
@@ -94,8 +101,18 @@ def prepare(
     except PreparationFailed as failure:
         print("\n".join(printable(line) for line in str(failure).split("\n")), file=sys.stderr)
         return 1
+    if excluder is not None:
+        prepared.notes.append(f"{excluder.count:,} training rows overlap with {exclude_overlap} and are left out.")
     _report(prepared)
     return 0
+
+
+def _excluder(names: str | None) -> Excluder | None:
+    if names is None:
+        return None
+    from gym_llm.data.recipes.overlap import Excluder, index_of
+
+    return Excluder(index_of(name.strip() for name in names.split(",") if name.strip()))
 
 
 def _downloader(config: Config, preferred: HubName) -> Callable[[DatasetConfig], None]:

@@ -98,8 +98,7 @@ def convert(
     with ExitStack() as stack:
         file = stack.enter_context(replacing(output)) if output else sys.stdout.buffer
         for task in convert_files(benchmark, raw, load or ()):
-            line = dumps(task)
-            file.write(line if line.endswith(b"\n") else line + b"\n")
+            file.write(dumps(task))
     return 0
 
 

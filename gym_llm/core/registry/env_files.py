@@ -102,7 +102,8 @@ def not_found(name: str) -> UsageError:
             return UsageError(f"There is no environment {name!r} yet: {path} here may register it; give ./{path}.")
     if (near := nearest(canonical(name), [known for known in benchmarks() if "/" not in name])) is not None:
         return UsageError(
-            f"There is no environment {name!r}. Did you mean the benchmark {near}? `gym-llm list --benchmarks` names all."
+            f"There is no environment {name!r}. Did you mean the benchmark {near}? `gym-llm list --benchmarks` "
+            f"names all."
         )
     return unknown_env(name)
 
