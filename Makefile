@@ -86,6 +86,7 @@ environments: $(VENV)/.local
 	$(BIN)/python -m gym_llm.author.catalogue
 	$(BIN)/gym-llm list --format markdown --into docs/environments.md
 	$(BIN)/gym-llm list --format markdown --into README.md
+	$(BIN)/gym-llm list --benchmarks --into docs/how-to/run-benchmarks.md
 
 cards: $(VENV)/.test
 	$(BIN)/gym-llm env attack --all --card

@@ -174,7 +174,8 @@ class DatasetConfig(_Frozen):
 
     def as_written(self) -> dict[str, Any]:
         """The dataset as its configuration has it, wherever that is: for files that are kept."""
-        return self.model_dump(mode="json") | self._written
+        written = self.model_dump(mode="json", exclude=None if self.map else {"map"})
+        return written | self._written
 
     @property
     def _has_slice(self) -> bool:

@@ -53,8 +53,8 @@ _ENV_ID = """a benchmark, e.g. mmlu_pro (`gym-llm list --benchmarks`); an enviro
 (`gym-llm list`); or a file: ./my_env.py. With --config: key=value, which overrides the files"""
 _CONFIG = "instead of ENV_ID: YAML with environments, their datasets and engines (several: later ones win)"
 _TASKS = """tasks instead of the environment's own: JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst), .parquet, .csv, .tsv, or
-hf:ORG/NAME[:CONFIG][:SPLIT][@REVISION]; FILE[10:20] for some of them; train or validation: the environment's public
-data"""
+hf:ORG/NAME:CONFIG:SPLIT@REVISION (ORG/NAME alone will do); FILE[10:20] for some of them; train or validation: the
+environment's public data"""
 
 
 @with_options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,8 @@ from gym_llm.types import Rollout, Row
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_LOG = logging.getLogger(__name__)
 
 TASK_INDEX = "task_index"
 """The column that says which task a row is, and the key in a prompt's first message that says so, too: some trainers
@@ -44,6 +47,8 @@ class TrainedEnv:
         self.factory = EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
         self.verifier = cast(type[VerifierEnv], type(self.factory.make().unwrapped))  # EnvFactory makes nothing else
         self.name = self.verifier.__name__
+        if self.factory.tasks is not None and (examples := self.factory.tasks.origin.get("tasks")):
+            _LOG.warning("%s trains on its %s: give tasks, such as train or a file.", env_id, examples)
 
     def rows(self, limit: int | None = None, *, seed: int = 0) -> list[dict[str, Any]]:
         """The tasks, one row each: `prompt` (chat messages, the first of which has its `task_index`) and `task_index`.
