@@ -67,3 +67,29 @@ def test_every_grid_of_arc_is_paid_and_no_junk(wheels: Path) -> None:
     found = played(find_benchmark("arc_agi_1"), rows)
     assert found.rows >= 800 and found.official == found.rows, found.card()
     assert not found.junk["nothing"] and not found.junk["a refusal"], found.card()
+
+
+def test_every_call_of_bfcl_is_paid_and_no_wrong_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(tmp_path), "bfcl-eval"]
+    if subprocess.run(command, capture_output=True, timeout=300).returncode:
+        pytest.skip("the package index cannot be reached")
+    recipe = find_benchmark("bfcl_v4")
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        data = member(tmp_path, "bfcl_eval", "bfcl_eval/data/" + name)
+        return [json.loads(line) for line in data.splitlines() if line.strip()]
+
+    tasks = list(
+        recipe.tasks_of([(each, rows(each.place.rpartition("/bfcl_eval/data/")[2])) for each in recipe.sources])
+    )
+
+    def make() -> VerifierEnv:
+        return cast(VerifierEnv, gym.make("gym_llm/BFCL-v0", tasks=tasks, disable_env_checker=True).unwrapped)
+
+    found = audit(recipe, make)
+    assert found.rows >= 3_400 and found.answered - found.official <= 6, (
+        found.failures
+    )  # six rows contradict themselves
+    assert found.junk["another task's answer"] <= 20, found.card()
+    answerable = sum("irrelevance" in task["category"] for task in tasks)
+    assert found.junk["nothing"] == found.junk["a refusal"] == answerable, "right only where no function fits"

@@ -149,3 +149,13 @@ def test_a_pin_is_written_into_the_recipes(tmp_path: Path, monkeypatch: pytest.M
     about = {"revision": "a", "digest": "b", "rows": 1, "raw": "c", "recipe": "d", "revisions": {}}
     prepared.write_pin(prepared.Prepared("aime25", tmp_path, "a", "b", 1, about))
     assert prepared.pin_of(find_benchmark("aime25")) == about and prepared.pinned() == {"aime25": about}
+
+
+def test_the_page_names_every_benchmark() -> None:
+    from testing import ROOT
+
+    from gym_llm.cli.list_benchmarks import markdown
+    from gym_llm.data.recipes.catalogue import benchmarks
+
+    page = (ROOT / "docs/how-to/run-benchmarks.md").read_text("utf-8")
+    assert markdown(benchmarks().values()) in page, "run `make environments`"
