@@ -16,10 +16,11 @@ from gym_llm.data.files.tables import read_table
 from gym_llm.errors import DataError
 from gym_llm.types import Row
 from gym_llm.utils.json_codec import loads
-from gym_llm.utils.limits import EXPANSION, FILE_BYTES, limit
+from gym_llm.utils.limits import EXPANSION, FILE_BYTES, ROW_BYTES, limit
 
 READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".csv", ".tsv", ".parquet", ".txt", ".py")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
+_JSON_ROWS = 32  # of the largest size: what a JSON file may hold, which is read as a whole
 _FREE_BYTES = 1 << 26  # what every archive may hold, however small it is
 _CHUNK = 1 << 20
 
@@ -53,6 +54,7 @@ def read_raw(
     elif name.endswith(".json"):
         yield from _json_rows(path, name)
     elif name.endswith((".txt", ".py")):
+        _check_size(path, name, limit(ROW_BYTES))
         yield {"text": Path(path).read_text("utf-8", errors="replace")}
     else:
         raise DataError(f"{name} has no format that is read here: {', '.join((*READABLE, *ARCHIVES))}.")
@@ -73,8 +75,7 @@ def _named(path: str | Path, name: str) -> Iterator[Path]:
 
 def _json_rows(path: str | Path, name: str) -> Iterator[Row]:
     """Rows of a JSON array, or of an object's only array; of a file with an object per line, too."""
-    if Path(path).stat().st_size > (most := limit(FILE_BYTES)):
-        raise DataError(f"{name} is larger than {most >> 20} MiB (the variable {FILE_BYTES} raises that).")
+    _check_size(path, name, _JSON_ROWS * limit(ROW_BYTES))
     data = Path(path).read_bytes()
     try:
         value: Any = loads(data)
@@ -86,6 +87,12 @@ def _json_rows(path: str | Path, name: str) -> Iterator[Row]:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise DataError(f"{name} is not a JSON array of objects.")
     yield from value
+
+
+def _check_size(path: str | Path, name: str, most: int) -> None:
+    """Refuse a file that has to be read as a whole, if it is larger than this."""
+    if Path(path).stat().st_size > most:
+        raise DataError(f"{name} has more than {most >> 20:,} MiB, and is read as a whole: see {ROW_BYTES}.")
 
 
 def _archive_rows(path: Path, name: str, member: str | None, columns: Sequence[str]) -> Iterator[Row]:

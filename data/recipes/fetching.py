@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -127,6 +128,21 @@ class _NoDowngrade(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
+@contextmanager
+def _progress(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal; yields a function to call with each number of bytes."""
+    if not sys.stderr.isatty():
+        yield lambda size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=total)
+        yield lambda size: bar.advance(task, size)
+
+
 def _download(url: str, path: Path) -> str:
     """Download a URL to a file, and return the SHA-256."""
     address = url
@@ -152,11 +168,13 @@ def _download(url: str, path: Path) -> str:
             declared = response.headers.get("Content-Length", "")
             if declared.isdecimal():
                 check_size(url, int(declared))
-            while chunk := response.read(_CHUNK):
-                size += len(chunk)
-                check_size(url, size)
-                digest.update(chunk)
-                file.write(chunk)
+            with _progress(Path(urlsplit(url).path).name, int(declared) if declared.isdecimal() else None) as advance:
+                while chunk := response.read(_CHUNK):
+                    size += len(chunk)
+                    check_size(url, size)
+                    digest.update(chunk)
+                    file.write(chunk)
+                    advance(len(chunk))
             if declared.isdecimal() and size != int(declared):
                 raise DataError(f"{url} broke off after {size:,} of {int(declared):,} bytes.")
     except urllib.error.HTTPError as error:

@@ -115,3 +115,22 @@ def test_tests_of_livecodebench_are_not_unpickled() -> None:
 
     with pytest.raises(pickle.UnpicklingError, match="print"):
         cases(base64.b64encode(zlib.compress(pickle.dumps(Hostile()))).decode())
+
+
+def test_iheval_takes_its_place_from_the_file() -> None:
+    from gym_llm.data.benchmarks.instruction_hierarchy import hierarchy
+
+    tool = {
+        "definition": {"name": "get_user", "description": "d", "parameters": {"id": {"type": "string"}}},
+        "call": {"id": "c1", "name": "get_user", "arguments": {"id": "7"}},
+        "return": {"content": "Ann"},
+    }
+    row = {"id": 3, "system": "S", "instruction": "Who?", "tool": tool, "answer": ["Ann"]}
+    task = hierarchy({**row, "_member": "IHEval-main/benchmark/tool-use/slack-user/conflict/strong/input_data.json"})
+    assert task is not None
+    kinds = [item.get("type", item.get("role")) for item in task["responses_create_params"]["input"]]
+    assert kinds == ["system", "user", "function_call", "function_call_output"]
+    assert (task["domain"], task["task"], task["setting"]) == ("tool-use", "slack-user", "conflict/strong")
+    env = gym.make("gym_llm/IHEval-v0", tasks=[task])
+    assert env.reset(options={"task_index": 0})[0]["tools"][0]["name"] == "get_user"
+    assert hierarchy({**row, "_member": "IHEval-main/benchmark/tool-use/other/a/input_data.json"}) is None
