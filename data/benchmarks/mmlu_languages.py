@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, TypedDict
 
 from gym_llm.data.benchmarks.mmlu import ASK_BOXED, BOXED, CATEGORY, ENV, FACTS, LETTERS
 from gym_llm.data.files.conversion import QUESTION, choice_task, lettered, listed, options, uuid_of
 from gym_llm.data.recipes.recipe import Benchmark, Load, Source
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import loads
 
 _STEM = {"math", "physics", "biology", "chemistry", "computer science", "engineering"}
 _SOCIAL = {"economics", "geography", "politics", "psychology", "culture"}
@@ -30,9 +31,11 @@ class SimpleEvalsRow(TypedDict):
     Subject: str
 
 
-_ANSWERS = """Answer\\s*:|Answer\\s*:​​​​​​|উত্তর\\s*:|उत्तर\\s*:|উত্তরঃ|উত্তর\\s*:|Antwort\\s*:|답변\\s*:|정답\\s*:|답\\s*:|答案\\s*：|答案\\s*:|答\\s*：|答\\s*:|答复\\s*：|答曰\\s*：|الإجابة:|الجواب:|إجابة:|الإجابة النهائية:|الإجابة الصحيحة:|الإجابة الصحيحة هي:|الإجابة هي:|الجواب النهائي:|Respuesta\\s*:|Risposta\\s*:|答え\\s*:|答え\\s*：|回答\\s*:|回答\\s*：|解答\\s*:|Jawaban\\s*:|Réponse\\s*:|Resposta\\s*:|Jibu\\s*:|Idahun\\s*:|Ìdáhùn\\s*:|Idáhùn\\s*:|Àmọ̀nà\\s*:|Àdáhùn\\s*:|Ànúgọ\\s*:|Àṣàyàn\\s*:"""  # noqa: E501 - simple-evals' words for "Answer:", in 16 languages
+_ANSWERS: list[str] = loads((Path(__file__).parent / "texts" / "simple_evals_answers.json").read_bytes())
+"""The words for "Answer:" in 16 languages, as simple-evals has them."""
+
 _LETTER = "([A-D]|[أ-د]|[অ]|[ব]|[ড]|[ঢ]|[Ａ]|[Ｂ]|[Ｃ]|[Ｄ])"
-_PATTERNS = [f"(?i){words}[ \t]*{_LETTER}" for words in _ANSWERS.split("|")]
+_PATTERNS = [f"(?i){words}[ \t]*{_LETTER}" for words in _ANSWERS]
 _PATTERNS.append(f"[\\s\\S]*\\b\\(?\\s*{_LETTER}\\s*\\)?\\.?\\b")
 _ASK = (
     "Answer the following multiple choice question. The last line of your response should be of the following format: "
