@@ -21,7 +21,11 @@ _LANGUAGES = {
     "facebook/docusaurus immutable-js/immutable-js mrdoob/three.js preactjs/preact axios/axios",
     "php": "phpoffice/phpspreadsheet laravel/framework php-cs-fixer/php-cs-fixer briannesbitt/carbon",
     "rb": "jekyll/jekyll fluent/fluentd fastlane/fastlane jordansissel/fpm faker-ruby/faker rubocop/rubocop",
-    "rs": "burntsushi/ripgrep sharkdp/bat tokio-rs/tokio uutils/coreutils nushell/nushell tokio-rs/axum",
+    "rs": "burntsushi/ripgrep sharkdp/bat tokio-rs/tokio uutils/coreutils nushell/nushell tokio-rs/axum astral-sh/ruff",
+    "py": "astropy/astropy dbt-labs/dbt-core django/django matplotlib/matplotlib marshmallow-code/marshmallow "
+    "mwaskom/seaborn pallets/flask psf/requests pvlib/pvlib-python pydata/xarray pydicom/pydicom pylint-dev/astroid "
+    "pylint-dev/pylint pytest-dev/pytest pyvista/pyvista scikit-learn/scikit-learn sphinx-doc/sphinx sqlfluff/sqlfluff "
+    "swe-bench/humaneval sympy/sympy",
 }
 _LANGUAGE = {repository: language for language, listed in _LANGUAGES.items() for repository in listed.split()}
 
