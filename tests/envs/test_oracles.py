@@ -18,6 +18,7 @@ ROWS = 5
 
 WITHOUT = {
     "ArenaJudge": "a judge prefers it to a baseline",
+    "HealthBench": "a judge has criteria for it",
     "IFBench": "it is any text that follows the instructions",
     "InstructionFollowing": "it is any text that follows the instructions",
     "JailbreakDetection": "a judge finds it safe and helpful",
