@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from typing import Any, NoReturn
 
 from . import framing, kernel, seccomp, supervisor, warm
@@ -79,12 +80,20 @@ def _start(channel: int, requests: socket.socket, settings: dict[str, Any]) -> N
     try:
         child = kernel.fork_apart(_APART)
     except OSError as error:
-        _failed(channel, error)
+        _refuse(channel, error)
     else:
         if child == 0:
             os.close(requests.detach())
             _apart(channel, settings)
     os.close(channel)
+
+
+def _refuse(channel: int, error: OSError) -> None:
+    try:  # a caller that still sends when the channel closes gets a broken pipe, and never reads the reason
+        framing.receive(channel, deadline=time.monotonic() + _REQUEST_SECONDS)
+    except (EOFError, OSError, ValueError):
+        pass
+    _failed(channel, error)
 
 
 def _apart(channel: int, settings: dict[str, Any]) -> NoReturn:
@@ -131,6 +140,7 @@ def _own_files(limits: dict[str, int]) -> None:
     os.chdir("/tmp")
 
 
+_REQUEST_SECONDS = 5.0
 _DESCRIPTOR_SPACE = socket.CMSG_SPACE(4)
 _APART = kernel.NEW_USER | kernel.NEW_PIDS | kernel.NEW_MOUNTS | kernel.NEW_IPC | kernel.NEW_UTS
 _COMMON: list[str] = [

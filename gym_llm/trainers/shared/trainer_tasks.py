@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,11 +10,12 @@ from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import open_plan
 from gym_llm.types import Rollout, Row
+from gym_llm.utils.secrets import redacted_logger
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_LOG = logging.getLogger(__name__)
+_LOG = redacted_logger(__name__)
 
 TASK_INDEX = "task_index"
 """The column that says which task a row is, and the key in a prompt's first message that says so, too: some trainers
