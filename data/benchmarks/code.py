@@ -7,7 +7,7 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gym_llm.data.files.conversion import QUESTION
@@ -205,18 +205,46 @@ def science_code(row: dict[str, Any]) -> Row:
     return {"responses_create_params": {"input": []}, **{name: row[name] for name in kept}, "uuid": row["problem_id"]}
 
 
-def olympiad(row: dict[str, Any]) -> Row | None:
+def olympiad(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
     """Leave out the subtasks that are worth nothing: the samples."""
-    if row["score"] == 0:
-        return None
-    return {
-        "competition_id": "ioi24",
-        "problem_id": row["id"],
-        "subtask": row["subtask"],
-        "subtask_score": row["score"],
-        "name": row["name"],
-        "question": row["problem"],
-    }
+    for row in tables["problems"]:
+        if row["score"]:
+            yield {
+                "competition_id": "ioi24",
+                "problem_id": row["id"],
+                "subtask": row["subtask"],
+                "subtask_score": row["score"],
+                "name": row["name"],
+                "question": row["problem"],
+            }
+
+
+def olympiad_tests(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """Yield the problems as `CompetitiveCoding` reads them, each with its tests."""
+    subtasks: dict[str, list[Row]] = {}
+    for row in tables["problems"]:
+        if row["subtask"] != "00-samples":
+            subtasks.setdefault(row["id"], []).append(row)
+    for name, parts in subtasks.items():
+        title = parts[0]["name"]
+        yield {
+            "problem_id": name,
+            "competition_id": "ioi24",
+            "subtasks": {
+                part["subtask"]: {
+                    "score": part["score"],
+                    "score_precision": part["score_precision"],
+                    "test_names": part["test_names"],
+                }
+                for part in parts
+            },
+            "all_tests": {
+                row["test_name"]: {"input": row["test_input"], "output": row["test_output"]}
+                for row in tables["tests"]
+                if row["problem_name"] == title
+            },
+            "grader_files": parts[0]["grader_files"],
+        }
 
 
 def _live_code(name: str, title: str, version: int, first: str, last: str, aliases: tuple[str, ...]) -> Benchmark:
@@ -379,13 +407,17 @@ BENCHMARKS = [
         name="ioi",
         title="IOI 2024: subtasks of the olympiad of informatics",
         domain="code",
-        sources=(Source("open-r1/ioi", split="test"),),
+        sources=(
+            Source("open-r1/ioi", split="test", label="problems"),
+            Source("open-r1/ioi-test-cases", config="2024", split="train", label="tests", unread=True),
+        ),
         convert=olympiad,
+        joins=True,
         env_id="gym_llm/CompetitiveCoding-v0",
+        attachments={"test_file": olympiad_tests},
         prompt=QUESTION,
         repeats=50,
         needs=("sandbox",),
         facts=_FACTS.format("ioi"),
-        notes="The tests are in open-r1/ioi-test-cases: give test_file.",
     ),
 ]

@@ -1,10 +1,8 @@
-"""Proofs: written for people (IMO ProofBench, GradingBench, ProofBench), and for Lean (miniF2F, MOBench, ProofNet)."""
+"""Proofs: written for people (IMO ProofBench, GradingBench), and for Lean (miniF2F, MOBench, ProofNet)."""
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any, TypedDict
 
 from gym_llm.data.recipes.recipe import Benchmark, Source
@@ -47,29 +45,6 @@ def proof_problem(row: dict[str, str]) -> Row:
         "source": "Source",
     }
     return {name: str(row[column]) for name, column in columns.items()}
-
-
-def judged_proof(tables: Mapping[str, list[Row]]) -> Iterator[Row]:
-    """A proof with six points or more is right. The order is shuffled with the seed 42."""
-    tasks = [
-        {
-            "problem_id": row["problem_id"],
-            "problem": row["problem"].strip(),
-            "proof": row["model_solution"].strip(),
-            "rubric": row["marking_scheme"],
-            "ground_truth_proof": row["reference_solution"],
-            "expected_judgement": f"Judgement: {'Yes' if row['expert_rating'] >= 6 else 'No'}",
-            "metadata": {
-                "model_id": row["generator"],
-                "ground_truth_proof": row["reference_solution"],
-                "expert_rating": row["expert_rating"],
-            },
-        }
-        for rows in tables.values()
-        for row in rows
-    ]
-    random.Random(42).shuffle(tasks)
-    yield from tasks
 
 
 class Formal(TypedDict, total=False):
@@ -183,23 +158,6 @@ BENCHMARKS = [
         license="Apache 2.0",
         needs=("judge",),
         facts=_FACTS.format("imo_proofbench"),
-    ),
-    Benchmark(
-        name="proof_bench_judge",
-        title="ProofBench: judge a model's proof as experts did",
-        domain="math",
-        sources=(Source("wenjiema02/ProofBench", split="train"),),
-        convert=judged_proof,
-        joins=True,
-        env_id="gym_llm/MathProofJudgement-v0",
-        prompt="Judge whether this proof is right. It is right if it would earn five of seven points or more: "
-        "small slips may "
-        "pass, gaps and unproved steps may not.\n\nEnd with one of these lines:\n<judgement>Judgement: "
-        "Yes</judgement>\n"
-        "<judgement>Judgement: No</judgement>\n\n### Problem\n{problem}\n\n### Proof\n{proof}",
-        license="Apache 2.0",
-        facts=_FACTS.format("proof_bench_judge"),
-        notes="NeMo Gym leaves out proofs of more than 10,000 tokens of Qwen3; all are here.",
     ),
     _formal("minif2f", "miniF2F: olympiad problems to prove in Lean 4", f"{_GOEDEL}minif2f.jsonl", theorem, 244),
     _formal(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import sqlite3
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 from gym_llm.data.files.reading import read_objects
 from gym_llm.data.files.tables import read_table
@@ -18,7 +20,7 @@ from gym_llm.types import Row
 from gym_llm.utils.json_codec import loads
 from gym_llm.utils.limits import EXPANSION, FILE_BYTES, ROW_BYTES, limit
 
-READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".csv", ".tsv", ".parquet", ".txt", ".py")
+READABLE = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".csv", ".tsv", ".parquet", ".txt", ".py", ".sqlite")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _JSON_ROWS = 32  # of the largest size: what a JSON file may hold, which is read as a whole
 _FREE_BYTES = 1 << 26  # what every archive may hold, however small it is
@@ -26,7 +28,7 @@ _CHUNK = 1 << 20
 
 
 def read_raw(
-    path: str | Path, *, name: str = "", member: str | None = None, columns: Sequence[str] = ()
+    path: str | Path, *, name: str = "", member: str | None = None, columns: Sequence[str] = (), text: bool = False
 ) -> Iterator[Row]:
     """The rows of a file.
 
@@ -36,16 +38,21 @@ def read_raw(
         member: A pattern for the members of an archive; None for all that can be read. Each row of a member has the
             member's name under `_member`.
         columns: The columns of a CSV file that has no header.
+        text: Whether a file is one row, `{"text": …}`, whatever its format.
 
     Yields:
-        Rows. A CSV file's values are texts; a text file is one row, `{"text": …}`.
+        Rows. A CSV file's values are texts; a text file is one row, `{"text": …}`, and so is a database: its dump, with
+        the first rows of each table.
 
     Raises:
         DataError: If the file cannot be read, or is larger than the limits allow.
     """
     name = name or str(path)
     if name.endswith(ARCHIVES):
-        yield from _archive_rows(Path(path), name, member, columns)
+        yield from _archive_rows(Path(path), name, member, columns, text)
+    elif text or name.endswith((".txt", ".py")):
+        _check_size(path, name, limit(ROW_BYTES))
+        yield {"text": Path(path).read_text("utf-8", errors="replace")}
     elif name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")):
         with _named(path, name) as file:
             yield from (row for _, row in read_objects(str(file)))
@@ -53,9 +60,8 @@ def read_raw(
         yield from read_table(path, name, columns)
     elif name.endswith(".json"):
         yield from _json_rows(path, name)
-    elif name.endswith((".txt", ".py")):
-        _check_size(path, name, limit(ROW_BYTES))
-        yield {"text": Path(path).read_text("utf-8", errors="replace")}
+    elif name.endswith(".sqlite"):
+        yield {"text": _dump(path, name)}
     else:
         raise DataError(f"{name} has no format that is read here: {', '.join((*READABLE, *ARCHIVES))}.")
 
@@ -71,6 +77,28 @@ def _named(path: str | Path, name: str) -> Iterator[Path]:
         link = Path(folder, f"file{suffix}")
         link.symlink_to(Path(path).resolve())
         yield link
+
+
+_SHOWN_ROWS = 12
+
+
+def _dump(path: str | Path, name: str) -> str:
+    """A database as SQL, with twelve INSERTs in a row at most."""
+    lines: list[str] = []
+    size = inserts = 0
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(Path(path).resolve()))}?immutable=1", uri=True)) as database:
+            database.text_factory = lambda data: data.decode(errors="ignore")
+            for line in database.iterdump():
+                inserts = inserts + 1 if line.startswith("INSERT") else 0
+                if inserts <= _SHOWN_ROWS:
+                    size += len(line)
+                    if size > limit(ROW_BYTES):
+                        raise DataError(f"The schema of {name} is larger than {limit(ROW_BYTES) >> 20} MiB.")
+                    lines.append(line)
+    except sqlite3.Error as error:
+        raise DataError(f"{name} is not a readable SQLite database: {error}.") from None
+    return "".join(f"{line.replace(chr(10), ' ') if line.startswith('INSERT') else line}\n" for line in lines)
 
 
 def _json_rows(path: str | Path, name: str) -> Iterator[Row]:
@@ -95,17 +123,52 @@ def _check_size(path: str | Path, name: str, most: int) -> None:
         raise DataError(f"{name} has more than {most >> 20:,} MiB, and is read as a whole: see {ROW_BYTES}.")
 
 
-def _archive_rows(path: Path, name: str, member: str | None, columns: Sequence[str]) -> Iterator[Row]:
-    budget = _Budget(name, _FREE_BYTES + limit(EXPANSION) * path.stat().st_size)
+def unpack(path: str | Path, name: str, member: str | None, folder: Path) -> None:
+    """Write an archive's members into a folder, each under the last part of its name.
+
+    Args:
+        path: The archive.
+        name: Its name where it came from, which says its format.
+        member: A pattern for its members, as in `read_raw`.
+        folder: The folder.
+
+    Raises:
+        DataError: If the archive cannot be read, expands too far, or two members have one name.
+    """
+    for inner, file, budget in _chosen(Path(path), name, member, None):
+        target = folder / Path(inner).name
+        if target.exists():
+            raise DataError(f"{name} has two members {target.name}.")
+        with open(target, "wb") as copy:
+            budget.copy(file, copy)
+
+
+def _archive_rows(path: Path, name: str, member: str | None, columns: Sequence[str], text: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
-        for inner, file in _members(path, name):
-            if not (fnmatch.fnmatch(inner, member) if member else inner.endswith(READABLE)):
-                continue
+        for inner, file, budget in _chosen(path, name, member, None):
             target = Path(folder, "member")
             with open(target, "wb") as copy:
                 budget.copy(file, copy)
-            for row in read_raw(target, name=inner, columns=columns):
+            for row in read_raw(target, name=inner, columns=columns, text=text):
                 yield {**row, "_member": inner}
+
+
+def _chosen(
+    path: Path, name: str, member: str | None, budget: _Budget | None
+) -> Iterator[tuple[str, IO[bytes], _Budget]]:
+    """The members that fit a pattern; `OUTER!INNER` are those of an archive in the archive."""
+    budget = budget or _Budget(name, _FREE_BYTES + limit(EXPANSION) * path.stat().st_size)
+    outer, mark, within = (member or "").partition("!")
+    for inner, file in _members(path, name):
+        if not (fnmatch.fnmatch(inner, outer) if outer else inner.endswith(READABLE)):
+            continue
+        if not mark:
+            yield inner, file, budget
+            continue
+        with tempfile.NamedTemporaryFile(prefix="gym-llm-") as copy:
+            budget.copy(file, copy)
+            copy.flush()
+            yield from _chosen(Path(copy.name), inner, within, budget)
 
 
 def _members(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:

@@ -52,7 +52,9 @@ class Fetched:
     def rows(self) -> Iterator[Row]:
         """The raw rows, file by file."""
         for name, path in self.files:
-            yield from read_raw(path, name=name, member=self.source.member, columns=self.source.columns)
+            yield from read_raw(
+                path, name=name, member=self.source.member, columns=self.source.columns, text=self.source.text
+            )
 
 
 def expanded(sources: Sequence[Source], revisions: Mapping[str, str]) -> Iterator[Source]:
@@ -83,7 +85,7 @@ def fetched(source: Source, revision: str | None = None) -> Iterator[Fetched]:
     """
     if source.is_url:
         with tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
-            name = Path(urlsplit(source.place).path).name
+            name = source.files[0] if source.files else Path(urlsplit(source.place).path).name
             path = Path(folder, "download")
             digest = _download(source.place, path)
             yield Fetched(source, f"sha256:{digest}", [(name, path)], {name: digest})

@@ -20,11 +20,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import replacing, write_atomically
+from gym_llm.data.recipes.attachments import attach, attached, copy_attachments
 from gym_llm.data.recipes.fetching import Fetched, expanded, fetched
 from gym_llm.data.recipes.recipe import Benchmark
 from gym_llm.errors import DataError, Refused
@@ -103,6 +104,7 @@ def copy_to(prepared: Prepared, target: str | os.PathLike[str]) -> Path:
     folder = Path(target, prepared.path.parent.name)
     with replacing(folder / prepared.path.name) as copy, open(prepared.path, "rb") as file:
         shutil.copyfileobj(file, copy)
+    copy_attachments(prepared.path.parent, prepared.about, folder)
     write_atomically(folder / _ABOUT, dumps(prepared.about, indent=True))
     return folder
 
@@ -129,7 +131,8 @@ def recipe_digest(benchmark: Benchmark) -> str:
         code = Path(inspect.getsourcefile(benchmark.convert) or "").read_bytes()
     except (OSError, TypeError):  # typed into a terminal
         code = b""
-    return hashlib.sha256(repr(benchmark.sources).encode() + code).hexdigest()[:16]
+    attachments = repr(sorted(benchmark.attachments)) if benchmark.attachments else ""
+    return hashlib.sha256(repr(benchmark.sources).encode() + attachments.encode() + code).hexdigest()[:16]
 
 
 def _folder(root: Path, benchmark: Benchmark) -> Path:
@@ -148,6 +151,8 @@ def _open(benchmark: Benchmark, folder: Path, *, any_recipe: bool = False) -> Pr
                 return None
     except OSError:
         return None
+    if not attached(folder, about):
+        return None
     return Prepared(benchmark.name, path, about["revision"], about["digest"], about["rows"], about)
 
 
@@ -155,11 +160,13 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
     pin = {} if update else pin_of(benchmark)
     revisions = dict(pin.get("revisions", {}))
     with ExitStack() as stack:
-        loads_ = []
+        loads_: list[Fetched] = []
         for source in expanded(benchmark.sources, revisions):
             if tell:
                 tell(f"fetching {source}")
-            loads_.append(load := _fetched(stack, benchmark, source, revisions.get(source.place)))
+            same = next((load for load in loads_ if source.is_url and load.source.place == source.place), None)
+            load = replace(same, source=source) if same else None
+            loads_.append(load := load or _fetched(stack, benchmark, source, revisions.get(source.place)))
             revisions[source.place] = load.revision  # all loads of a repository are of one commit
         raw = _raw_digest(loads_)
         if pin and pin["raw"] != raw:
@@ -171,6 +178,7 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
         if tell:
             tell(f"preparing {benchmark.name}")
         digest, rows = _convert(benchmark, loads_, folder / "tasks.jsonl", pin)
+        attachments = attach(benchmark, loads_, folder)
     about: dict[str, Any] = {
         "benchmark": benchmark.name,
         "revision": _revision(loads_),
@@ -180,6 +188,7 @@ def _fetch(benchmark: Benchmark, folder: Path, update: bool, tell: Tell | None) 
         "recipe": recipe_digest(benchmark),
         "revisions": {load.source.place: load.revision for load in loads_},
         "files": [{"source": str(load.source), "sha256": load.digests} for load in loads_],
+        "attachments": attachments,
         "gym_llm": __version__,
         "prepared": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
@@ -194,7 +203,7 @@ def _convert(benchmark: Benchmark, loads_: list[Fetched], path: Path, pin: dict[
     """Write the tasks, and return their digest and number. An error leaves no file."""
     digest, rows = hashlib.sha256(), 0
     with replacing(path) as file:
-        for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_]):
+        for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_ if not load.source.unread]):
             line = dumps(task)
             digest.update(line)
             file.write(line)

@@ -30,11 +30,15 @@ class Source:
         place: `ORG/NAME` on the hub, or a URL that begins with `https://`.
         config: The dataset's configuration; `*` stands for a load of each.
         split: The dataset's split.
-        files: Names of files in the repository, read instead of a split.
+        files: Names of files in the repository, read instead of a split. For a URL, the name of its file, if the path
+            has none.
         revision: A commit of the repository; None until the first fetch pins one.
         label: Names the load, e.g. by its language. The default is the configuration, or the split.
-        member: A pattern for the names of an archive's members (.zip, .tar, .tar.gz), e.g. `data/test/*.csv`.
+        member: A pattern for the names of an archive's members (.zip, .tar, .tar.gz), e.g. `data/test/*.csv`; the
+            members of an archive in it are `*.zip!*.csv`.
         columns: The columns of a CSV file without a header.
+        text: Whether each file is one row, `{"text": …}`, whatever its format.
+        unread: Whether its rows are not converted: its files are an attachment only.
         shared: Whether every variant needs it: texts that are joined with the others' rows.
     """
 
@@ -46,6 +50,8 @@ class Source:
     label: str = ""
     member: str | None = None
     columns: tuple[str, ...] = ()
+    text: bool = False
+    unread: bool = False
     shared: bool = False
 
     def __post_init__(self) -> None:
@@ -85,6 +91,9 @@ of all repeats), `macro:FIELD` (the mean of the groups' means), or `metric:NAME`
 declares)."""
 
 Convert: TypeAlias = Callable[..., Any]
+Attachment: TypeAlias = str | Callable[[Mapping[str, Iterable[Row]]], Iterator[Row]]
+"""A file for the verifier: the label of a load, for a folder with the members of its archive; or a function of the
+loads' rows by label that yields the rows of a JSON Lines file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +113,7 @@ class Benchmark:
         joins: Whether `convert` takes all loads at once.
         env_id: The environment that scores it; None if gym_llm has no such verifier yet.
         env_kwargs: The environment's arguments.
+        attachments: Files that the environment reads beside the tasks, by its argument; fetched with the tasks.
         also_scored_by: Other environments that take the same tasks.
         prompt: The user's message with `{field}` places for the task's fields; None if tasks bring their own input.
         system: The system message, in the same form.
@@ -129,6 +139,7 @@ class Benchmark:
     joins: bool = False
     env_id: str | None = None
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    attachments: Mapping[str, Attachment] = field(default_factory=dict)
     also_scored_by: tuple[str, ...] = ()
     prompt: str | None = None
     system: str | None = None
@@ -172,6 +183,11 @@ class Benchmark:
         """The benchmark as a source of tasks: `benchmark:NAME`."""
         return BENCHMARK + self.name
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of the environment: `env_kwargs`, and `benchmark:NAME/ARGUMENT` for each attachment."""
+        return {**self.env_kwargs, **{name: f"{self.task_source}/{name}" for name in self.attachments}}
+
     def make(self, **kwargs: Any) -> gym.Env[Any, Any]:
         """Return the environment with the benchmark's tasks, arguments and prompt.
 
@@ -181,7 +197,7 @@ class Benchmark:
         Raises:
             UsageError: If gym_llm has no verifier for it.
         """
-        return gym.make(self.required_env(), tasks=self.task_source, **{**self.env_kwargs, **kwargs})
+        return gym.make(self.required_env(), tasks=self.task_source, **{**self.arguments, **kwargs})
 
     def required_env(self) -> str:
         """Return the environment's id, or raise a UsageError."""

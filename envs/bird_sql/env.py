@@ -7,7 +7,7 @@ from typing import Any
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.env_config import Seconds
+from gym_llm.core.env_config import LocalPath, Seconds
 from gym_llm.errors import DataError
 from gym_llm.grading.sql import (
     Database,
@@ -59,7 +59,7 @@ class BirdSQL(NemoCompatible):
     class Config(NemoCompatible.Config):
         """The databases, and the time for a statement."""
 
-        bird_sql_dir: str | None = None
+        bird_sql_dir: LocalPath | None = None
         sql_execution_timeout_s: Seconds = 30.0
 
     config: Config

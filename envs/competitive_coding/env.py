@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict
+from gym_llm.core.env_config import LocalPath
 from gym_llm.envs.competitive_coding.grading import Grader, NemoGrader, find_program
 from gym_llm.envs.competitive_coding.problems import Problem, ProblemFile
 from gym_llm.errors import DataError
@@ -74,7 +75,7 @@ class CompetitiveCoding(SandboxedEnv):
     class Config(SandboxedEnv.Config):
         """The problems, the score and the language."""
 
-        test_file: str | None = None
+        test_file: LocalPath | None = None
         reward_mode: Literal["binary", "fraction"] = "binary"
         time_scale: float = Field(2.0, gt=0, le=1000)
         language: Annotated[str, AfterValidator(_known_language)] = "auto"

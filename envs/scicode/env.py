@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any
 
 from gym_llm import Episode, Verdict
-from gym_llm.core.env_config import Seconds
+from gym_llm.core.env_config import LocalPath, Seconds
 from gym_llm.envs.scicode.dialogue import imported, question, turns
 from gym_llm.envs.scicode.grading import failure
 from gym_llm.envs.scicode.problem import Problem, Step
@@ -40,7 +40,7 @@ class SciCode(SandboxedEnv):
     class Config(SandboxedEnv.Config):
         """Arguments of the class."""
 
-        test_data_fpath: str | None = None
+        test_data_fpath: LocalPath | None = None
         timeout_secs: Seconds = 30.0
 
     config: Config

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.env_config import Seconds
+from gym_llm.core.env_config import LocalPath, Seconds
 from gym_llm.grading.sql import (
     Cell,
     ColumnsRule,
@@ -73,7 +73,7 @@ class Spider2Lite(NemoCompatible):
     class Config(NemoCompatible.Config):
         """Arguments of the class."""
 
-        spider2_lite_dir: str | None = None
+        spider2_lite_dir: LocalPath | None = None
         sql_execution_timeout_s: Seconds = 30.0
 
     config: Config

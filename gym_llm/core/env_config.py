@@ -19,6 +19,16 @@ Reward = Annotated[float, Field(allow_inf_nan=False)]
 Pattern = Annotated[str, AfterValidator(check_pattern)]
 """A regular expression."""
 
+
+def _local(path: str) -> str:
+    from gym_llm.data.recipes.attachments import local_path
+
+    return local_path(path)
+
+
+LocalPath = Annotated[str, AfterValidator(_local)]
+"""A file or folder of this machine, or `benchmark:NAME/ARGUMENT`, which is fetched with the benchmark's tasks."""
+
 C = TypeVar("C", bound="EnvConfig")
 
 

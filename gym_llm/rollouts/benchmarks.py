@@ -50,7 +50,7 @@ def benchmark_part(
         UsageError: If there is no such benchmark, no verifier, or it needs a judge and none is given.
     """
     recipe = find_benchmark(name)
-    kwargs = {**recipe.env_kwargs, **(env_kwargs or {})}
+    kwargs = {**recipe.arguments, **(env_kwargs or {})}
     env_id = recipe.required_env()
     if "judge" in recipe.needs and kwargs.get("judge") is None:
         raise UsageError(f"{recipe.name} needs a judge: give --judge http://HOST:PORT/v1, or judge in --env-kwargs.")

@@ -1,0 +1,128 @@
+"""Chemistry: properties of molecules (LITMUS), and choices from several sources (BunsenBench)."""
+
+from __future__ import annotations
+
+import html
+import random
+from collections.abc import Mapping
+from hashlib import sha256
+from string import ascii_uppercase
+from typing import Any
+
+from gym_llm.data.recipes.recipe import Benchmark, Source
+from gym_llm.types import Row
+
+_FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
+_EXAMPLES = (
+    "https://raw.githubusercontent.com/NVIDIA-NeMo/Gym/07d6b0d07b22fcf530b4c211dae2ee23100428e4/benchmarks/"
+    "litmus-bench/data/examples/{}_example.jsonl"
+)
+
+
+def molecule(row: dict[str, Any]) -> Row:
+    """Keep the row; its answer is a whole number, which the hub's table shows as 3.0."""
+    answer = row["expected_answer"]
+    if answer != int(answer):
+        raise ValueError(f"expected_answer is {answer!r}, not a whole number")
+    return _own(row) | {"expected_answer": int(answer)}
+
+
+def measured_molecule(row: dict[str, Any]) -> Row | None:
+    """Leave out numbers without a rule: no prediction equals a measurement to the sixth digit."""
+    return None if row["answer_type"] == "float" and not row.get("match") else _own(row)
+
+
+def _own(row: Mapping[str, Any]) -> Row:
+    """The row without the name of NeMo Gym's agent."""
+    return {name: value for name, value in row.items() if name != "agent_ref"}
+
+
+def _examples(name: str, convert: Any, repeats: int, tokens: int, rows: int | None = None) -> dict[str, Any]:
+    return {
+        "sources": (Source(_EXAMPLES.format(name)),),
+        "convert": convert,
+        "repeats": repeats,
+        "sampling": {"max_output_tokens": tokens},
+        "rows": rows,
+        "notes": "NeMo Gym's example rows: the whole set is not public.",
+    }
+
+
+_PROMPT_VERSION = "bunsen_chem_mcq_xml_choice_v1"
+_VERSION = "0.1.4"
+_UPSTREAM = {
+    "bunsen_bench_revision": f"v{_VERSION}",
+    "bunsen_bench_config": "chemistry_mcq",
+    "bunsen_bench_config_version": _VERSION,
+}
+_ABOUT = (
+    *_UPSTREAM,
+    *(f"source{part}" for part in ("", "_dataset", "_config", "_split", "_revision", "_record_id", "_row_index")),
+    *("bunsen_id", "source_record_sha256", "canonical_problem_sha256", "bct_field", "bct_subfield"),
+)
+
+
+def chemistry_choice(row: dict[str, Any]) -> Row:
+    """Shuffle the options by a seed of the id, and write them in tags."""
+    choices = list(row["choices"])
+    if choices.count(row["answer"]) != 1:
+        raise ValueError(f"the answer of {row['bunsen_id']} is not exactly one of its choices")
+    seed = sha256(f"{row['bunsen_id']}:{_PROMPT_VERSION}".encode()).digest()[:8]
+    random.Random(int.from_bytes(seed, "big")).shuffle(choices)
+    about = _UPSTREAM | {name: row[name] for name in _ABOUT if name in row}
+    return {
+        "question": row["question"],
+        "options_text": "\n".join(
+            ["<choices>", *(f"<choice>{html.escape(text, quote=False)}</choice>" for text in choices), "</choices>"]
+        ),
+        "options": [{letter: text} for letter, text in zip(ascii_uppercase, choices, strict=False)],
+        "expected_answer": ascii_uppercase[choices.index(row["answer"])],
+        "uuid": row["bunsen_id"],
+        "metadata": about | {"prompt_version": _PROMPT_VERSION},
+    }
+
+
+BENCHMARKS = [
+    Benchmark(
+        name="litmus_bench",
+        title="LITMUS: properties of molecules, from their structure alone",
+        domain="science",
+        sources=(
+            Source(
+                "nvidia/Nemotron-RL-litmus-bench-v0.1",
+                split="test",
+                revision="dab852b1fd2085f60c49af85fcb7d58ead4bf1c1",
+            ),
+        ),
+        convert=molecule,
+        env_id="gym_llm/LitmusAgent-v0",
+        repeats=5,
+        sampling={"max_output_tokens": 131_072},
+        rows=482,
+        license="CC-BY-4.0",
+        facts=_FACTS.format("litmus-bench"),
+        aliases=("litmus",),
+        variants={
+            "tier12": _examples("litmus-tier12-paired", _own, 1, 16_384, 20) | {"needs": ("sandbox",)},
+            **{
+                f"adme_{part}": _examples(f"adme-tier5-{part}", measured_molecule, 5, 8_192)
+                for part in ("direct", "analogue", "comparison")
+            },
+        },
+    ),
+    Benchmark(
+        name="bunsenbench_chemistry_mcq",
+        title="BunsenBench: chemistry with options, from several data sets",
+        domain="science",
+        sources=(Source("nvidia/bunsen-bench", config="chemistry_mcq", split="test", revision=f"v{_VERSION}"),),
+        convert=chemistry_choice,
+        env_id="gym_llm/BunsenBench-v0",
+        prompt="{question}\n{options_text}\nGive the right choice in <choice></choice> tags, exactly as it is written "
+        "above.",
+        repeats=8,
+        facts=_FACTS.format("bunsenbench_chemistry_mcq"),
+        notes="The hub has a list of ids; its tools/reconstitute.py makes the rows, and gym_llm runs no code of a hub. "
+        "Run it, write its rows to RAW.jsonl, then `gym-llm data convert bunsenbench_chemistry_mcq RAW.jsonl`.",
+        aliases=("bunsenbench", "bunsen_bench"),
+    ),
+]
