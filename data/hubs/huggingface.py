@@ -14,9 +14,11 @@ from typing import Any, BinaryIO
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, LocalEntryNotFoundError
 from huggingface_hub.hf_api import DatasetInfo
+from huggingface_hub.utils import tqdm
 
 from gym_llm.data.files.atomic import replacing
 from gym_llm.data.files.datasets import DatasetConfig
+from gym_llm.data.files.raw_files import check_size
 from gym_llm.data.files.reading import read_rows, too_long
 from gym_llm.data.hubs import names
 from gym_llm.data.hubs.gitlab import ModelRegistry
@@ -48,6 +50,23 @@ class Uploaded:
     file: str
     url: str
     is_pull_request: bool
+
+
+def _bounded(file: str) -> type[tqdm]:
+    """A progress bar that ends the download of a file that is larger than the limit, whatever the hub declares."""
+
+    class Bounded(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._size = kwargs.get("initial") or 0
+            check_size(file, kwargs.get("total") or 0)
+            super().__init__(*args, **kwargs)
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self._size += n or 0
+            check_size(file, self._size)
+            return super().update(n)
+
+    return Bounded
 
 
 class Hub:
@@ -217,7 +236,8 @@ class Hub:
     def _fetch(self, repo_id: str, file: str, sha: str | None) -> Path:
         """The file in the cache, complete."""
         with _asking(f"download {names.file(file)} of {repo_id}"), names.safe_headers():
-            return Path(self._api.hf_hub_download(repo_id, file, repo_type="dataset", revision=sha))
+            download = self._api.hf_hub_download
+            return Path(download(repo_id, file, repo_type="dataset", revision=sha, tqdm_class=_bounded(file)))
 
     def _split_files(
         self, repo_id: str, split: str | None, sha: str | None, config: str | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.reading import BENCHMARK
-from gym_llm.data.recipes.recipe import Benchmark, canonical
+from gym_llm.data.files.tables import read_table
+from gym_llm.data.recipes.recipe import Benchmark, Published, canonical
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import reason
 from gym_llm.utils.text import nearest
@@ -78,8 +81,19 @@ def _by_alias() -> dict[str, Benchmark]:
 
 def _ours() -> Iterable[Benchmark]:
     package = importlib.import_module(_OURS)
+    figures = _published(Path(next(iter(package.__path__)), "published.csv"))
     for module in pkgutil.iter_modules(package.__path__):
-        yield from getattr(importlib.import_module(f"{_OURS}.{module.name}"), "BENCHMARKS", ())
+        for recipe in getattr(importlib.import_module(f"{_OURS}.{module.name}"), "BENCHMARKS", ()):
+            yield replace(recipe, published=figures[recipe.name]) if recipe.name in figures else recipe
+
+
+def _published(path: Path) -> dict[str, tuple[Published, ...]]:
+    """The published figures that were read, by benchmark."""
+    figures: dict[str, tuple[Published, ...]] = {}
+    for row in read_table(path, path.name):
+        figure = Published(row["model"], float(row["figure"]), row["where"])
+        figures[row["benchmark"]] = (*figures.get(row["benchmark"], ()), figure)
+    return figures
 
 
 def _others() -> Iterable[Benchmark]:

@@ -105,13 +105,18 @@ def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
             ", ".join(about["differences"]) or "none",
             figure(about["figure"]),
             f"{about['tasks_played']:,} of {about['tasks']:,}",
-            _published(about, result),
+            f"{published['figure']:.3f}" if (published := _published_by(about, result)) else "–",
             *shares(result["metrics"]),
         ]
         for result, about in found
     ]
     header = ["dataset", "engine", "rule", "differs from the recipe", "figure", "tasks", "published", *_SHARES]
     notes = dict.fromkeys(f"{result['dataset']}: {about['notes']}" for result, about in found if about["notes"])
+    notes |= dict.fromkeys(
+        f"{result['dataset']}: the published figure is from {published['where']}."
+        for result, about in found
+        if (published := _published_by(about, result))
+    )
     yield Table("Benchmarks", header, rows, 4, " ".join(notes))
     names = list(dict.fromkeys(result["dataset"] for result, _ in found))
     if len(names) > 1:
@@ -130,11 +135,10 @@ def _percent(estimate: Mapping[str, Any] | None) -> str:
     return "–" if not estimate or estimate.get("value") is None else f"{100 * estimate['value']:.1f}"
 
 
-def _published(about: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+def _published_by(about: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The published figure of the very model that was played."""
     model = str(result.get("model") or "").rpartition("/")[2].lower()
-    found = [each for each in about.get("published", ()) if each["model"].rpartition("/")[2].lower() == model]
-    return f"{found[0]['figure']:.3f}" if found else "–"
+    return next((each for each in about.get("published", ()) if each["model"].lower() == model), None)
 
 
 def group_tables(data: Mapping[str, Any]) -> Iterator[Table]:

@@ -36,7 +36,7 @@ LIMITS: dict[str, Limit] = {
     ),
     REQUEST_BYTES: Limit(1 << 25, 1, "bytes of a request that `gym-llm serve-model` takes"),
     HUB_BYTES: Limit(1 << 26, 1, "bytes of a registry's answer about its data sets (files of theirs may be larger)"),
-    FILE_BYTES: Limit(1 << 33, 1, "bytes of a file that a benchmark's tasks are made of"),
+    FILE_BYTES: Limit(1 << 33, 1, "bytes of a file that is fetched from a hub or a URL"),
     ROW_BYTES: Limit(1 << 25, 1, "bytes of a row of a task file"),
     EXPANSION: Limit(1_000, 1, "times the compressed bytes that a row group of a parquet file becomes, above 64 MiB"),
     WINDOW_BYTES: Limit(1 << 27, 1 << 10, "bytes of the window of a `.zst` file"),

@@ -181,6 +181,16 @@ def test_hostile_rows_get_a_sentence(hub: HubServer, monkeypatch: pytest.MonkeyP
     assert not list((prepared.cache_folder() / "sums").glob("*.jsonl"))
 
 
+def test_a_file_of_a_hub_that_is_too_large_is_not_downloaded(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GYM_LLM_MAX_FILE_BYTES", "1000")
+    hub.repos["acme/sums"] = Repo(False, {"main": {"rows.jsonl": b'{"n": 1}\n' * 1_000_000}})
+    with pytest.raises(DataError, match="GYM_LLM_MAX_FILE_BYTES"):
+        prepare(by_file())
+    assert not any(path.stat().st_size > 1_000_000 for path in tmp_path.rglob("*") if path.is_file())
+
+
 def test_names_that_lead_elsewhere_are_refused(hub: HubServer) -> None:
     hub.repos["acme/sums"] = Repo(False, {"main": {"rows.jsonl": b'{"n": 1}\n'}})
     recipe = Benchmark(
