@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gym_llm.author.attack.attack_play import Player, says
@@ -36,6 +38,7 @@ class Audit:
         junk: By the kind of junk, how many answers earn any reward.
         duplicates: Tasks that are equal to an earlier one.
         failures: Official answers that earn less, and errors: task and reason.
+        origin: Further facts for the card, such as the digest of the tasks.
     """
 
     benchmark: str
@@ -46,6 +49,7 @@ class Audit:
     junk: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
+    origin: dict[str, str] = field(default_factory=dict)
 
     @property
     def answered(self) -> int:
@@ -69,7 +73,17 @@ class Audit:
         if self.failures:
             lines += ["", "First official answers that earn less:", ""]
             lines += [f"- task {index}: {why}" for index, why in self.failures[:_SHOWN]]
+        if self.origin:
+            lines += ["", *(f"- {name}: {value}" for name, value in self.origin.items())]
         return "\n".join(lines) + "\n"
+
+
+def card_of(benchmark: Benchmark) -> Path:
+    """Return the place of a benchmark's card: `cards/NAME.md` beside the module of its recipe."""
+    module = inspect.getsourcefile(benchmark.convert)
+    if module is None:
+        raise DataError(f"The recipe of {benchmark.name} is in no file, so its card has no place.")
+    return Path(module).parent / "cards" / f"{benchmark.name.replace(':', '--')}.md"
 
 
 def audit(

@@ -122,9 +122,11 @@ def audit(
     limit: Annotated[int | None, options.episodes("N", "play only the first N tasks", options.positive)] = None,
     judge: Annotated[str | None, options.engine("SPEC", "the engine that judges, where the verifier asks one")] = None,
     card: Annotated[str | None, options.output("FILE", "write the result as Markdown here, too")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="keep the card beside the recipe, as cards/BENCHMARK.md")] = False,
 ) -> int:
     """Play a benchmark's official answers and junk through its verifier."""
     from gym_llm.author.audit import audit as audit_tasks
+    from gym_llm.author.audit import card_of
     from gym_llm.cli.bars import show_bars
     from gym_llm.core.verifier_env import VerifierEnv
     from gym_llm.data.files.atomic import write_atomically
@@ -133,7 +135,7 @@ def audit(
     kwargs = {} if judge is None else {"judge": judge}
     if "judge" in benchmark.needs and judge is None:
         raise UsageError(f"{benchmark.name} needs a judge: give --judge http://HOST:PORT/v1.")
-    _prepare(benchmark)
+    prepared = _prepare(benchmark)
     with show_bars() as draw:
         found = audit_tasks(
             benchmark,
@@ -141,10 +143,15 @@ def audit(
             limit=limit,
             show=lambda done, total: draw("tasks", done, total, lambda: f"{done:,} of {total:,}"),
         )
+    found.origin = {"digest of the tasks": prepared.digest, "revision of the raw rows": prepared.revision}
     text = found.card()
     print(text, end="")
-    if card is not None:
-        write_atomically(Path(card), text.encode())
+    places = [Path(card)] if card is not None else []
+    if keep:
+        places.append(card_of(benchmark))
+        places[-1].parent.mkdir(exist_ok=True)
+    for place in places:
+        write_atomically(place, text.encode())
     return int(found.official < found.answered or sum(found.junk.values()) > 0)
 
 
