@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from transformers import Cache, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from gym_llm.engines.prefixes import PrefixIndex, prefix_keys
 
@@ -26,6 +27,8 @@ PREFILL_TOKENS = 16_384
 _SPARE = 64
 """Positions beyond the prompts', so that answers which are short have room from the beginning."""
 _GREEDY_BELOW = 1e-5
+_CACHE_ARGUMENT = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+"""A model's argument for its cache: transformers 5.24 renamed it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -267,9 +270,9 @@ class Decoder:
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
+            **{_CACHE_ARGUMENT: self._cache},
         )
         return output.logits[:, -1].float()
 
