@@ -223,7 +223,7 @@ def _fetched(stack: ExitStack, benchmark: Benchmark, source: Any, revision: str 
         if error.status:
             raise
         raise DataError(
-            f"Not cached: {benchmark.name}. {str(error).rstrip('.')}. Offline, set {COPIES}=DIR; `gym-llm data fetch "
+            f"{benchmark.name} is not cached. {str(error).rstrip('.')}. Offline, set {COPIES}=DIR; `gym-llm data fetch "
             f"{benchmark.name} --to DIR` fills it."
         ) from None
 

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from gym_llm.evaluation.plots import Plot
-from gym_llm.evaluation.tables import NOTE, Table, headline, plain, tables
+from gym_llm.evaluation.tables import NOTE, OVERVIEW, Table, headline, plain, tables
 from gym_llm.utils.json_codec import dumps
 
 _STYLE = """
@@ -40,7 +40,7 @@ pre { overflow: auto; max-height: 30rem; padding: 1rem; background: var(--band);
   font-size: .8rem }
 code { font-family: ui-monospace, "DejaVu Sans Mono", monospace }
 """
-_FIRST = ("mean_reward", "pass_at_k", "rewards")
+_FIRST = ("scores", "mean_reward", "pass_at_k", "rewards")
 
 
 def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
@@ -52,15 +52,16 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
     title, state = headline(data)
     style = f"style-src 'sha256-{_digest(_STYLE)}'"
     policy = f"default-src 'none'; img-src data:; {style}; base-uri 'none'; form-action 'none'"
-    first, *others = tables(data)
+    every = list(tables(data))
+    leading = 1 + [table.title for table in every].index(OVERVIEW)
     is_complete = "state complete" if data.get("complete") else "state"
     records = ", ".join(f"<code>{_text(name)}</code>" for name in data.get("files", []))
     settings = dumps({name: data[name] for name in ("created", "gym_llm", "suite") if name in data}, indent=True)
     body = [
         f'<h1>{_text(title)}</h1>\n<p class="{is_complete}">{_text(state)}</p>',
-        _table(first),
+        *map(_table, every[:leading]),
         *(_plot(plot) for plot in plots if plot.name in _FIRST),
-        *map(_table, others),
+        *map(_table, every[leading:]),
         *(_plot(plot) for plot in plots if plot.name not in _FIRST),
         f"<h2>Records</h2>\n<p>{records}. All figures are in <code>results.json</code>.</p>",
         f"<details>\n<summary>How it was made</summary>\n<pre>{_text(settings.decode(), whole=True)}</pre>\n</details>",

@@ -47,11 +47,14 @@ class Table:
     note: str = ""
 
 
+OVERVIEW = "Results"
+
+
 def tables(data: Mapping[str, Any]) -> Iterator[Table]:
     """Every table of what `results.json` says that has something in it."""
     results = data["results"]
-    yield overview(data)
     yield from benchmark_tables(data)
+    yield overview(data)
     for family, name in _FAMILIES.items():
         ks = chosen_ks(result["metrics"].get(family) for result in results)
         if len(ks) > 1 or (ks and family in ("majority_at", "best_of")):
@@ -90,7 +93,7 @@ def overview(data: Mapping[str, Any]) -> Table:
         "solved. Masked episodes failed for no fault of the model: they have no reward and are in no figure."
     )
     note += "".join(dict.fromkeys(f" {each}" for result in results for each in result.get("warnings") or ()))
-    return _table("Results", results, columns, cells, note)
+    return _table(OVERVIEW, results, columns, cells, note)
 
 
 def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
@@ -102,7 +105,7 @@ def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
         [
             *_names(result),
             _RULES.get(about["rule"], about["rule"].replace("macro:", "mean over ")),
-            ", ".join(about["differences"]) or "none",
+            "; ".join(about["differences"]) or "none",
             figure(about["figure"]),
             f"{about['tasks_played']:,} of {about['tasks']:,}",
             f"{published['figure']:.3f}" if (published := _published_by(about, result)) else "–",
