@@ -37,6 +37,7 @@ for _name in (
     "hub_server",
     "model_server",
     "played",
+    "audited",
     "judging",
     "constraint_cases",
     "harbor_tasks",

