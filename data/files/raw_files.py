@@ -41,7 +41,7 @@ def read_raw(
         text: Whether a file is one row, `{"text": …}`, whatever its format.
 
     Yields:
-        Rows. A CSV file's values are texts; a text file is one row, `{"text": …}`, and so is a database: its dump, with
+        Rows. A CSV file's values are texts. A text file is one row, `{"text": …}`. A database is one, too: its dump, with
         the first rows of each table.
 
     Raises:

@@ -57,12 +57,12 @@ def _bounded(file: str) -> type[tqdm]:
 
     class Bounded(tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._size = kwargs.get("initial") or 0
-            check_size(file, kwargs.get("total") or 0)
+            self._size = int(kwargs.get("initial") or 0)
+            check_size(file, int(kwargs.get("total") or 0))
             super().__init__(*args, **kwargs)
 
         def update(self, n: float | None = 1) -> bool | None:
-            self._size += n or 0
+            self._size += int(n or 0)
             check_size(file, self._size)
             return super().update(n)
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.raw_files import unpack
-from gym_llm.data.files.reading import BENCHMARK
 from gym_llm.data.recipes.fetching import Fetched
 from gym_llm.data.recipes.recipe import Attachment, Benchmark
-from gym_llm.errors import DataError, UsageError
+from gym_llm.errors import DataError
 from gym_llm.types import Row
 from gym_llm.utils.json_codec import dumps
 
@@ -53,34 +52,6 @@ def copy_attachments(source: Path, about: dict[str, Any], target: Path) -> None:
         for file in entry["files"]:
             shutil.copyfile(source / entry["path"] / file, copy / file)
         _rename(copy, target / entry["path"])
-
-
-def local_path(value: str) -> str:
-    """Return the path of an argument: `benchmark:NAME/ARGUMENT` is fetched, other values are paths already.
-
-    Raises:
-        UsageError: If the benchmark has no such attachment.
-        DataError: If it cannot be fetched.
-    """
-    if not value.startswith(BENCHMARK):
-        return value
-    from gym_llm.data.recipes.catalogue import find_benchmark
-    from gym_llm.data.recipes.prepared import prepare
-
-    name, _, argument = value.rpartition("/")
-    benchmark = find_benchmark(name)
-    if argument not in benchmark.attachments:
-        listed = ", ".join(benchmark.attachments) or "no attachments"
-        raise UsageError(f"{benchmark.name} has no attachment {argument!r}: it has {listed}.")
-    prepared = prepare(benchmark)
-    entry = prepared.about.get("attachments", {}).get(argument)
-    if entry is None:
-        raise DataError(
-            f"{prepared.path.parent} has no {argument}: fill it with `gym-llm data fetch {benchmark.name}`."
-        )
-    files = list(entry["files"])
-    path = prepared.path.parent / entry["path"]
-    return str(path if isinstance(benchmark.attachments[argument], str) else path / files[0])
 
 
 def _attach(name: str, how: Attachment, loads: Sequence[Fetched], folder: Path) -> dict[str, Any]:

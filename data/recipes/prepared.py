@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import replacing, write_atomically
+from gym_llm.data.files.reading import BENCHMARK
 from gym_llm.data.recipes.attachments import attach, attached, copy_attachments
 from gym_llm.data.recipes.fetching import Fetched, expanded, fetched
 from gym_llm.data.recipes.recipe import Benchmark
-from gym_llm.errors import DataError, Refused
+from gym_llm.errors import DataError, Refused, UsageError
 from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.version import __version__
 
@@ -107,6 +108,33 @@ def copy_to(prepared: Prepared, target: str | os.PathLike[str]) -> Path:
     copy_attachments(prepared.path.parent, prepared.about, folder)
     write_atomically(folder / _ABOUT, dumps(prepared.about, indent=True))
     return folder
+
+
+def local_path(value: str) -> str:
+    """Return the path of an argument: `benchmark:NAME/ARGUMENT` is fetched, other values are paths already.
+
+    Raises:
+        UsageError: If the benchmark has no such attachment.
+        DataError: If it cannot be fetched.
+    """
+    if not value.startswith(BENCHMARK):
+        return value
+    from gym_llm.data.recipes.catalogue import find_benchmark
+
+    name, _, argument = value.rpartition("/")
+    benchmark = find_benchmark(name)
+    if argument not in benchmark.attachments:
+        listed = ", ".join(benchmark.attachments) or "no attachments"
+        raise UsageError(f"{benchmark.name} has no attachment {argument!r}: it has {listed}.")
+    prepared = prepare(benchmark)
+    entry = prepared.about.get("attachments", {}).get(argument)
+    if entry is None:
+        raise DataError(
+            f"{prepared.path.parent} has no {argument}: fill it with `gym-llm data fetch {benchmark.name}`."
+        )
+    files = list(entry["files"])
+    path = prepared.path.parent / entry["path"]
+    return str(path if isinstance(benchmark.attachments[argument], str) else path / files[0])
 
 
 def pin_of(benchmark: Benchmark) -> dict[str, Any]:

@@ -120,6 +120,7 @@ class Benchmark:
         repeats: How often each task is played.
         sampling: Request fields, e.g. `{"temperature": 0.6}`.
         headline: The rule of its figure.
+        is_share: Whether the figure is a share, printed in percent; else it has a scale of its own, e.g. 1 to 10.
         rows: The number of tasks.
         license: The dataset's licence.
         gated: Whether the hub asks to accept terms first.
@@ -146,6 +147,7 @@ class Benchmark:
     repeats: int = 1
     sampling: Mapping[str, Any] = field(default_factory=dict)
     headline: Headline = "mean"
+    is_share: bool = True
     rows: int | None = None
     license: str | None = None
     gated: bool | None = None

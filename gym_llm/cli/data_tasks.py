@@ -122,7 +122,7 @@ def audit(
     limit: Annotated[int | None, options.episodes("N", "play only the first N tasks", options.positive)] = None,
     judge: Annotated[str | None, options.engine("SPEC", "the engine that judges, where the verifier asks one")] = None,
     card: Annotated[str | None, options.output("FILE", "write the result as Markdown here, too")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="keep the card beside the recipe, as cards/BENCHMARK.md")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="keep the card as cards/BENCHMARK.md beside the recipe")] = False,
 ) -> int:
     """Play a benchmark's official answers and junk through its verifier."""
     from gym_llm.author.audit import audit as audit_tasks

@@ -21,7 +21,7 @@ Pattern = Annotated[str, AfterValidator(check_pattern)]
 
 
 def _local(path: str) -> str:
-    from gym_llm.data.recipes.attachments import local_path
+    from gym_llm.data.recipes.prepared import local_path
 
     return local_path(path)
 

@@ -50,6 +50,7 @@ def benchmark_result(
         **{name: origin[name] for name in ("benchmark", "revision", "digest")},
         "title": recipe.title,
         "rule": recipe.headline,
+        "is_share": recipe.is_share,
         "figure": headline(recipe, scores, metrics),
         "tasks_played": metrics["tasks"],
         "tasks": rows,

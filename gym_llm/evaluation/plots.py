@@ -157,8 +157,12 @@ def _mean_reward(results: Sequence[Mapping[str, Any]], engines: Sequence[str]) -
 
 
 def _scores(results: Sequence[Mapping[str, Any]], engines: Sequence[str]) -> Figure:
-    """Bars of the benchmarks' figures, a colour for each engine."""
-    found = [(result, about["figure"]) for result in results if (about := result.get("benchmark")) and about["figure"]]
+    """Bars of the benchmarks' figures, a colour for each engine; figures that are no shares are left out."""
+    found = [
+        (result, about["figure"])
+        for result in results
+        if (about := result.get("benchmark")) and about["figure"] and about.get("is_share", True)
+    ]
     names = list(dict.fromkeys(result["dataset"] for result, _ in found))
     figure = _figure(3.6)
     axis = figure.subplots()

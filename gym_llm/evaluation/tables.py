@@ -124,18 +124,25 @@ def benchmark_tables(data: Mapping[str, Any]) -> Iterator[Table]:
     names = list(dict.fromkeys(result["dataset"] for result, _ in found))
     if len(names) > 1:
         models = {result["engine"]: result.get("model") or "" for result, _ in found}
-        by_place = {(result["engine"], result["dataset"]): _percent(about["figure"]) for result, about in found}
+        by_place = {(result["engine"], result["dataset"]): _score(about) for result, about in found}
         scores = [
             [engine, model, *(by_place.get((engine, name), "–") for name in names)] for engine, model in models.items()
         ]
-        yield Table("Scores", ["engine", "model", *names], scores, 2, "Percent, by each benchmark's own rule.")
+        own = [result["dataset"] for result, about in found if not about.get("is_share", True)]
+        note = "Percent, by each benchmark's own rule."
+        note += f" {', '.join(dict.fromkeys(own))}: on its own scale." if own else ""
+        yield Table("Scores", ["engine", "model", *names], scores, 2, note)
 
 
 _RULES = {"mean": "mean reward", "majority": "majority vote", "f1": "F1 of correct and attempted"}
 
 
-def _percent(estimate: Mapping[str, Any] | None) -> str:
-    return "–" if not estimate or estimate.get("value") is None else f"{100 * estimate['value']:.1f}"
+def _score(about: Mapping[str, Any]) -> str:
+    """The figure in percent, or on the benchmark's own scale."""
+    estimate = about["figure"]
+    if not estimate or estimate.get("value") is None:
+        return "–"
+    return f"{100 * estimate['value']:.1f}" if about.get("is_share", True) else f"{estimate['value']:.2f}"
 
 
 def _published_by(about: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -17,10 +17,9 @@ from aiohttp import web
 from hub_server import serving
 
 from gym_llm.data.benchmarks.code import olympiad_tests
-from gym_llm.data.recipes.attachments import local_path
 from gym_llm.data.recipes.catalogue import find_benchmark
 from gym_llm.data.recipes.fetching import MIRROR
-from gym_llm.data.recipes.prepared import COPIES, copy_to, prepare
+from gym_llm.data.recipes.prepared import COPIES, copy_to, local_path, prepare
 from gym_llm.errors import DataError, UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("recipes_hub")]

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import gymnasium as gym
 import pytest
+from audited import filled
 from testing import ROOT
 
 import gym_llm
@@ -42,6 +43,22 @@ def test_raw_rows_become_the_catalogue_s_tasks(vector: dict[str, Any], tmp_path:
     tasks = json.loads(json.dumps(list(convert_files(find_benchmark(vector["benchmark"]), [raw]))))
     shared = min(len(tasks), len(vector["rows"]))  # vectors of many loads are cut
     assert shared and tasks[:shared] == vector["rows"][:shared]
+
+
+INVENTED = {"gpqa_x", "imo_gradingbench", "longmemeval", "mmlu_pro", "swebench_verified", "ugphysics"}
+"""Vectors whose made-up values no verifier takes: an answer that is no letter, an unknown grade, no instance."""
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector["benchmark"])
+def test_verifiers_take_the_catalogue_s_tasks(vector: dict[str, Any], tmp_path: Path) -> None:
+    recipe = find_benchmark(vector["benchmark"])
+    if recipe.env_id is None or recipe.name in INVENTED:
+        pytest.skip("no verifier, or no valid values")
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text(json.dumps({"loader": vector["loader"], "raw": vector["raw"]}))
+    tasks = [filled(recipe, task) for task in convert_files(recipe, [raw])]
+    judge = {"judge": "random"} if "judge" in recipe.needs else {}
+    gym.make(recipe.env_id, tasks=tasks, disable_env_checker=True, **recipe.env_kwargs, **judge).reset(seed=0)
 
 
 def test_there_are_a_hundred_names() -> None:
