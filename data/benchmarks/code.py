@@ -25,21 +25,22 @@ _COMPLETE = (
 )
 
 
-def function(row: dict[str, Any]) -> Row:
-    """Keep EvalPlus' inputs and reference, by which an answer is compared."""
-    return {
-        "question": row["prompt"].replace("    ", "\t"),
-        "entry_point": row["entry_point"],
-        "canonical_solution": row["canonical_solution"],
-        "verifier_metadata": {
-            "task_id": row["task_id"],
-            "problem": {
-                name: row[name]
-                for name in ("prompt", "entry_point", "canonical_solution", "base_input", "plus_input", "atol")
-                if name in row
-            },
-        },
-    }
+def function(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """Keep the prompt; the inputs and the reference are an attachment."""
+    for row in tables["problems"]:
+        yield {
+            "question": row["prompt"].replace("    ", "\t"),
+            "entry_point": row["entry_point"],
+            "canonical_solution": row["canonical_solution"],
+            "verifier_metadata": {"task_id": row["task_id"]},
+        }
+
+
+def function_problems(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """Yield the problems as `EvalPlus` reads them."""
+    kept = ("task_id", "prompt", "entry_point", "canonical_solution", "base_input", "plus_input", "atol")
+    for row in tables["problems"]:
+        yield {name: row[name] for name in kept if name in row}
 
 
 _STARTING = "You should write self-contained code starting with:"
@@ -172,21 +173,26 @@ def _files(version: int) -> tuple[str, ...]:
     return ("test.jsonl", *(f"test{number}.jsonl" for number in range(2, version + 1)))
 
 
-def infilling(row: dict[str, Any]) -> Row:
-    """Keep the test, by which an answer is judged."""
-    problem = {
-        name: row[name] for name in ("prompt", "suffix", "test", "entry_point", "canonical_solution") if name in row
-    }
-    return {
-        "task_id": row["task_id"],
-        "prefix": row["prompt"],
-        "suffix": row["suffix"],
-        "canonical_solution": row["canonical_solution"],
-        "language": "python",
-        "split": "random_span",
-        "comment_delimiter": "#",
-        "verifier_metadata": {"task_id": row["task_id"], "problem": problem},
-    }
+def infilling(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """Keep what stands around the missing piece; the test is an attachment."""
+    for row in tables["problems"]:
+        yield {
+            "task_id": row["task_id"],
+            "prefix": row["prompt"],
+            "suffix": row["suffix"],
+            "canonical_solution": row["canonical_solution"],
+            "language": "python",
+            "split": "random_span",
+            "comment_delimiter": "#",
+            "verifier_metadata": {"task_id": row["task_id"]},
+        }
+
+
+def infilling_problems(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """Yield the problems as `CodeFIM` reads them."""
+    kept = ("task_id", "prompt", "suffix", "test", "entry_point", "canonical_solution")
+    for row in tables["problems"]:
+        yield {name: row[name] for name in kept if name in row}
 
 
 def completion(row: dict[str, Any]) -> Row:
@@ -273,9 +279,11 @@ BENCHMARKS = [
         name="human_eval",
         title="HumanEval+: functions by their docstring, with EvalPlus' inputs",
         domain="code",
-        sources=(Source(_EVALPLUS.format("humanevalplus", "v0.1.10/HumanEvalPlus")),),
+        sources=(Source(_EVALPLUS.format("humanevalplus", "v0.1.10/HumanEvalPlus"), label="problems"),),
         convert=function,
+        joins=True,
         env_id="gym_llm/EvalPlus-v0",
+        attachments={"evalplus_data": function_problems},
         prompt=_COMPLETE,
         rows=164,
         license="MIT",
@@ -301,9 +309,11 @@ BENCHMARKS = [
         name="mbpp",
         title="MBPP+: small programs, with EvalPlus' inputs",
         domain="code",
-        sources=(Source(_EVALPLUS.format("mbppplus", "v0.2.0/MbppPlus")),),
+        sources=(Source(_EVALPLUS.format("mbppplus", "v0.2.0/MbppPlus"), label="problems"),),
         convert=function,
+        joins=True,
         env_id="gym_llm/EvalPlus-v0",
+        attachments={"evalplus_data": function_problems},
         prompt=_COMPLETE,
         rows=378,
         license="MIT",
@@ -375,11 +385,14 @@ BENCHMARKS = [
         domain="code",
         sources=(
             Source(
-                "https://github.com/openai/human-eval-infilling/raw/master/data/HumanEval-RandomSpanInfilling.jsonl.gz"
+                "https://github.com/openai/human-eval-infilling/raw/master/data/HumanEval-RandomSpanInfilling.jsonl.gz",
+                label="problems",
             ),
         ),
         convert=infilling,
+        joins=True,
         env_id="gym_llm/CodeFIM-v0",
+        attachments={"fim_data": infilling_problems},
         prompt="A piece of this {language} code is missing. Write the piece alone, not what stands before or "
         "after it; keep "
         "the indentation.\n\n### Before\n```{language}\n{prefix}\n```\n\n### "

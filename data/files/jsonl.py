@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from typing import Any
@@ -39,10 +41,18 @@ def filled_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from None
 
 
-def parse_object(line: bytes, place: str) -> dict[str, Any]:
-    """Parse one line that holds an object; a DataError that names the place if it does not."""
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")
+
+
+def parse_object(line: bytes, place: str, exact: bool = False) -> dict[str, Any]:
+    """Parse one line that holds an object; a DataError that names the place if it does not.
+
+    With `exact`, integers beyond 64 bits stay integers.
+    """
     try:
         value = loads(line)
+        if exact and _LONG_INTEGER.search(line):
+            value = json.loads(line)
     except ValueError as error:
         raise DataError(f"{place}: not JSON ({error}).") from None
     if not isinstance(value, dict):

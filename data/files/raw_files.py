@@ -41,8 +41,8 @@ def read_raw(
         text: Whether a file is one row, `{"text": …}`, whatever its format.
 
     Yields:
-        Rows. A CSV file's values are texts. A text file is one row, `{"text": …}`. A database is one, too: its dump, with
-        the first rows of each table.
+        Rows. A CSV file's values are texts. A text file is one row, `{"text": …}`. So is a database: its dump, with the
+        first rows of each table.
 
     Raises:
         DataError: If the file cannot be read, or is larger than the limits allow.
@@ -55,7 +55,7 @@ def read_raw(
         yield {"text": Path(path).read_text("utf-8", errors="replace")}
     elif name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")):
         with _named(path, name) as file:
-            yield from (row for _, row in read_objects(str(file)))
+            yield from (row for _, row in read_objects(str(file), exact=True))
     elif name.endswith((".csv", ".tsv")):
         yield from read_table(path, name, columns)
     elif name.endswith(".json"):

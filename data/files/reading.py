@@ -168,30 +168,33 @@ def read_rows(
 
 
 def read_objects(
-    source: str | os.PathLike[str], *, start: int | None = None, end: int | None = None
+    source: str | os.PathLike[str], *, start: int | None = None, end: int | None = None, exact: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a source; empty lines are passed over.
 
-    See `read_rows`; a line that is not a JSON object is a DataError, too.
+    See `read_rows`; a line that is not a JSON object is a DataError, too. With `exact`, integers beyond 64 bits stay
+    integers, which takes longer.
 
     Yields:
         Line number from 1, and object.
     """
-    yield from _parsed(read_rows(source, start=start, end=end), parse_source(source).label)
+    yield from _parsed(read_rows(source, start=start, end=end), parse_source(source).label, exact)
 
 
 def _objects(source: Source, start: int, end: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
     return _parsed(read_lines(source.name, start, end), source.label)
 
 
-def _parsed(lines: Iterable[tuple[int, bytes]], label: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parsed(
+    lines: Iterable[tuple[int, bytes]], label: str, exact: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
     most = limit(ROW_BYTES)
     for number, line in lines:
         if line.isspace():
             continue
         if len(line) > most:
             raise DataError(f"{label}, line {number}: {too_long(most)}.")
-        yield number, parse_object(line, f"{label}, line {number}")
+        yield number, parse_object(line, f"{label}, line {number}", exact)
 
 
 def too_long(most: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.env_config import Seconds
+from gym_llm.core.env_config import LocalPath, Seconds
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
 from gym_llm.grading.problem_files import ProblemMetadata, read_problems
@@ -64,7 +64,7 @@ class CodeFIM(SandboxedEnv):
     class Config(SandboxedEnv.Config):
         """The problems and the time limit."""
 
-        fim_data: str | None = None
+        fim_data: LocalPath | None = None
         timeout: Seconds = 3.0
 
     config: Config

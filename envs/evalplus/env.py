@@ -7,7 +7,8 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.core.env_config import Seconds
+from gym_llm.core.env_config import LocalPath, Seconds
+from gym_llm.envs.evalplus.input_forms import input_form
 from gym_llm.envs.evalplus.problems import Problem, Reference, run_reference
 from gym_llm.errors import DataError
 from gym_llm.grading.extraction import last_block_after, python_code
@@ -57,7 +58,7 @@ class EvalPlus(SandboxedEnv):
     class Config(SandboxedEnv.Config):
         """The problems and the time limits."""
 
-        evalplus_data: str | None = None
+        evalplus_data: LocalPath | None = None
         min_time_limit: Seconds = 1.0
         gt_time_limit_factor: Seconds = 4.0
 
@@ -119,7 +120,7 @@ class EvalPlus(SandboxedEnv):
         if not inputs:
             return "pass", details
         async with Functions(sandbox, self.limits(self.config.min_time_limit, _OUTPUT_BYTES)) as functions:
-            called = await functions.load(problem.program(code), problem.entry_point, False)
+            called = await functions.load(problem.program(code), problem.entry_point, False, input_form(name))
             if called.failed:
                 return ("timeout" if called.out_of_time else "fail"), [0]
             for arguments, expected, seconds in zip(inputs, reference.outputs, reference.seconds, strict=True):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gym_llm.envs.evalplus.input_forms import input_form
 from gym_llm.errors import DataError
 from gym_llm.sandbox import Limits, Sandbox
 from gym_llm.sandbox.functions import Functions
@@ -76,7 +77,8 @@ async def run_reference(problem: Problem, name: str, plus: bool, sandbox: Sandbo
     """
     reference = Reference([], [])
     async with Functions(sandbox, limits) as functions:
-        called = await functions.load(problem.prompt + (problem.canonical_solution or ""), problem.entry_point, False)
+        source = problem.prompt + (problem.canonical_solution or "")
+        called = await functions.load(source, problem.entry_point, False, input_form(name))
         for arguments in problem.inputs(plus):
             if not called.failed:
                 called = await functions.call(json.dumps(arguments))

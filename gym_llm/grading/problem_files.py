@@ -46,7 +46,7 @@ def read_problems(path: str | None, kind: type[M]) -> dict[str, M]:
 @cache
 def _read(path: str, kind: type[M]) -> dict[str, M]:
     problems = {}
-    for number, fields in read_objects(path):
+    for number, fields in read_objects(path, exact=True):
         try:
             problems[str(fields["task_id"])] = kind.model_validate(fields)
         except KeyError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import shutil
@@ -9,13 +10,15 @@ import sqlite3
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import pytest
 from aiohttp import web
 from hub_server import serving
 
+from gym_llm.author.audit import audit
+from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.benchmarks.code import olympiad_tests
 from gym_llm.data.recipes.catalogue import find_benchmark
 from gym_llm.data.recipes.fetching import MIRROR
@@ -160,3 +163,44 @@ def test_olympiad_s_problems_have_their_tests() -> None:
     (row,) = olympiad_tests({"problems": problems, "tests": tests})
     problem = Problem.model_validate(row)
     assert problem.scored["01-one"].score == 6 and problem.all_tests["1-1"].output == "1\n"
+
+
+def jsonl(*rows: dict[str, Any]) -> bytes:
+    return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def test_inputs_of_mbpp_that_json_cannot_hold_and_long_integers(site: dict[str, bytes]) -> None:
+    problems = [
+        {
+            "task_id": "Mbpp/252",
+            "prompt": '"""\nTurn a complex number.\n"""\n',
+            "entry_point": "turn",
+            "canonical_solution": "import cmath\ndef turn(number):\n    return cmath.polar(number)\n",
+            "base_input": [["1+2j"]],
+            "plus_input": [["3"]],
+        },
+        {
+            "task_id": "Mbpp/237",
+            "prompt": '"""\nCount pairs.\n"""\n',
+            "entry_point": "count",
+            "canonical_solution": "from collections import Counter\ndef count(pairs):\n"
+            "    return len(Counter(tuple(sorted(pair)) for pair in pairs)) + sum(type(p) is tuple for p in pairs)\n",
+            "base_input": [[[[3, 1], [1, 3]]]],
+            "plus_input": [[[[3, 1]]]],
+        },
+        {
+            "task_id": "Mbpp/9",
+            "prompt": '"""\nCount bits.\n"""\n',
+            "entry_point": "bits",
+            "canonical_solution": "def bits(number):\n    return bin(number).count('1')\n",
+            "base_input": [[7]],
+            "plus_input": [[(1 << 70) + 1]],
+        },
+    ]
+    site["/github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz"] = jsonl(*problems)
+    recipe = find_benchmark("mbpp")
+    tasks = list(map(json.loads, prepare(recipe).path.read_text().splitlines()))
+    assert tasks[0]["verifier_metadata"] == {"task_id": "Mbpp/252"}, "as NeMo Gym's rows"
+    found = audit(recipe, lambda: cast(VerifierEnv, recipe.make(disable_env_checker=True).unwrapped))
+    assert found.official == found.rows == 3, found.card()
+    assert not found.junk["another task's answer"]
