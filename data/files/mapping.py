@@ -155,6 +155,11 @@ def _step(text: str) -> tuple[str, str]:
     if match is None or match[1] not in _STEPS:
         name = match[1] if match else text
         raise UsageError(f"There is no step {name!r}.{did_you_mean(name, _STEPS)} There are {', '.join(_STEPS)}.")
+    if match[1] == "regex":
+        try:
+            re.compile(match[2] or "")
+        except re.error as error:
+            raise UsageError(f"The pattern {match[2]!r} is not a regular expression: {error}.") from None
     return match[1], match[2] or ""
 
 

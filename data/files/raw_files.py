@@ -7,6 +7,7 @@ import sqlite3
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 _JSON_ROWS = 32  # of the largest size: what a JSON file may hold, which is read as a whole
 _FREE_BYTES = 1 << 26  # what every archive may hold, however small it is
 _CHUNK = 1 << 20
+_DAMAGES = (zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError, zlib.error)
 
 
 def read_raw(
@@ -52,7 +54,7 @@ def read_raw(
         yield from _archive_rows(Path(path), name, member, columns, text)
     elif text or name.endswith((".txt", ".py")):
         _check_size(path, name, limit(ROW_BYTES))
-        yield {"text": Path(path).read_text("utf-8", errors="replace")}
+        yield {"text": Path(path).read_bytes().decode(errors="ignore")}  # line ends as they are
     elif name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")):
         with _named(path, name) as file:
             yield from (row for _, row in read_objects(str(file), exact=True))
@@ -76,7 +78,10 @@ def _named(path: str | Path, name: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gym-llm-") as folder:
         link = Path(folder, f"file{suffix}")
         link.symlink_to(Path(path).resolve())
-        yield link
+        try:
+            yield link
+        except DataError as error:
+            raise DataError(str(error).replace(str(link), name)) from None
 
 
 _SHOWN_ROWS = 12
@@ -108,7 +113,10 @@ def _json_rows(path: str | Path, name: str) -> Iterator[Row]:
     try:
         value: Any = loads(data)
     except ValueError:
-        value = [loads(line) for line in data.splitlines() if line.strip()]
+        try:
+            value = [loads(line) for line in data.splitlines() if line.strip()]
+        except ValueError as error:
+            raise DataError(f"{name} is not JSON: {error}.") from None
     if isinstance(value, dict):
         arrays = [each for each in value.values() if isinstance(each, list)]
         value = arrays[0] if len(arrays) == 1 and all(isinstance(row, dict) for row in arrays[0]) else [value]
@@ -184,7 +192,7 @@ def _members(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
             for entry in tar:
                 if entry.isfile() and (content := tar.extractfile(entry)):
                     yield entry.name, content
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError) as error:
+    except _DAMAGES as error:
         raise DataError(f"{name} is not a readable archive: {error}.") from None
 
 
@@ -195,11 +203,17 @@ class _Budget:
         self._name, self._most, self._left = name, most, most
 
     def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
-        while chunk := source.read(_CHUNK):
+        while chunk := self._read(source):
             self._left -= len(chunk)
             if self._left < 0:
                 raise DataError(f"{self._name} expands to more than {self._most >> 20:,} MiB: see {EXPANSION}.")
             target.write(chunk)
+
+    def _read(self, source: IO[bytes]) -> bytes:
+        try:
+            return source.read(_CHUNK)
+        except _DAMAGES as error:
+            raise DataError(f"{self._name} is damaged: {error}.") from None
 
 
 def check_size(name: str, size: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +19,7 @@ from urllib.parse import urlsplit
 
 from gym_llm.data.files.raw_files import check_size, read_raw
 from gym_llm.data.recipes.recipe import EVERY, Source
-from gym_llm.errors import DataError, Refused
+from gym_llm.errors import DataError, Refused, UsageError
 from gym_llm.types import Row
 from gym_llm.utils.extras import install
 from gym_llm.version import __version__
@@ -30,6 +32,7 @@ MIRROR = "GYM_LLM_MIRROR"
 
 _CHUNK = 1 << 20
 _SECONDS = 60.0
+_SLOWEST = 1_000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -127,6 +130,8 @@ class _NoDowngrade(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
             raise DataError(f"{req.full_url} leads to {newurl}, which is not encrypted.")
+        if not newurl.startswith(("http:", "https:")):
+            raise DataError(f"{req.full_url} leads to {newurl}, which is not fetched.")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -149,6 +154,8 @@ def _download(url: str, path: Path) -> str:
     """Download a URL to a file, and return the SHA-256."""
     address = url
     if mirror := os.environ.get(MIRROR):
+        if not mirror.startswith(("http://", "https://")):
+            raise UsageError(f"{MIRROR} is an address, http://HOST or https://HOST, got {mirror!r}.")
         parts = urlsplit(url)
         address = f"{mirror.rstrip('/')}/{parts.netloc}{parts.path}"
     elif url.startswith("http://") and urlsplit(url).hostname not in _LOOPBACK:
@@ -171,8 +178,11 @@ def _download(url: str, path: Path) -> str:
             if declared.isdecimal():
                 check_size(url, int(declared))
             with _progress(Path(urlsplit(url).path).name, int(declared) if declared.isdecimal() else None) as advance:
-                while chunk := response.read(_CHUNK):
+                started = time.monotonic()
+                while chunk := response.read1(_CHUNK):
                     size += len(chunk)
+                    if (seconds := time.monotonic() - started) > _SECONDS and size < _SLOWEST * seconds:
+                        raise Refused(f"{url} sends less than {_SLOWEST:,} bytes per second.", 0)
                     check_size(url, size)
                     digest.update(chunk)
                     file.write(chunk)
@@ -182,6 +192,6 @@ def _download(url: str, path: Path) -> str:
     except urllib.error.HTTPError as error:
         what = "leads round in a circle" if error.code in (301, 302, 303, 307, 308) else f"answers {error.code}"
         raise Refused(f"{url} {what}.", error.code) from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise Refused(f"{url} could not be read: {getattr(error, 'reason', None) or error}.", 0) from None
     return digest.hexdigest()

@@ -43,7 +43,8 @@ def convert_files(
     rows = [part for _, part in loads]
     sources = benchmark.sources
     if any(named):
-        yield from benchmark.tasks_of(list(zip(_matched(benchmark, named), rows, strict=True)))
+        matched = zip(_matched(benchmark, named), rows, strict=True)
+        yield from benchmark.tasks_of([(source, part) for source, part in matched if source is not None])
         return
     if len(rows) == 1 and len(sources) > 1:
         size, rest = divmod(len(rows[0]), len(sources))
@@ -70,7 +71,7 @@ def _tables(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], list[Row
                     continue
                 value = parse(line)
                 if isinstance(value, dict) and isinstance(value.get("raw"), list) and "loader" in value:
-                    loads += zip(value["loader"], value["raw"], strict=True)
+                    loads += _described(value, f"{name}, line {number}")
                 elif isinstance(value, list):
                     loads.append(({}, value))
                 elif isinstance(value, dict):
@@ -82,6 +83,16 @@ def _tables(path: str | os.PathLike[str]) -> list[tuple[dict[str, Any], list[Row
     except ValueError as error:
         raise DataError(f"{name} is not JSON Lines: {error}.") from None
     return [*loads, ({}, plain)] if plain or not loads else loads
+
+
+def _described(value: dict[str, Any], place: str) -> list[tuple[dict[str, Any], list[Row]]]:
+    """The loads of a line `{"loader": […], "raw": […]}`."""
+    loader, raw = value["loader"], value["raw"]
+    if not isinstance(loader, list) or not all(isinstance(load, dict) for load in loader) or len(loader) != len(raw):
+        raise DataError(f"{place}: `loader` is a list with an object for each list of `raw`.")
+    if not all(isinstance(rows, list) for rows in raw):
+        raise DataError(f"{place}: `raw` is a list of lists of rows.")
+    return list(zip(loader, raw, strict=True))
 
 
 def _only(tables: list[tuple[dict[str, Any], list[Row]]]) -> tuple[dict[str, Any], list[Row]]:
@@ -96,22 +107,43 @@ def _labelled(benchmark: Benchmark, label: str) -> Source:
     raise UsageError(f"{benchmark.name} has no load {label!r}: it has {names}.")
 
 
-def _matched(benchmark: Benchmark, described: Sequence[dict[str, Any]]) -> list[Source]:
-    """The source of each load: the one that its description fits best, in the recipe's order where several do."""
+def _matched(benchmark: Benchmark, described: Sequence[dict[str, Any]]) -> list[Source | None]:
+    """The source of each load: the one that its description fits best, in the recipe's order where several do.
+
+    A load that fits no source gets one that is left over, and None if there is none.
+    """
     left = list(benchmark.sources)
-    chosen = []
-    for load in described:
-        words = {
-            str(word) for word in (*load.get("args", ()), load.get("name"), load.get("split"), load.get("url")) if word
-        }
+    chosen: list[Source | None] = [None] * len(described)
+    for index, load in enumerate(described):
+        words = _words(load)
         best = max(left or benchmark.sources, key=lambda source: _likeness(source, words))
+        if not _likeness(best, words) and left:
+            best = max(benchmark.sources, key=lambda source: _likeness(source, words))
+        if not _likeness(best, words):
+            continue
         if best.config == EVERY:
-            name = next((str(word) for word in (*load.get("args", ())[1:], load.get("name")) if word), best.label)
-            best = replace(best, config=name, label=name)
+            name = next((str(word) for word in (*_arguments(load)[1:], load.get("name")) if word), best.label)
+            chosen[index] = replace(best, config=name, label=name)
         elif best in left:
             left.remove(best)
-        chosen.append(best)
+            chosen[index] = best
+        elif not benchmark.joins:
+            chosen[index] = best
+    for index, load in enumerate(described):
+        fits = any(_likeness(source, _words(load)) for source in benchmark.sources)
+        if chosen[index] is None and not fits and left:
+            chosen[index] = left.pop(0)
     return chosen
+
+
+def _arguments(load: dict[str, Any]) -> list[Any]:
+    value = load.get("args")
+    return list(value) if isinstance(value, list) else []
+
+
+def _words(load: dict[str, Any]) -> set[str]:
+    words = (*_arguments(load), load.get("name"), load.get("split"), load.get("url"))
+    return {str(word) for word in words if word}
 
 
 def _likeness(source: Source, words: set[str]) -> int:

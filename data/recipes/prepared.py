@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -25,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.data.files.atomic import replacing, write_atomically
-from gym_llm.data.files.reading import BENCHMARK
+from gym_llm.data.files.reading import BENCHMARK, too_long
 from gym_llm.data.recipes.attachments import attach, attached, copy_attachments
 from gym_llm.data.recipes.fetching import Fetched, expanded, fetched
 from gym_llm.data.recipes.recipe import Benchmark
 from gym_llm.errors import DataError, Refused, UsageError
 from gym_llm.utils.json_codec import dumps, loads
+from gym_llm.utils.limits import ROW_BYTES, limit
 from gym_llm.version import __version__
 
 COPIES = "GYM_LLM_BENCHMARKS"
@@ -38,6 +40,7 @@ PINS = Path(__file__).parents[1] / "benchmarks" / "pins.json"
 """The pins of our own recipes."""
 
 _ABOUT = "benchmark.json"
+_ABOUT_FIELDS = (("digest", str), ("revision", str), ("rows", int))
 _LOCK = "benchmarks.lock"
 
 Tell = Callable[[str], None]
@@ -139,8 +142,10 @@ def local_path(value: str) -> str:
 
 def pin_of(benchmark: Benchmark) -> dict[str, Any]:
     """Return what pins a benchmark's raw files: the recipe's own pin, or that of the first fetch; {} if none does."""
-    own = _read(PINS).get(benchmark.name)
-    return own or _read(cache_folder() / _LOCK).get(benchmark.name) or {}
+    for path in (PINS, cache_folder() / _LOCK):
+        if pin := _pins(path).get(benchmark.name):
+            return pin
+    return {}
 
 
 def write_pin(prepared: Prepared) -> None:
@@ -150,7 +155,7 @@ def write_pin(prepared: Prepared) -> None:
 
 def pinned() -> dict[str, dict[str, Any]]:
     """Return the recipes' own pins, by benchmark."""
-    return _read(PINS)
+    return _pins(PINS)
 
 
 def recipe_digest(benchmark: Benchmark) -> str:
@@ -164,13 +169,14 @@ def recipe_digest(benchmark: Benchmark) -> str:
 
 
 def _folder(root: Path, benchmark: Benchmark) -> Path:
-    return root / benchmark.name.replace(":", "--")
+    return root / re.sub(r"[^\w.+-]", "--", benchmark.name)
 
 
 def _open(benchmark: Benchmark, folder: Path, *, any_recipe: bool = False) -> Prepared | None:
     """The tasks in a folder, if they are whole and made by this recipe."""
     about = _read(folder / _ABOUT)
-    if not about or (about.get("recipe") != recipe_digest(benchmark) and not any_recipe):
+    is_whole = all(isinstance(about.get(name), kind) for name, kind in _ABOUT_FIELDS)
+    if not is_whole or (about.get("recipe") != recipe_digest(benchmark) and not any_recipe):
         return None
     path = folder / f"{about['digest'][:16]}.jsonl"
     try:
@@ -233,6 +239,8 @@ def _convert(benchmark: Benchmark, loads_: list[Fetched], path: Path, pin: dict[
     with replacing(path) as file:
         for task in benchmark.tasks_of([(load.source, load.rows()) for load in loads_ if not load.source.unread]):
             line = dumps(task)
+            if len(line) > (most := limit(ROW_BYTES)):
+                raise DataError(f"{benchmark.name}: task {rows} is {too_long(most)}.")
             digest.update(line)
             file.write(line)
             rows += 1
@@ -279,9 +287,21 @@ def _read(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _pins(path: Path) -> dict[str, dict[str, Any]]:
+    """The pins in a file; a DataError if the file is damaged, because lost pins would not be noticed."""
+    content = _read(path) if path.exists() else {}
+    pins = [pin for pin in content.values() if isinstance(pin, dict)]
+    texts = all(isinstance(pin.get(name), str) for pin in pins for name in ("raw", "digest", "recipe"))
+    if (path.exists() and not content) or len(pins) < len(content) or not texts:
+        raise DataError(f"{path} is damaged. Correct it, or delete it to pin anew.")
+    if not all(isinstance(pin.get("revisions"), dict) for pin in pins):
+        raise DataError(f"{path} is damaged: a pin's `revisions` is an object. Correct it, or delete it to pin anew.")
+    return content
+
+
 def _merge(path: Path, name: str, value: dict[str, Any]) -> None:
     with _locked(path.with_name(f".{path.name}.lock"), None, path.name):
-        content = _read(path) | {name: value}
+        content = _pins(path) | {name: value}
         write_atomically(path, dumps(dict(sorted(content.items())), indent=True))
 
 

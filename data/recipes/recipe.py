@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -172,7 +173,8 @@ class Benchmark:
             return replace(
                 self, sources=tuple(each for each in self.sources if each.shared or each.label == name), **plain
             )
-        if name not in self.variants and (every := [each for each in self.sources if each.config == EVERY]):
+        every = [each for each in self.sources if each.config == EVERY]
+        if every and re.fullmatch(r"\w[\w.+-]*", name):
             return replace(self, sources=(replace(every[0], config=name, label=name),), **plain)
         known = [*self.variants, *(dict.fromkeys(labels) if len(labels) > 1 else ())]
         if not known:

@@ -64,7 +64,7 @@ def headline(recipe: Benchmark, scores: Sequence[EpisodeScore], metrics: Mapping
     """Return a benchmark's figure by its rule, with its interval; None if nothing has a reward."""
     rule = recipe.headline
     if rule.startswith(_MACRO):
-        return _macro(scores, rule.removeprefix(_MACRO))
+        return _macro(scores, rule.removeprefix(_MACRO), metrics.get("mean_reward"))
     if rule == "f1":
         return _f1(scores)
     if rule == "majority":
@@ -76,14 +76,29 @@ def headline(recipe: Benchmark, scores: Sequence[EpisodeScore], metrics: Mapping
     return metrics.get("mean_reward")
 
 
-def _macro(scores: Sequence[EpisodeScore], name: str) -> dict[str, Any] | None:
-    """The mean of the groups' means. The groups are independent: their variances add up."""
+def _macro(scores: Sequence[EpisodeScore], name: str, mean: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The mean of the groups' means. The groups are independent: their variances add up.
+
+    A group of one task has no variance of its own: it gets the pooled variance of the others, or of all groups' means.
+    If nothing varies, the interval is that of the mean over all tasks.
+    """
     groups = evaluate_groups(scores, [name], resamples=0).get(name, {})
     found = [figure for value, each in groups.items() if value != NO_GROUP and (figure := each.get("mean_reward"))]
     if not found:
         return None
     value = sum(figure["value"] for figure in found) / len(found)
-    error = math.sqrt(sum((figure["standard_error"] or 0.0) ** 2 for figure in found)) / len(found)
+    several = [figure for figure in found if figure["tasks"] > 1]
+    freedom = sum(figure["tasks"] - 1 for figure in several)
+    if several:
+        squares = ((figure["standard_error"] or 0.0) ** 2 * figure["tasks"] * (figure["tasks"] - 1) for figure in several)
+        pooled = sum(squares) / freedom
+    else:
+        pooled = sum((figure["value"] - value) ** 2 for figure in found) / max(1, len(found) - 1)
+    variances = [(figure["standard_error"] or 0.0) ** 2 if figure["tasks"] > 1 else pooled for figure in found]
+    error = math.sqrt(sum(variances)) / len(found)
+    if not error and mean and mean.get("interval"):
+        low, high = mean["interval"]
+        return Estimate(value, error, low, high, low, high, sum(figure["tasks"] for figure in found)).as_dict()
     low, high = max(0.0, value - _NORMAL * error), min(1.0, value + _NORMAL * error)
     return Estimate(value, error, low, high, low, high, sum(figure["tasks"] for figure in found)).as_dict()
 
