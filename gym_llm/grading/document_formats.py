@@ -20,6 +20,7 @@ Format = Literal["json", "yaml", "xml", "toml", "csv"]
 
 _DEEPEST = 100
 _MOST_VALUES = 200_000
+_LONGEST_CELL = 131_072
 _QUICK = {"json": 20_000, "csv": 20_000, "xml": 5_000, "toml": 5_000, "yaml": 2_000}
 _QUICK_BY_PYYAML = 300
 _MOST_DOTS = 50  # in a line of TOML: long dotted keys take quadratic time
@@ -67,6 +68,7 @@ def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = 
             return _plain(tomllib.loads(text), iso_dates, _MOST_VALUES)
         if kind == "xml":
             return _XMLReader().read(text)
+        _check_cells(text)
         return list(csv.DictReader(io.StringIO(text)))
     except ValueError:
         raise
@@ -77,6 +79,12 @@ def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = 
         raise ValueError(str(error) or type(error).__name__) from error
 
 
+def _check_cells(text: str) -> None:
+    """Raise `csv.Error` for a long cell, as the csv module does unless another reader in the process raised its limit."""
+    if any(len(cell) > _LONGEST_CELL for row in csv.reader(io.StringIO(text)) for cell in row):
+        raise csv.Error(f"field larger than field limit ({_LONGEST_CELL})")
+
+
 def csv_header(text: str) -> list[str]:
     """The names of a CSV text's columns; none if it is empty.
 
@@ -84,6 +92,7 @@ def csv_header(text: str) -> list[str]:
         ValueError: If it cannot be read.
     """
     try:
+        _check_cells(text)
         return next(csv.reader(io.StringIO(text)), [])
     except csv.Error as error:
         raise ValueError(str(error)) from None

@@ -117,7 +117,7 @@ def test_keys_in_urls_are_not_shown(url):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: " + "[" * 3000 + "]" * 3000, "nested more than 100 levels deep"),
+        ("a: " + "[" * 3000 + "]" * 3000, "nest"),  # PyYAML 6.0.4 has a limit of its own
         ("a: " + "{a: " * 300 + "1" + "}" * 300, "nested more than 100 levels deep"),
         ("a: " + "1" * 5000, "more than 4,300 digits"),
         ("a: 0x" + "1" * 5000, "more than 4,300 digits"),
