@@ -90,8 +90,9 @@ def _macro(scores: Sequence[EpisodeScore], name: str, mean: Mapping[str, Any] | 
     several = [figure for figure in found if figure["tasks"] > 1]
     freedom = sum(figure["tasks"] - 1 for figure in several)
     if several:
-        squares = ((figure["standard_error"] or 0.0) ** 2 * figure["tasks"] * (figure["tasks"] - 1) for figure in several)
-        pooled = sum(squares) / freedom
+        weights = (figure["tasks"] * (figure["tasks"] - 1) for figure in several)
+        errors = ((figure["standard_error"] or 0.0) ** 2 for figure in several)
+        pooled = sum(weight * error for weight, error in zip(weights, errors, strict=True)) / freedom
     else:
         pooled = sum((figure["value"] - value) ** 2 for figure in found) / max(1, len(found) - 1)
     variances = [(figure["standard_error"] or 0.0) ** 2 if figure["tasks"] > 1 else pooled for figure in found]

@@ -80,7 +80,7 @@ def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = 
 
 
 def _check_cells(text: str) -> None:
-    """Raise `csv.Error` for a long cell, as the csv module does unless another reader in the process raised its limit."""
+    """Raise `csv.Error` for a long cell: another reader in the process may have raised the csv module's limit."""
     if any(len(cell) > _LONGEST_CELL for row in csv.reader(io.StringIO(text)) for cell in row):
         raise csv.Error(f"field larger than field limit ({_LONGEST_CELL})")
 
