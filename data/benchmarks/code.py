@@ -257,7 +257,7 @@ def _live_code(name: str, title: str, version: int, first: str, last: str, alias
     return Benchmark(
         name=name,
         title=title,
-        domain="code",
+        domain="coding",
         sources=(Source(_LITE, files=_files(version), label=f"release_v{version}"),),
         convert=_live(first, last),
         env_id="gym_llm/CodeGen-v0",
@@ -278,7 +278,7 @@ BENCHMARKS = [
     Benchmark(
         name="human_eval",
         title="HumanEval+: functions by their docstring, with EvalPlus' inputs",
-        domain="code",
+        domain="coding",
         sources=(Source(_EVALPLUS.format("humanevalplus", "v0.1.10/HumanEvalPlus"), label="problems"),),
         convert=function,
         joins=True,
@@ -295,7 +295,7 @@ BENCHMARKS = [
     Benchmark(
         name="human_eval_original",
         title="HumanEval with its own tests",
-        domain="code",
+        domain="coding",
         sources=(Source("openai/openai_humaneval", split="test"),),
         convert=completion,
         env_id="gym_llm/CodeFIM-v0",
@@ -308,7 +308,7 @@ BENCHMARKS = [
     Benchmark(
         name="mbpp",
         title="MBPP+: small programs, with EvalPlus' inputs",
-        domain="code",
+        domain="coding",
         sources=(Source(_EVALPLUS.format("mbppplus", "v0.2.0/MbppPlus"), label="problems"),),
         convert=function,
         joins=True,
@@ -324,7 +324,7 @@ BENCHMARKS = [
     Benchmark(
         name="bigcodebench",
         title="BigCodeBench Hard: tasks that use libraries",
-        domain="code",
+        domain="coding",
         sources=(Source("bigcode/bigcodebench-hard", split="v0.1.4"),),
         convert=library_task,
         env_id="gym_llm/BigCodeBench-v0",
@@ -361,7 +361,7 @@ BENCHMARKS = [
     Benchmark(
         name="livecodebench_x",
         title="LiveCodeBench in German, Spanish, French and Japanese",
-        domain="code",
+        domain="coding",
         sources=(
             *(Source(_LITE, files=_files(version), label=f"v{version}", shared=True) for version in (5, 6)),
             *(
@@ -382,7 +382,7 @@ BENCHMARKS = [
     Benchmark(
         name="human_eval_infilling",
         title="HumanEval Infilling: a random span of a function",
-        domain="code",
+        domain="coding",
         sources=(
             Source(
                 "https://github.com/openai/human-eval-infilling/raw/master/data/HumanEval-RandomSpanInfilling.jsonl.gz",
@@ -405,7 +405,7 @@ BENCHMARKS = [
     Benchmark(
         name="scicode",
         title="SciCode: research problems in steps, solved by functions",
-        domain="code",
+        domain="coding",
         sources=(Source("SciCode1/SciCode", split="test"),),
         convert=science_code,
         env_id="gym_llm/SciCode-v0",
@@ -419,7 +419,7 @@ BENCHMARKS = [
     Benchmark(
         name="ioi",
         title="IOI 2024: subtasks of the olympiad of informatics",
-        domain="code",
+        domain="coding",
         sources=(
             Source("open-r1/ioi", split="test", label="problems"),
             Source("open-r1/ioi-test-cases", config="2024", split="train", label="tests", unread=True),

@@ -115,7 +115,7 @@ BENCHMARKS = [
     Benchmark(
         name="birdbench",
         title="BIRD: questions about large databases, answered with SQL (dev)",
-        domain="code",
+        domain="coding",
         sources=(
             Source(_BIRD, member="*/dev.json", label="questions"),
             Source(_BIRD, member="*/dev_databases.zip!*.sqlite", label="databases"),
@@ -135,7 +135,7 @@ BENCHMARKS = [
     Benchmark(
         name="spider2_lite",
         title="Spider 2.0-Lite: questions of companies about SQLite databases",
-        domain="code",
+        domain="coding",
         sources=(
             Source(_SPIDER, member="*/spider2-lite/spider2-lite.jsonl", label="questions"),
             Source(_SPIDER, member=f"{_GOLD}spider2lite_eval.jsonl", label="rules"),

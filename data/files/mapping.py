@@ -4,7 +4,7 @@ A mapping is a list of entries, separated by commas or as a dict in a configurat
 
 - `problem=question`: rename a column. The row's other columns are kept under their own names.
 - `"boxed"=extraction_mode`: a constant.
-- `{context} {question}=question`: a template of columns.
+- `{question} {choices|listed}=question`: a template of columns, perhaps with steps.
 - `answer|after(####)=expected_answer`: steps, each on the result of the one before.
 
 The steps are:
@@ -12,6 +12,7 @@ The steps are:
 - `after(TEXT)`, `before(TEXT)`: the part after the last, or before the first, occurrence;
 - `regex(PATTERN)`: the first group of the first match, or all of it;
 - `strip`, `lower`, and `number` (the last number, without commas);
+- `listed`: a list of options as text, a line each with its letter;
 - `letters`: a list of options in the form of `MultipleChoice`;
 - `letter`: an index as its letter;
 - `shuffle(COLUMN)`: a list in an order that the column's text seeds.
@@ -23,16 +24,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from gym_llm.data.files.conversion import lettered, messages, options, shuffled_by
+from gym_llm.data.files.conversion import lettered, listed, messages, options, shuffled_by
 from gym_llm.errors import DataError, UsageError
 from gym_llm.types import Row
 from gym_llm.utils.text import did_you_mean
 
 _STEP = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)
-_COLUMN = re.compile(r"\{([\w. -]+)\}")
+_COLUMN = re.compile(r"\{([\w. -]+(?:\|[^{}]+)?)\}")
+"""A place of a template: a column, perhaps with steps, e.g. `{choices|listed}`."""
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _INPUT = "input"
 
@@ -61,6 +64,8 @@ def parse_mapping(mapping: str | Mapping[str, str]) -> list[Entry]:
     entries = []
     for source, field in pairs:
         head, *steps = _split(source, "|")
+        for place in _COLUMN.findall(head):
+            _place(place)
         entries.append(Entry(head.strip(), tuple(_step(text) for text in steps), field.strip()))
     if not entries:
         raise UsageError("The mapping is empty: give COLUMN=FIELD, e.g. question=input.")
@@ -95,9 +100,8 @@ def map_row(row: Row, mapping: list[Entry]) -> Row:
     used = set()
     for source, steps, field in mapping:
         value = _read(row, source)
-        used |= {source.partition(".")[0], *(name.partition(".")[0] for name in _COLUMN.findall(source))}
-        for name, argument in steps:
-            value = _STEPS[name](value, argument, row)
+        used |= {source.partition(".")[0], *(_place(each)[0].partition(".")[0] for each in _COLUMN.findall(source))}
+        value = _stepped(value, steps, row)
         if field == _INPUT:
             task["responses_create_params"] = messages(value) if isinstance(value, str) else {"input": value}
         else:
@@ -109,8 +113,26 @@ def _read(row: Row, source: str) -> Any:
     if len(source) > 1 and source[0] == source[-1] and source[0] in "\"'":
         return source[1:-1]
     if _COLUMN.search(source):
-        return _COLUMN.sub(lambda match: str(_look_up(row, match[1])), source)
+        return _COLUMN.sub(lambda match: _filled(row, match[1]), source)
     return _look_up(row, source)
+
+
+def _filled(row: Row, place: str) -> str:
+    column, steps = _place(place)
+    return str(_stepped(_look_up(row, column), steps, row))
+
+
+@cache
+def _place(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """A template's column, and the steps on it."""
+    column, *steps = _split(text, "|")
+    return column, [_step(step) for step in steps]
+
+
+def _stepped(value: Any, steps: Iterable[tuple[str, str]], row: Row) -> Any:
+    for name, argument in steps:
+        value = _STEPS[name](value, argument, row)
+    return value
 
 
 def _look_up(row: Row, path: str) -> Any:
@@ -199,6 +221,7 @@ _STEPS: dict[str, Callable[[Any, str, Row], Any]] = {
     "lower": lambda value, _argument, _: str(value).lower(),
     "number": _number,
     "letters": lambda value, _argument, _: options(lettered(map(str, value))),
+    "listed": lambda value, _argument, _: listed(lettered(map(str, value))),
     "letter": lambda value, _argument, _: ascii_uppercase[int(value)],
     "shuffle": lambda value, column, row: shuffled_by(str(_look_up(row, column)), list(value)),
 }

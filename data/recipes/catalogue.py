@@ -53,7 +53,7 @@ def find_benchmark(name: str) -> Benchmark:
     head, _, variant = canonical(name.removeprefix(BENCHMARK)).partition(":")
     benchmark = benchmarks().get(head) or _by_alias().get(head)
     if benchmark is None:
-        near = nearest(head, [*benchmarks(), *_by_alias()])
+        near = nearest(head, benchmark_names())
         hint = f" Did you mean {near}?" if near else ""
         raise UsageError(f"There is no benchmark {head!r}.{hint} `gym-llm list --benchmarks` names all.")
     return benchmark.variant(variant) if variant else benchmark
@@ -67,6 +67,11 @@ def is_benchmark(name: str) -> bool:
     """
     head = canonical(name.removeprefix(BENCHMARK)).partition(":")[0]
     return name.startswith(BENCHMARK) or head in benchmarks() or head in _by_alias()
+
+
+def benchmark_names() -> list[str]:
+    """Return all names and aliases."""
+    return [*benchmarks(), *_by_alias()]
 
 
 def benchmarks_of(env_id: str) -> list[str]:

@@ -119,7 +119,7 @@ def _hub_files(source: Source, revision: str | None) -> tuple[str, list[tuple[st
         if error.status in (401, 403, 404):
             page = f"https://huggingface.co/datasets/{source.place}"
             raise DataError(
-                f"{source.place} is gated or gone ({error.status}): accept its terms at {page}, and set HF_TOKEN."
+                f"{source.place} is gated or not found ({error.status}): accept its terms at {page}, and set HF_TOKEN."
             ) from None
         raise
 
@@ -153,6 +153,8 @@ def _progress(name: str, total: int | None) -> Iterator[Callable[[int], None]]:
 def _download(url: str, path: Path) -> str:
     """Download a URL to a file, and return the SHA-256."""
     address = url
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise Refused(f"{url} is not fetched, because HF_HUB_OFFLINE is set.", 0)
     if mirror := os.environ.get(MIRROR):
         if not mirror.startswith(("http://", "https://")):
             raise UsageError(f"{MIRROR} is an address, http://HOST or https://HOST, got {mirror!r}.")

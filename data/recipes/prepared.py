@@ -258,9 +258,11 @@ def _fetched(stack: ExitStack, benchmark: Benchmark, source: Any, revision: str 
     except Refused as error:
         if error.status:
             raise
+        copies = os.environ.get(COPIES)
+        lacks = f"{copies} ({COPIES}) has no copy of it" if copies else f"offline, set {COPIES}=DIR"
         raise DataError(
-            f"{benchmark.name} is not cached. {str(error).rstrip('.')}. Offline, set {COPIES}=DIR; `gym-llm data fetch "
-            f"{benchmark.name} --to DIR` fills it."
+            f"{benchmark.name} is not cached. {str(error).rstrip('.')}. {lacks[0].upper()}{lacks[1:]}; `gym-llm data "
+            f"fetch {benchmark.name} --to DIR` makes one."
         ) from None
 
 

@@ -38,6 +38,7 @@ class Audit:
         junk: By the kind of junk, how many answers earn any reward.
         duplicates: Tasks that are equal to an earlier one.
         failures: Official answers that earn less, and errors: task and reason.
+        paid: Junk that earns something: task and kind.
         origin: Further facts for the card, such as the digest of the tasks.
     """
 
@@ -49,6 +50,7 @@ class Audit:
     junk: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
+    paid: list[tuple[int, str]] = field(default_factory=list)
     origin: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -73,6 +75,9 @@ class Audit:
         if self.failures:
             lines += ["", "First official answers that earn less:", ""]
             lines += [f"- task {index}: {why}" for index, why in self.failures[:_SHOWN]]
+        if self.paid:
+            lines += ["", "First junk that earns something:", ""]
+            lines += [f"- task {index}: {kind}" for index, kind in self.paid[:_SHOWN]]
         if self.origin:
             lines += ["", *(f"- {name}: {value}" for name, value in self.origin.items())]
         return "\n".join(lines) + "\n"
@@ -138,4 +143,6 @@ def _audit_task(
     for kind, text in zip(JUNK, junk, strict=True):
         if text is not None:
             turns = says(text) if isinstance(text, str) else text
-            found.junk[kind] += (player.play(index, task, turns).reward or 0.0) > 0
+            if (player.play(index, task, turns).reward or 0.0) > 0:
+                found.junk[kind] += 1
+                found.paid.append((index, kind))

@@ -34,7 +34,7 @@ _CONVERT_EXAMPLES = """\
 examples:
   gym-llm data convert gpqa gpqa_diamond.csv --output tasks.jsonl
   gym-llm data convert aime25_x de.jsonl fr.jsonl --load de --load fr
-  gym-llm data convert mmlu_prox:de rows.jsonl
+  gym-llm data convert mmlu_pro rows.jsonl --messages --output tasks.jsonl
 
 The raw rows are JSON Lines, CSV, TSV, JSON or parquet, in the columns of the benchmark's dataset. A file for each load
 (a language, a subject) follows the recipe's order, or says with --load which it is.
@@ -88,17 +88,22 @@ def convert(
         list[str] | None, typer.Option(metavar="LABEL", help="the load of each file, e.g. a language")
     ] = None,
     output: Annotated[str | None, typer.Option(metavar="FILE", help="the tasks (default: standard output)")] = None,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="write the recipe's messages, too: the file then plays with --tasks")
+    ] = False,
 ) -> int:
     """Write the tasks that raw rows become, without a network."""
+    from gym_llm.core.named_tasks import recipe_prompt
     from gym_llm.data.files.atomic import replacing
     from gym_llm.data.recipes.offline import convert_files
     from gym_llm.utils.json_codec import dumps
 
     (benchmark,) = _benchmarks([name])
+    prompt = recipe_prompt(benchmark) if messages else None
     with ExitStack() as stack:
         file = stack.enter_context(replacing(output)) if output else sys.stdout.buffer
         for task in convert_files(benchmark, raw, load or ()):
-            file.write(dumps(task))
+            file.write(dumps(prompt.fill(task) if prompt else task))
     return 0
 
 

@@ -254,6 +254,7 @@ def _print(result: EvaluationResult) -> None:
         shown = columns_table(*names, words=words, collapse_padding=narrow, pad_edge=not narrow)
         for row in rows:
             shown.add_row(*map(Text, _narrowed(row, words) if narrow else row))
+        console.print(Text(plain(table.title), "bold"))
         console.print(shown)
         if table.note:
             console.print(Text(plain(table.note, NOTE), "dim"), soft_wrap=True)

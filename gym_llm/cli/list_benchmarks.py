@@ -87,6 +87,10 @@ def _print(chosen: list[Benchmark]) -> None:
     table.add_column("needs")
     for each in sorted(chosen, key=lambda each: (each.domain, each.name)):
         title = each.title if each.env_id else f"{each.title} (no verifier yet)"
-        table.add_row(each.name, f"{title}\n[dim]{each.domain}, {each.repeats} repeats[/dim]", ", ".join(each.needs))
+        table.add_row(
+            each.name,
+            f"{title}\n[dim]{each.domain}, {each.repeats} repeat{'s' if each.repeats > 1 else ''}[/dim]",
+            ", ".join(each.needs),
+        )
     console.print(table)
     console.print(f"{len(chosen)} benchmarks. gym-llm eval NAME --engine http://HOST:PORT/v1", highlight=False)

@@ -51,12 +51,17 @@ def find_tasks(name: str, module: str) -> NamedTasks | None:
     parsed = parse_source(name)
     benchmark = _recipe(parsed.name, module)
     prepared = prepare(benchmark, tell=_tell)
-    prompt = None
-    if benchmark.prompt is not None:
-        texts = PromptTexts(benchmark.prompt, benchmark.system)
-        prompt = RowPrompt(benchmark.task_source, texts, only_where_missing=True)
+    prompt = recipe_prompt(benchmark)
     source = slice_source(str(prepared.path), parsed.start, parsed.end)
     return NamedTasks(source, prepared.origin, prompt, drawn)
+
+
+def recipe_prompt(benchmark: Benchmark) -> RowPrompt | None:
+    """Return what makes the messages of a benchmark's tasks; None if they bring their own."""
+    if benchmark.prompt is None:
+        return None
+    texts = PromptTexts(benchmark.prompt, benchmark.system)
+    return RowPrompt(benchmark.task_source, texts, only_where_missing=True)
 
 
 def task_id(row: Row) -> str:

@@ -72,7 +72,9 @@ class TaskKind(NamedTuple):
             row = self.prompt.fill(row)
         params = row.get("responses_create_params")
         if params is None:
-            raise DataError("the row has no `responses_create_params` (a `prompt_config` can make its `input`)")
+            raise DataError(
+                "the row has no `responses_create_params` (a `prompt_config` or `--map` can make its `input`)"
+            )
         fields = {name: value for name, value in row.items() if name != "responses_create_params"}
         if isinstance(params, dict):
             params = params | {

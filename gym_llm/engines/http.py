@@ -367,7 +367,7 @@ class HTTPEngine(Engine):
         except EngineError as error:
             raise EngineUnavailable(str(error), failure_kind=error.failure_kind) from None
         except (aiohttp.ClientError, OSError) as error:
-            text = f"{url} {failure_clause(error)}. Does a server run there?"
+            text = f"{url} {failure_clause(error)}. Is a server running there?"
             raise EngineUnavailable(text, failure_kind=kind_of(error)) from None
         if status in (401, 403):
             text = f"{url} {'refused the API key' if self._api_key else 'wants an API key'} ({status})"

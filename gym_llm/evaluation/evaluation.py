@@ -281,6 +281,6 @@ def _check_folder(folder: Path, files: set[str], resume: bool) -> None:
     if others := sorted(there - files):
         ours = ", ".join(sorted(files))
         raise UsageError(
-            f"{folder} has {RECORDS}/{others[0]} of another engine than {ours}: name that engine, too, or another "
-            "folder."
+            f"{folder} has {RECORDS}/{others[0]} from another engine than {ours}: add it with --engine, or name "
+            "another folder."
         )

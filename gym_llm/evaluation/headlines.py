@@ -44,6 +44,8 @@ def benchmark_result(
         return None
     recipe = find_benchmark(origin["benchmark"])
     rows, changes = prepare(recipe).rows, differences(recipe, played)
+    if recipe.rows is not None and rows != recipe.rows:
+        changes.append(f"{rows:,} tasks in the data, not {recipe.rows:,}")
     if metrics["tasks"] < rows:
         changes.append(f"{metrics['tasks']:,} of {rows:,} tasks")
     return {

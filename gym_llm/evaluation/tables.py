@@ -90,7 +90,7 @@ def overview(data: Mapping[str, Any]) -> Table:
     threshold = data["suite"]["pass_threshold"]
     note = (
         f"[low, high]: {_level(results)} confidence, clustered by task. A reward of {threshold:g} or more counts as "
-        "solved. Masked episodes failed for no fault of the model: they have no reward and are in no figure."
+        "solved. Masked episodes failed through no fault of the model: they have no reward and are in no figure."
     )
     note += "".join(dict.fromkeys(f" {each}" for result in results for each in result.get("warnings") or ()))
     return _table(OVERVIEW, results, columns, cells, note)

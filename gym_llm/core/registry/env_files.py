@@ -26,7 +26,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from gym_llm.core.registry.ids import parse_id, unknown_env
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.data.recipes.catalogue import benchmarks
+from gym_llm.data.recipes.catalogue import benchmark_names
 from gym_llm.data.recipes.recipe import canonical
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import reason
@@ -98,9 +98,9 @@ def not_found(name: str) -> UsageError:
                 mentions = f'"{wanted}"' in (text := file.read(_MOST_READ)) or f"'{wanted}'" in text
         except OSError:
             continue
-        if mentions and wanted:
+        if mentions and wanted and "register" in text:
             return UsageError(f"There is no environment {name!r} yet: {path} here may register it; give ./{path}.")
-    if (near := nearest(canonical(name), [known for known in benchmarks() if "/" not in name])) is not None:
+    if (near := nearest(canonical(name), benchmark_names() if "/" not in name else [])) is not None:
         return UsageError(
             f"There is no environment {name!r}. Did you mean the benchmark {near}? `gym-llm list --benchmarks` "
             f"names all."

@@ -82,3 +82,12 @@ def test_a_configuration_has_a_map(tmp_path: Path) -> None:
     mapping = {"input": "question", "expected_answer": "answer|after(####)"}
     config = DatasetConfig(name="a", type="example", jsonl_fpath="a.csv", map=mapping, end_idx=5)
     assert config.source == "a.csv[:5]?map=question=input, answer|after(####)=expected_answer"
+
+
+def test_a_template_has_steps() -> None:
+    mapping = parse_mapping("{q}\\n{choices|listed}=input, label|letter=expected_answer".replace("\\n", "\n"))
+    task = map_row({"q": "Which is red?", "choices": ["sky", "rose"], "label": 1}, mapping)
+    text = task.pop("responses_create_params")["input"][0]["content"]
+    assert text == "Which is red?\nA) sky\nB) rose" and task == {"expected_answer": "B"}
+    with pytest.raises(UsageError, match=r"no step 'list'\. Did you mean listed"):
+        parse_mapping("{choices|list}=input")

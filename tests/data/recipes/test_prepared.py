@@ -151,10 +151,19 @@ def test_copies_need_no_hub(hub: HubServer, tmp_path: Path, monkeypatch: pytest.
     copy_to(found, tmp_path / "copies")
     hub.repos.clear()
     monkeypatch.setenv("HF_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(DataError, match="gated or gone"):
+    with pytest.raises(DataError, match="gated or not found"):
         prepare(by_file())
     monkeypatch.setenv(COPIES, str(tmp_path / "copies"))
     assert prepare(by_file()).digest == found.digest
+
+
+def test_offline_mode_and_missing_copies_are_named(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv(COPIES, str(tmp_path / "copies"))
+    with pytest.raises(DataError, match=r"HF_HUB_OFFLINE is set\. .*copies \(GYM_LLM_BENCHMARKS\) has no copy of it"):
+        prepare(find_benchmark("ifeval"))
 
 
 def test_a_gated_dataset_says_where_its_terms_are(hub: HubServer) -> None:

@@ -67,7 +67,7 @@ def test_two_benchmarks_are_evaluated_by_name(shell: Shell) -> None:
     about = by_name["gpqa_diamond"]["benchmark"]
     assert (about["tasks"], about["tasks_played"], about["rule"]) == (20, 20, "mean")
     assert about["benchmark"] == "gpqa" and len(about["digest"]) == 64 and len(about["revision"]) == 40
-    assert about["differences"] == ["2 repeats, not 8"]
+    assert about["differences"] == ["2 repeats, not 8", "20 tasks in the data, not 198"]
     record = json.loads((shell.folder / "out/records/random.jsonl").read_text().splitlines()[0])
     assert record["task_source"] == {
         **{name: by_name["aime25"]["benchmark"][name] for name in ("benchmark", "revision", "digest")},

@@ -202,7 +202,7 @@ def identity(line: str) -> tuple[Any, ...]:
         (["--resume", "chat.tasks=letters.jsonl"], "chat.tasks_sha256 was "),
         (
             ["--resume", "--engine", "b=random"],
-            "has records/base.jsonl of another engine",
+            "has records/base.jsonl from another engine",
         ),
         (
             ["--resume", "--engine", "base=random", "--repeats", 9],
