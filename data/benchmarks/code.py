@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gym_llm.data.files.conversion import QUESTION
-from gym_llm.data.recipes.recipe import Benchmark, Source
+from gym_llm.data.recipes.recipe import Attachment, Benchmark, Source
 from gym_llm.types import Row
 from gym_llm.utils.limits import FILE_BYTES, limit
 
@@ -36,11 +36,13 @@ def function(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
         }
 
 
-def function_problems(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
-    """Yield the problems as `EvalPlus` reads them."""
-    kept = ("task_id", "prompt", "entry_point", "canonical_solution", "base_input", "plus_input", "atol")
-    for row in tables["problems"]:
-        yield {name: row[name] for name in kept if name in row}
+def _problems(*columns: str) -> Attachment:
+    def problems(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+        """Yield the problems as the verifier reads them."""
+        for row in tables["problems"]:
+            yield {name: row[name] for name in columns if name in row}
+
+    return problems
 
 
 _STARTING = "You should write self-contained code starting with:"
@@ -188,13 +190,6 @@ def infilling(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
         }
 
 
-def infilling_problems(tables: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
-    """Yield the problems as `CodeFIM` reads them."""
-    kept = ("task_id", "prompt", "suffix", "test", "entry_point", "canonical_solution")
-    for row in tables["problems"]:
-        yield {name: row[name] for name in kept if name in row}
-
-
 def completion(row: dict[str, Any]) -> Row:
     """Ask for the body of a function, as the original benchmark does; its own test judges it."""
     problem = {name: row[name] for name in ("prompt", "test", "entry_point", "canonical_solution")}
@@ -273,6 +268,9 @@ def _live_code(name: str, title: str, version: int, first: str, last: str, alias
 
 
 _EVALPLUS = "https://github.com/evalplus/{0}_release/releases/download/{1}.jsonl.gz"
+_EVALPLUS_PROBLEMS = _problems(
+    "task_id", "prompt", "entry_point", "canonical_solution", "base_input", "plus_input", "atol"
+)
 
 BENCHMARKS = [
     Benchmark(
@@ -283,7 +281,7 @@ BENCHMARKS = [
         convert=function,
         joins=True,
         env_id="gym_llm/EvalPlus-v0",
-        attachments={"evalplus_data": function_problems},
+        attachments={"evalplus_data": _EVALPLUS_PROBLEMS},
         prompt=_COMPLETE,
         rows=164,
         license="MIT",
@@ -313,7 +311,7 @@ BENCHMARKS = [
         convert=function,
         joins=True,
         env_id="gym_llm/EvalPlus-v0",
-        attachments={"evalplus_data": function_problems},
+        attachments={"evalplus_data": _EVALPLUS_PROBLEMS},
         prompt=_COMPLETE,
         rows=378,
         license="MIT",
@@ -392,7 +390,7 @@ BENCHMARKS = [
         convert=infilling,
         joins=True,
         env_id="gym_llm/CodeFIM-v0",
-        attachments={"fim_data": infilling_problems},
+        attachments={"fim_data": _problems("task_id", "prompt", "suffix", "test", "entry_point", "canonical_solution")},
         prompt="A piece of this {language} code is missing. Write the piece alone, not what stands before or "
         "after it; keep "
         "the indentation.\n\n### Before\n```{language}\n{prefix}\n```\n\n### "

@@ -12,6 +12,7 @@ may have a pin of its own in `pins.json` (`gym-llm data pin`).
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import inspect
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -159,13 +161,28 @@ def pinned() -> dict[str, dict[str, Any]]:
 
 
 def recipe_digest(benchmark: Benchmark) -> str:
-    """Return a hash of what makes tasks of raw rows: the loads, and the code of the recipe's module."""
-    try:
-        code = Path(inspect.getsourcefile(benchmark.convert) or "").read_bytes()
-    except (OSError, TypeError):  # typed into a terminal
-        code = b""
+    """Return a hash of what makes tasks of raw rows: the loads, and the code of the recipe's module.
+
+    The modules beside it from which it imports count, too.
+    """
+    code = b"".join(path.read_bytes() for path in _modules(benchmark.convert))
     attachments = repr(sorted(benchmark.attachments)) if benchmark.attachments else ""
     return hashlib.sha256(repr(benchmark.sources).encode() + attachments.encode() + code).hexdigest()[:16]
+
+
+@cache
+def _modules(convert: Callable[..., Any]) -> list[Path]:
+    """The file of a function's module, and of the modules beside it that it imports; [] if it has no file."""
+    try:
+        own = Path(inspect.getsourcefile(convert) or "")
+        tree = ast.parse(own.read_bytes())
+    except (OSError, TypeError, SyntaxError):  # typed into a terminal
+        return []
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
+    return [own, *(path for name in sorted(names) if (path := own.with_name(f"{name}.py")).is_file() and path != own)]
 
 
 def _folder(root: Path, benchmark: Benchmark) -> Path:

@@ -157,7 +157,7 @@ def _mean_reward(results: Sequence[Mapping[str, Any]], engines: Sequence[str]) -
 
 
 def _scores(results: Sequence[Mapping[str, Any]], engines: Sequence[str]) -> Figure:
-    """Bars of the benchmarks' figures, a colour for each engine; figures that are no shares are left out."""
+    """Bars of the benchmarks' figures, a colour for each engine; figures on a scale of their own are left out."""
     found = [
         (result, about["figure"])
         for result in results

@@ -68,7 +68,8 @@ def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = 
             return _plain(tomllib.loads(text), iso_dates, _MOST_VALUES)
         if kind == "xml":
             return _XMLReader().read(text)
-        _check_cells(text)
+        for row in csv.reader(io.StringIO(text)):
+            _check_cells(row)
         return list(csv.DictReader(io.StringIO(text)))
     except ValueError:
         raise
@@ -79,9 +80,9 @@ def parse(text: str, kind: Format, *, iso_dates: bool = True, by_pyyaml: bool = 
         raise ValueError(str(error) or type(error).__name__) from error
 
 
-def _check_cells(text: str) -> None:
+def _check_cells(row: list[str]) -> None:
     """Raise `csv.Error` for a long cell: another reader in the process may have raised the csv module's limit."""
-    if any(len(cell) > _LONGEST_CELL for row in csv.reader(io.StringIO(text)) for cell in row):
+    if any(len(cell) > _LONGEST_CELL for cell in row):
         raise csv.Error(f"field larger than field limit ({_LONGEST_CELL})")
 
 
@@ -92,8 +93,9 @@ def csv_header(text: str) -> list[str]:
         ValueError: If it cannot be read.
     """
     try:
-        _check_cells(text)
-        return next(csv.reader(io.StringIO(text)), [])
+        header = next(csv.reader(io.StringIO(text)), [])
+        _check_cells(header)
+        return header
     except csv.Error as error:
         raise ValueError(str(error)) from None
 

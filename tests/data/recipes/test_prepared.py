@@ -272,3 +272,13 @@ def test_all_recipes_of_urls_name_an_encrypted_place() -> None:
     with pytest.raises(DataError, match="not encrypted"):
         prepare(recipe)
     assert find_benchmark("ifeval").sources[0].place.startswith("https://")
+
+
+def test_a_recipe_s_digest_covers_the_modules_it_imports() -> None:
+    for name, others in (
+        ("ruler", {"ruler_lengths.py", "ruler_texts.py"}),
+        ("mmlu_prox", {"mmlu.py"}),
+        ("aime25", set()),
+    ):
+        own, *beside = prepared._modules(find_benchmark(name).convert)
+        assert {path.name for path in beside} == others, own

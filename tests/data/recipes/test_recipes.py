@@ -46,7 +46,7 @@ def test_raw_rows_become_the_catalogue_s_tasks(vector: dict[str, Any], tmp_path:
 
 
 INVENTED = {"gpqa_x", "imo_gradingbench", "longmemeval", "mmlu_pro", "swebench_verified", "ugphysics"}
-"""Vectors whose made-up values no verifier takes: an answer that is no letter, an unknown grade, no instance."""
+"""Vectors whose made-up values verifiers refuse: an answer beyond the letters, an unknown grade, a missing instance."""
 
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector["benchmark"])
