@@ -5,19 +5,22 @@ BIN := $(VENV)/bin
 # Installed first and by exact version, so that what needs torch later takes this build and no other.
 TORCH ?= torch==2.13.0
 
-.PHONY: rollout rollout-vllm check test test-all peers peers-passed test-vllm lint types browser chaos environments cards docs clean help
+.PHONY: rollout rollout-vllm check test test-all peers peers-newest peers-passed test-vllm lint types browser chaos environments cards docs pictures notebook clean help
 
 help:
 	@echo "make rollout       a tiny language model plays Arithmetic and Weather in front of you"
-	@echo "make test          lint, types, doctests and tests, as CI runs them: a quarter of an hour on two cores"
+	@echo "make test          lint, types, docs, doctests and tests, as CI runs them: a quarter of an hour on two cores"
 	@echo "make test-all      the same and what CI leaves for the night: every case, every soak, every peer"
 	@echo "make check         lint, types and the fast tests, in three minutes, while you work"
 	@echo "make rollout-vllm  the same model on the real vLLM, in an environment of its own (.venv-vllm)"
 	@echo "make test-vllm     the tests against the real vLLM, which CI runs, too"
 	@echo "make chaos         faults on purpose in every environment, and what became of each"
+	@echo "make peers-newest  play the newest versions of other packages, and say what broke"
 	@echo "make environments  write the catalogue of verifiers, docs/environments.md and README's table"
 	@echo "make cards         attack every verifier, and write its CARD.md"
-	@echo "make docs          build the documentation's site into site/"
+	@echo "make docs          build the documentation's site into site/, and check its links"
+	@echo "make pictures      draw the pictures of the documentation into docs/images/"
+	@echo "make notebook      play examples/tour.ipynb, and keep its outputs in it"
 	@echo "make clean         remove the environments and everything that was built"
 
 $(BIN)/python:
@@ -63,6 +66,10 @@ peers: $(VENV)/.test
 peers-passed: $(VENV)/.test
 	$(BIN)/python -P tests/peers.py --record
 
+# The newest version of each beside the pinned one, and what broke: by hand, for docs/reference/tested-versions.md.
+peers-newest: $(VENV)/.test
+	$(BIN)/python tests/peers_newest.py $(PEERS) --into docs/reference/tested-versions.md
+
 # In a process for each core, lint and types beside them (.ci/tests says how).
 check: $(VENV)/.test
 	PYTHON=$(BIN)/python .ci/tests quick $(TESTS)
@@ -93,6 +100,12 @@ cards: $(VENV)/.test
 
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: $(VENV)/.test
+	$(BIN)/python docs/pictures/draw.py
+
+notebook: $(VENV)/.test
+	$(BIN)/jupyter execute --inplace examples/tour.ipynb
 
 # The real vLLM for machines without a GPU. It brings torchvision and torchaudio builds that do not fit this torch, and
 # needs none of them for language models.

@@ -40,6 +40,7 @@ from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.rollouts.episode import play_episode
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import ITEMS, LIMITS
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
@@ -255,7 +256,7 @@ def convert(action: list[Any]) -> dict[str, Holds]:
     for body in (responses_body, chat_body):
         start = time.thread_time()
         try:
-            json.dumps(body({"input": items}))
+            dumps(body({"input": items}))
         except (EngineError, ValueError):
             pass
         asking.add(time.thread_time() - start)

@@ -31,9 +31,34 @@ def environment_page(readme):
 
 def on_page_markdown(markdown, page, **_):
     """Return the page with links to repository files replaced by links to their pages."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation", "toc"]
     here = "../" * page.file.src_uri.count("/")
     markdown = re.sub(r"\]\((?:\.\./)+envs/(\w+)/README\.md\)", rf"]({here}environments/\1.md)", markdown)
     return re.sub(r"\]\((?:\.\./)+ARCHITECTURE\.md\)", f"]({here}architecture.md)", markdown)
+
+
+def on_page_content(html, page, **_):
+    """Return the page with drawn pictures as parts of it: there they have the colours that the reader chose.
+
+    A picture NAME_narrow.svg is shown in place of NAME.svg on a phone.
+    """
+    folder = ROOT / "docs" / "images"
+
+    def inside(match):
+        picture = folder / match[1]
+        narrow = picture.with_name(f"{picture.stem}_narrow.svg")
+        if "--picture-" not in picture.read_text("utf-8"):
+            return match[0]
+        if narrow.exists():
+            return drawn(picture, "picture wide") + drawn(narrow, "picture narrow")
+        return drawn(picture, "picture")
+
+    def drawn(picture, classes):
+        text = re.sub(r"<style>.*?</style>\n", "", picture.read_text("utf-8"), flags=re.DOTALL)
+        return f'<div class="{classes}" data-search-exclude>{text}</div>'
+
+    return re.sub(r'(?:<p>)?<img [^>]*src="[^"]*?images/(\w+\.svg)"[^>]*>(?:</p>)?', inside, html)
 
 
 def command_line():
@@ -65,5 +90,5 @@ def _describe(command, name, lines):
         about = html.escape(getattr(parameter, "help", None) or "", quote=False).replace("|", r"\|").replace("\n", " ")
         lines.append(f"| {names} | {about} |")
     if command.epilog:
-        lines += ["", "```text", command.epilog.rstrip(), "```"]
+        lines += ["", "``` { .text .wrapped }", command.epilog.rstrip(), "```"]
     lines.append("")

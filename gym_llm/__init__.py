@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from gym_llm.core.tools import tool
     from gym_llm.core.verifier_env import VerifierEnv
     from gym_llm.engines import make_engine
-    from gym_llm.errors import JudgeError, ToolError
+    from gym_llm.errors import IllegalMove, JudgeError, ToolError
     from gym_llm.evaluation.evaluation import evaluate
+    from gym_llm.judge.multi_agent_env import MultiAgentEnv
     from gym_llm.rollouts.benchmarks import benchmark
     from gym_llm.rollouts.play import collect, rollout
     from gym_llm.rollouts.run import Run
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BaseTask",
     "Episode",
+    "IllegalMove",
     "Item",
     "JudgeError",
     "Metric",
+    "MultiAgentEnv",
     "Part",
     "Request",
     "ResponseDict",
@@ -57,9 +60,11 @@ __all__ = [
 _HOME = {
     "BaseTask": "gym_llm.core.tasks",
     "Episode": "gym_llm.types",
+    "IllegalMove": "gym_llm.errors",
     "Item": "gym_llm.types",
     "JudgeError": "gym_llm.errors",
     "Metric": "gym_llm.core.rewards",
+    "MultiAgentEnv": "gym_llm.judge.multi_agent_env",
     "Part": "gym_llm.rollouts.workload",
     "Request": "gym_llm.types",
     "ResponseDict": "gym_llm.types",

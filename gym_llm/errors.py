@@ -84,6 +84,18 @@ class ToolError(GymLLMError):
     """
 
 
+class IllegalMove(GymLLMError):
+    """Raised by `play` of a `MultiAgentEnv`: the seat reads the message and moves again, at most so often.
+
+    Attributes:
+        seat: The seat that moved; None if only one did.
+    """
+
+    def __init__(self, message: str, seat: str | None = None) -> None:
+        super().__init__(message)
+        self.seat = seat
+
+
 # The infrastructure's -------------------------------------------------------------------------------------------------
 
 

@@ -9,18 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict
+
+from typing_extensions import TypeVar  # with a default: Python 3.13
 
 Item: TypeAlias = dict[str, Any]
 """One Responses item: a message, reasoning, function_call, function_call_output, or a type we do not know (kept as is).
 
 The last output item of a model turn may carry `prompt_token_ids` (list[int]: all ids the model was given),
 `generation_token_ids` (list[int]: the ids it sampled) and `generation_log_probs` (list[float]: natural log of the
-probability of each sampled id, same length); either all three are there or none.
+probability of each sampled id, same length); either all three are there or none. See also `CONSTRAINED`.
 """
 
+CONSTRAINED = "generation_constrained"
+"""A fourth field, true where the ids were sampled under a constraint: a `tool_choice` that forces calls, a
+`text.format`. The log probabilities are then those among the tokens that the constraint allowed, and not those that a
+trainer computes with the model alone."""
+
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-"""The names of these three, in the order of their making."""
+"""The names of the three, in the order of their making."""
+
+TURN_FIELDS = (*TOKEN_FIELDS, CONSTRAINED)
+"""All fields of a turn's tokens: parsers move them to the turn's last item, and clients get them on request."""
 
 Row: TypeAlias = dict[str, Any]
 """One line of a task file: `responses_create_params` (a `Request`) and the verifier's own fields."""
@@ -133,8 +143,12 @@ def known(**numbers: float | None) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
+StateT = TypeVar("StateT", default=Any)
+"""The type of an episode's state: what `setup` returns."""
+
+
 @dataclass(slots=True)
-class Episode:
+class Episode(Generic[StateT]):
     """An episode as the hooks see it. Its items are shared with the observation: do not change them.
 
     Attributes:
@@ -155,7 +169,7 @@ class Episode:
     task_index: int
     row: Row
     request: Request
-    state: Any = None
+    state: StateT = None  # type: ignore[assignment]
     items: list[Item] = field(default_factory=list)
     turn: int = 0
     turn_start: int = 0
@@ -213,6 +227,15 @@ class Episode:
             if item.get("role") == "user" and item.get("type", "message") == "message":
                 return "\n".join(_texts(item.get("content"))).strip()
         return ""
+
+    def begin_turn(self, items: list[Item], response: dict[str, Any]) -> None:
+        """Begin a model turn with what the model said: its output items, and the response that they came in."""
+        self.turn += 1
+        self.turn_start = len(self.items)
+        self.items.extend(items)
+        self.last_response = response
+        if usage := response.get("usage"):
+            self.add_usage(usage)
 
     def add_usage(self, usage: dict[str, Any]) -> None:
         """Add a response's token counts to the sums; invalid counts are left out."""
@@ -274,6 +297,55 @@ class TurnTiming(TypedDict):
     """In `env.step`: tools, the user's next message, the verifier."""
 
 
+class MadeByKey(TypedDict, total=False):
+    """The makers of a record, for comparing records; hashes have 16 characters. See `gym_llm.rollouts.made_by`."""
+
+    gym_llm: str
+    """The version of this package."""
+    environment: str
+    """The version of the package that has the verifier; absent for a file that is not installed."""
+    verifier: str
+    """Hash of the verifier's source code and of the local modules that it imports."""
+    arguments: str
+    """Hash of the environment's arguments and of the files that they name; absent without."""
+    engine: str
+    """Hash of the engine's spec without its address, its options, and the files that they name."""
+    model: str
+    """The model's name as the engine reports it; absent where a spec was given to `rollout` or `collect`."""
+    sampling: str
+    """Hash of the request fields that the run sets; absent without."""
+    wrappers: str
+    """Hash of the wrappers, or the parsers; absent for the usual ones."""
+    agent: str
+    """Hash of the agent's name and code; absent without."""
+    seed: int
+    """The run's seed."""
+
+
+class SeatRecord(TypedDict, total=False):
+    """A player of an episode that has several. The record's own seat has no request, response and trajectory here."""
+
+    player: str
+    """`"policy"`, `"random"`, or the spec of the engine that played it."""
+    trained: bool
+    """Whether trainers get a row of it."""
+    reward: float
+    """What it was paid; where the episode is masked, nothing counts."""
+    turns: int
+    """Its turns."""
+    tool_errors: int
+    """Tool calls of it that did not succeed."""
+    info: dict[str, Any]
+    """Its details, and how many `illegal_moves` it made."""
+    turn_rewards: list[float]
+    """What each of its turns was paid, where a turn before its last was."""
+    responses_create_params: Request
+    response: ResponseDict
+    """Its items: what it was shown and what it said, without token ids."""
+    trajectory: list[dict[str, Any]] | None
+    """Its tokens, as in `Rollout`."""
+
+
 class Rollout(TypedDict, total=False):
     """A finished episode: a line of a rollout file. The task's own fields are at the top level, too."""
 
@@ -301,7 +373,8 @@ class Rollout(TypedDict, total=False):
     """The last step's info. Where an agent has played, `agent`: its `model_calls`, and the `branches` they make."""
     trajectory: list[dict[str, Any]] | None
     """One entry per segment: `input_ids`, `loss_mask`, `logprobs`; None where the engine reports no token ids.
-    With `turn_rewards` also `rewards`; see `gym_llm.wrappers.TokenIdTracking`."""
+    With `turn_rewards` also `rewards`, and where a turn was constrained also `constrained`; see
+    `gym_llm.wrappers.TokenIdTracking`."""
     turn_rewards: NotRequired[list[float]]
     """What `env.step` returned for each of the model's turns: their sum is `reward`. There where a turn before the last
     had one other than 0."""
@@ -311,6 +384,15 @@ class Rollout(TypedDict, total=False):
     """The task's fields of which the names are the record's own, e.g. a row's `dataset` or `reward`; absent without."""
     task_source: NotRequired[dict[str, Any]]
     """The origin of the task: `benchmark`, `revision`, `digest` and `task_id`, or `tasks` for a verifier's examples."""
+    task_key: NotRequired[str]
+    """The row's own id (`id`, `task_id`, `uuid`, …), or the start of `task_sha256`; see
+    `gym_llm.records.task_identity`. Absent, like the hash, where the episode never began, and in earlier records."""
+    task_sha256: NotRequired[str]
+    """The SHA-256 of the task's row as it was played."""
+    made_by: NotRequired[MadeByKey]
+    """What made the record: versions, the seed, and hashes of the verifier, its arguments, the engine and the rest."""
+    seats: NotRequired[dict[str, SeatRecord]]
+    """The players, by seat, where the episode has several; see `gym_llm.records.seats`."""
     timing: dict[str, float]
     """Seconds: `total`, of it waiting for the `engine`."""
     turn_timing: NotRequired[list[TurnTiming]]

@@ -26,11 +26,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_IMPORTABLE, os.environ
 
 for _name in (
     "testing",
+    "their_packages",
     "verifier_vectors",
     "hostile",
+    "hostile_schemas",
     "hostile_serving",
     "growth",
     "token_conversations",
+    "forced_calls",
     "cli_process",
     "warm",
     "rollout_commands",

@@ -12,10 +12,13 @@ from aiohttp import web
 
 
 class ModelServer:
-    """A Chat Completions server in a thread; `answer` gets a request's body and says what to answer, or a status."""
+    """A Chat Completions server in a thread.
+
+    `answer` gets a request's body, and returns what to answer: a text, a choice (`{"message": {...}, …}`), or a status.
+    """
 
     def __init__(self) -> None:
-        self.answer: Callable[[dict[str, Any]], str | int] = lambda body: "yes"
+        self.answer: Callable[[dict[str, Any]], str | int | dict[str, Any]] = lambda body: "yes"
         self.latency = 0.0
         self.bodies: list[dict[str, Any]] = []
         self.asked: list[tuple[str, str | None]] = []
@@ -52,13 +55,14 @@ class ModelServer:
         answer = self.answer(body)
         if isinstance(answer, int):
             return web.json_response({"error": {"message": "the model is on strike"}}, status=answer)
+        choice = answer if isinstance(answer, dict) else {"message": {"role": "assistant", "content": answer}}
         return web.json_response(
             {
                 "id": "chatcmpl-1",
                 "object": "chat.completion",
                 "created": 0,
                 "model": body["model"],
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}],
+                "choices": [{"index": 0, "finish_reason": "stop", **choice}],
                 "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
             }
         )

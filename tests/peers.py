@@ -6,7 +6,8 @@ with the few that what we use of it imports. Everything else, gym_llm included, 
 The environments are in the user's cache, so that all checkouts share them; `python -P tests/peers.py` makes those that
 are missing, which `make test` does in the background. The cache also keeps for which sources each test last passed.
 `python -P tests/peers.py --record` writes these passes to tests/peers_passed.json, which is committed. `make test`
-(GYM_LLM_PEERS=changed) skips a test while its sources are those of the cache or of that file.
+(GYM_LLM_PEERS=changed) skips a test while its sources are those of the cache or of that file. `peers_newest.py` plays
+the newest version of a peer instead (NEWEST).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ SOURCES = (
     *("wrappers", "tests/downstream", "tests/peers.py", "pyproject.toml"),
 )
 """What peers meet: while none of it has changed, their tests say what they said before."""
+NEWEST = "GYM_LLM_NEWEST_PEERS"
+"""A JSON object of peers that are played in another version: their Python, and what is installed for it."""
 _BENEATH = "GYM_LLM_BENEATH"
 os.environ[_BENEATH] = sysconfig.get_path("purelib")
 _OF_NEMO_GYM = (
@@ -51,6 +55,15 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("inspect-ai==0.3.285", "botocore==1.44.5", "docstring_parser==0.18.0", "ijson==3.6.0", "jsonlines==4.0.0"),
         *("jsonpatch==1.47", "jsonpointer==3.12", "mmh3==5.3.1", "semver==3.1.1", "shortuuid==1.0.13"),
         *("tenacity==9.2.1", "textual==8.2.8", "zipfile_zstd==0.0.4"),
+    ),
+    "inspect_eval": (  # `inspect eval` imports more than its logs do
+        *("inspect-ai==0.3.285", "agent-client-protocol==0.12.1", "aiobotocore==3.10.0", "aioitertools==0.13.0"),
+        *("boto3==1.43.117", "botocore==1.43.117", "docstring_parser==0.18.0", "ijson==3.6.0", "jmespath==1.1.0"),
+        *("beautifulsoup4==4.15.0", "jsonlines==4.0.0", "jsonpatch==1.48", "jsonpath-ng==1.16.0", "jsonpointer==3.12"),
+        *("jsonref==1.1.0", "linkify-it-py==2.2.0", "mdit-py-plugins==0.7.0", "mmh3==5.3.1", "pathlib_abc==0.5.2"),
+        *("s3fs==2026.6.0", "s3transfer==0.19.3", "semver==3.1.2", "shortuuid==1.0.13", "soupsieve==4.1.3"),
+        *("tenacity==9.2.1", "textual==8.2.8", "universal_pathlib==0.3.10", "wrapt==2.5.2", "zipfile-zstd==0.0.4"),
+        *("uc-micro-py==2.0.0",),
     ),
     "atropos": ("atroposlib==0.4.0", "jsonlines==4.0.0", "pydantic-cli==10.0.0", "tenacity==9.2.1"),
     "tinker": ("tinker==0.38.0", "tinker-cookbook==0.6.1", "blobfile==3.3.0", "chz==0.4.0", "termcolor==3.3.0"),
@@ -82,6 +95,7 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("schemathesis==4.32.5", "graphql-core==3.3.2", "harfile==0.6.0", "hypothesis-graphql==0.13.5"),
         *("jsonschema_rs==0.60.3", "pyrate-limiter==4.5.1"),
     ),
+    "pettingzoo": ("pettingzoo==1.27.0",),
     "prime_rl": ("msgspec==0.22.0",),
     "openenv": (
         *("openenv==0.10.0", "fastmcp==3.4.10", "fastmcp-slim==3.4.10", "mcp==1.30.0", "py-key-value-aio==0.4.6"),
@@ -91,6 +105,10 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("email-validator==2.4.0", "dnspython==2.9.2", "PyJWT==2.15.1", "pyperclip==1.11.0", "sse-starlette==3.7.0"),
         *("tomli==2.5.0", "tomli_w==1.2.0", "uncalled-for==0.6.1", "watchfiles==1.3.0", "websockets==17.4"),
         *("python-multipart==0.0.34", "uvloop==0.23.0", "httptools==0.9.0"),
+    ),
+    "openreward": (
+        *("openreward==0.1.167", "structlog==26.1.0", "google-genai==3.6.1", "tenacity==9.1.4"),
+        *("sse-starlette==2.3.6", "websockets==17.4", "opentelemetry-exporter-otlp-proto-grpc==1.45.2"),
     ),
     "art": (
         *("openpipe-art==0.5.18", "fastuuid==0.14.0", "h2==4.4.1", "hyperframe==6.1.0", "litellm==1.109.1"),
@@ -203,6 +221,10 @@ def make_environment(name: str) -> tuple[Path, str]:
         Its Python, and why it could not be made, or "".
     """
     requirements = PEERS[name]
+    if newest := json.loads(os.environ.get(NEWEST, "{}")).get(name):
+        name, requirements = f"newest-{name}", tuple(newest["requirements"])
+        if newest["python"] != sys.executable:
+            return _make_whole_environment(name, newest["python"], requirements, newest["needs"])
     folder = FOLDER / f"{name}-{digest_of(requirements, sys.version, sys.base_prefix)}"
     python = folder / "bin" / "python"
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -213,8 +235,7 @@ def make_environment(name: str) -> tuple[Path, str]:
         for old in FOLDER.glob(f"{name}-*"):  # of other pins: they take much of a disk
             shutil.rmtree(old)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        packages = folder / "lib" / version / "site-packages"
+        packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
         # Which environment lies beneath is each checkout's own. `addsitedir` and not a bare path: an editable install
         # is a .pth file there.
         beneath = (
@@ -227,6 +248,25 @@ def make_environment(name: str) -> tuple[Path, str]:
         if made.returncode:
             shutil.rmtree(folder)
             return python, str(made.stderr.strip().splitlines()[-1:])
+        (folder / "complete").touch()
+    return python, ""
+
+
+def _make_whole_environment(name: str, base: str, requirements: tuple[str, ...], needs: list[str]) -> tuple[Path, str]:
+    """Make an environment for another Python: with torch, this package, the peer and what it needs."""
+    folder = FOLDER / f"{name}-{digest_of(requirements, base)}"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        for old in FOLDER.glob(f"{name}-*"):
+            shutil.rmtree(old)
+        subprocess.run([base, "-m", "venv", str(folder)], check=True)
+        install = [str(python), "-m", "pip", "install", "-q", "--no-compile"]
+        torch = f"torch=={version('torch').partition('+')[0]}"
+        for packages in ([torch], [torch, f"{ROOT}[local]", *needs], ["--no-deps", *requirements]):
+            made = subprocess.run([*install, *packages], capture_output=True, text=True, check=False)
+            if made.returncode:
+                shutil.rmtree(folder)
+                return python, str(made.stderr.strip().splitlines()[-1:])
         (folder / "complete").touch()
     return python, ""
 

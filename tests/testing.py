@@ -10,8 +10,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,50 @@ def scored(
         _, reward, terminated, truncated, info = env.step(message(action) if isinstance(action, str) else action)
     assert terminated or truncated
     return float(reward), info
+
+
+def outcome_fields(reward: float | None) -> dict[str, Any]:
+    """The fields of a record that say how its episode ended: scored, or masked by its judge without a reward."""
+    return {
+        "outcome": "masked" if reward is None else "scored",
+        "reward": reward,
+        "terminated": True,
+        "truncated": False,
+        "failure_kind": None if reward is not None else "judge_failed",
+        "error": None if reward is not None else "down",
+        "error_phase": None,
+        "traceback": None,
+    }
+
+
+@asynccontextmanager
+async def pocket_client() -> AsyncIterator[Any]:
+    """OpenAI's client of the pocket model, which a model server serves."""
+    import openai
+
+    from gym_llm.engines import make_engine
+    from gym_llm.engines.model_server import ModelServer
+
+    engine = make_engine("pocket", parsers=["reasoning", "tool_calls"])
+    async with ModelServer(engine, port=0) as server, openai.AsyncOpenAI(base_url=server.url, api_key="x") as client:
+        yield client
+
+
+@asynccontextmanager
+async def serving(routes: dict[str, Callable[..., Any]], **options: Any) -> AsyncIterator[str]:
+    """Serve paths on loopback, each with the function that answers it; the URL. `options` are aiohttp's runner's."""
+    from aiohttp import web
+
+    app = web.Application()
+    for path, answer in routes.items():
+        app.router.add_route("*", path, answer)
+    runner = web.AppRunner(app, **options)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 def outputs(observation: Any) -> list[str]:

@@ -15,6 +15,7 @@ from gym_llm.engines.engine import Engine
 from gym_llm.rollouts.env_slots import EnvSlots, StepResult
 from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory, Wrap
+from gym_llm.rollouts.group_scores import refuse_single_episodes
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.scheduler import schedule
 from gym_llm.rollouts.settings import RolloutSettings
@@ -51,6 +52,7 @@ class LocalVectorEnv(BatchedVectorEnv):
         batch_size: int | None = None,
     ) -> None:
         factory = env_id if isinstance(env_id, EnvFactory) else EnvFactory(env_id, tasks=tasks, env_kwargs=env_kwargs)
+        self._env_id, self._scores_groups = factory.env_id, factory.scores_groups
         same_step = AutoresetMode(autoreset_mode) is AutoresetMode.SAME_STEP
         self._shard = EnvSlots(factory, num_envs, env_wrappers, same_step_reset=same_step)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +85,7 @@ class LocalVectorEnv(BatchedVectorEnv):
             iteration early cancels the episodes under way. Not to be mixed with `step` or `send`.
         """
         self._check_open()
+        refuse_single_episodes(self._env_id, self._scores_groups)
         settings = settings or RolloutSettings()
         async with (
             aclosing(EpisodeWorker(self._shard, engine, settings)) as worker,

@@ -31,6 +31,7 @@ from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import ShardDied, StepTimeout
 from gym_llm.rollouts.env_slots import Reset, StepResult
 from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.group_scores import refuse_single_episodes
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.ray.ray_workers import workers_in
 from gym_llm.rollouts.ray.shard_actor import ShardConfig
@@ -111,6 +112,8 @@ class RayVectorEnv(BatchedVectorEnv):
             batch_size=batch_size,
         )
         self.render_mode = description["render_mode"]
+        self._env_id = env_id if isinstance(env_id, str) else env_id.id
+        self._scores_groups = description["scores_groups"]
 
     @property
     def num_shards(self) -> int:
@@ -141,6 +144,7 @@ class RayVectorEnv(BatchedVectorEnv):
             EngineUnavailable: If the engine cannot be used.
         """
         self._check_open()
+        refuse_single_episodes(self._env_id, self._scores_groups)
         settings = settings or RolloutSettings()
         options = seeded_options(engine, engine_options, settings.seed)
         async with (

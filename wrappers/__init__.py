@@ -6,6 +6,8 @@ rest. `VLLMParser` replaces one of the two parsers or both. `HarmonyParser` repl
 parsers by their names (`gym_llm.parsers`).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from gym_llm.core.spaces import AnyText
 from gym_llm.wrappers.parse_response import (
     HarmonyParser,
@@ -20,10 +22,14 @@ from gym_llm.wrappers.text_action import TextAction
 from gym_llm.wrappers.text_observation import TextObservation
 from gym_llm.wrappers.token_ids import TokenIdTracking
 
+if TYPE_CHECKING:
+    from gym_llm.wrappers.pettingzoo_env import PettingZooEnv
+
 __all__ = [
     "AnyText",
     "HarmonyParser",
     "ParseActions",
+    "PettingZooEnv",
     "ReasoningParser",
     "RecordRollouts",
     "TextAction",
@@ -33,3 +39,11 @@ __all__ = [
     "VLLMParser",
     "parser_wrappers",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PettingZooEnv":  # it needs a package that few have
+        from gym_llm.wrappers.pettingzoo_env import PettingZooEnv
+
+        return PettingZooEnv
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

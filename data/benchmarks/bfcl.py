@@ -1,4 +1,4 @@
-"""The Berkeley Function Calling Leaderboard: the categories of one turn whose calls are compared as Python."""
+"""The Berkeley Function Calling Leaderboard: calls of one turn by our verifier, the rest by its own code."""
 
 from __future__ import annotations
 
@@ -66,6 +66,27 @@ def _schema(value: Any) -> Any:
     return schema
 
 
+def of_package(row: Row) -> Row:
+    """Name a task, whose data the package bfcl-eval has."""
+    category = row["id"].rpartition("_")[0]
+    task = {"responses_create_params": {"input": []}, "arguments": {"task": row["id"]}}
+    return {**task, "id": row["id"], "category": category}
+
+
+def _of_package(category: str, title: str) -> Benchmark:
+    return Benchmark(
+        name=f"bfcl_{category}",
+        title=f"BFCL v4: {title}",
+        domain="agent",
+        sources=(Source(f"{_REPOSITORY}BFCL_v4_{category}.json", label=category),),
+        convert=of_package,
+        env_id="gym_llm/BFCLEval-v0",
+        facts="the files as the package bfcl-eval has them",
+        notes="Played by bfcl-eval 2026.3.23 in an environment of its own, which is made on demand.",
+        aliases=(f"bfcl_v4_{category}",),
+    )
+
+
 def _bfcl(version: int, simple: str, questions: str, answers: str, facts: str, aliases: tuple[str, ...]) -> Benchmark:
     def source(category: str, pattern: str, label: str) -> Source:
         name = pattern.format(f"BFCL_v{version}_{category}.json")
@@ -113,4 +134,10 @@ BENCHMARKS = [
         "benchmarks/table.md, + bfcl_v4; the files as the package bfcl-eval has them",
         ("bfcl",),
     ),
+    _of_package("multi_turn_base", "conversations with services"),
+    _of_package("multi_turn_miss_func", "conversations in which functions come later"),
+    _of_package("multi_turn_miss_param", "conversations in which parameters come later"),
+    _of_package("multi_turn_long_context", "conversations with long outputs"),
+    _of_package("simple_java", "a call of a Java function"),
+    _of_package("simple_javascript", "a call of a JavaScript function"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,3 +104,47 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Replace a file's content in one moment; see `replacing`."""
     with replacing(path) as file:
         file.write(data)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Fill a folder that takes its name only when the block ends without an error.
+
+    Until then its files are in `.NAME.tmp` beside it, which is locked against other processes. An error removes that
+    folder; after a kill, the next run begins it anew. If the folder already has files, the new ones are moved to them
+    at the end, and replace those of the same name.
+
+    Yields:
+        The new folder.
+
+    Raises:
+        DataError: If the folder cannot be written, is something else, or another process writes it.
+    """
+    target = Path(os.path.abspath(path))
+    temporary, lock = target.with_name(f".{target.name}.tmp"), target.with_name(f".{target.name}.lock")
+    if target.exists() and not target.is_dir():
+        raise DataError(f"Cannot write {path}: it is a file; name a folder.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(open_locked(lock, name=path), "ab"):
+            try:
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir()
+                yield temporary
+                _move(temporary, target)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+                lock.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+def _move(folder: Path, target: Path) -> None:
+    if not target.exists() or not any(target.iterdir()):
+        os.rename(folder, target)
+        return
+    for place, _, names in os.walk(folder):
+        into = target / Path(place).relative_to(folder)
+        into.mkdir(exist_ok=True)
+        for name in names:
+            os.replace(Path(place, name), into / name)

@@ -23,7 +23,8 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
@@ -40,12 +41,16 @@ from gym_llm.utils.limits import ROW_BYTES, WINDOW_BYTES, limit
 BENCHMARK = "benchmark:"
 """Before a benchmark's name: `benchmark:aime25`. `gym_llm.core.named_tasks` finds the file of its tasks."""
 
+ON_READ: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("ON_READ", default=None)
+"""Called while a file of lines is read: its name, the bytes read so far, and its size."""
+
 _MAP = "?map="
 _TABLES = (".csv", ".tsv")
 _NAMES = ("train", "validation")
 _PREFIX = "hf:"
 _SLICE = re.compile(r"\[(\d*):(\d*)\]$")
 _BUFFER_BYTES = 1 << 18
+_LINES_PER_REPORT = 256
 _MOST_COMPRESSED_BYTES, _LEAST_COMPRESSED_BYTES = 1 << 11, 1 << 4  # 4 bytes of zstandard may become 128 KiB
 _LARGEST_WINDOW = 1 << 31  # zstandard's own limit
 _CREATE_PARAMS = "responses_create_params"
@@ -212,7 +217,10 @@ def read_lines(path: str, start: int = 0, end: int | None = None) -> Iterator[tu
     try:
         with open(path, "rb", buffering=_BUFFER_BYTES) as raw, _decompressed(path, raw) as file:
             number, most = 0, limit(ROW_BYTES)
+            on_read, size = ON_READ.get(), os.fstat(raw.fileno()).st_size
             while end is None or number < end:
+                if on_read is not None and number % _LINES_PER_REPORT == 0:
+                    on_read(path, raw.tell(), size)
                 line = file.readline(most + 1)
                 if not line:
                     return

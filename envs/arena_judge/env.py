@@ -7,9 +7,10 @@ from typing import Literal
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.errors import JudgeError
-from gym_llm.judge import JudgedEnv
+from gym_llm.judge import JudgedEnv, meant_match
 from gym_llm.tokens.parsers.thinking import strip_thinking
 
+_VERDICT = re.compile(r"\[\[(A>>?B|A=B|B>>?A)\]\]")
 _MARK = re.compile(r"\[\[([AB<>=]{1,9})\]\]")
 VERDICTS = {"A>>B": 1.0, "A>B": 1.0, "A=B": 0.5, "B>A": 0.0, "B>>A": 0.0}  # the score of A
 
@@ -77,8 +78,8 @@ def last_mark(text: str) -> str | None:
     >>> last_mark("Is it [[A>B]]? No: [[B>A]]"), only_mark("Is it [[A>B]]? No: [[B>A]]")
     ('B>A', None)
     """
-    marks = [mark for mark in _MARK.findall(text) if mark in VERDICTS]
-    return marks[-1] if marks else None
+    mark = meant_match(_VERDICT, text)
+    return mark[1] if mark else None
 
 
 def only_mark(text: str) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,19 @@ from gym_llm import BaseTask, Episode, Verdict
 from gym_llm.core.env_config import Seconds
 from gym_llm.grading.extraction import after_thinking, last_block_after, python_code
 from gym_llm.sandbox.backends import mounts_of
-from gym_llm.sandbox.functions import Functions
+from gym_llm.sandbox.functions import Called, Functions
+from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Sandbox
 from gym_llm.sandbox.sandboxed_env import SandboxedEnv
 from gym_llm.sandbox.shared import sandbox_for
 from gym_llm.types import Row
 
-_CELL = Path(__file__).with_name("unittest_cell.py")
+_CELL = Path(__file__).with_name("tests_cell.py")
+_ONE_PROCESS_CELL = Path(__file__).with_name("unittest_cell.py")
+_INSIDE = Path(__file__).with_name("inside")
+_MODULES = sorted(path for path in _INSIDE.glob("*.py") if path.stem != "__init__")
 _LEAST_SECONDS = 0.01
+_OWN_BYTES = 256 << 20  # for the two processes that the program cannot see: all files they could have open count
 
 
 class VerifierMetadata(BaseModel):
@@ -97,11 +104,7 @@ class BigCodeBench(SandboxedEnv):
             return Verdict(0.0, {**details, "status": "no_code_block" if text.strip() else "empty_output"})
         source = f"{metadata.code_prompt}\n    pass\n{code}"
         limits = self.limits(self.config.subprocess_timeout)
-        async with Functions(await self.started_sandbox(), limits, _CELL) as functions:
-            called = await functions.load(source, metadata.entry_point)
-            if not called.failed:
-                left = max(_LEAST_SECONDS, self.config.subprocess_timeout - called.cpu_seconds)
-                called = await functions.call(metadata.test, cpu_seconds=left)
+        called = await self._called(source, metadata, limits)
         if called.failed:
             status = "timeout" if called.out_of_time else "fail"
             return Verdict(0.0, {**details, "status": status, "details": {"ALL": called.error or status}})
@@ -110,6 +113,21 @@ class BigCodeBench(SandboxedEnv):
         passed = failed == {} and isinstance(succeeded, list) and len(succeeded) > 0
         messages = {str(name): str(why) for name, why in failed.items()} if isinstance(failed, dict) else {}
         return Verdict(float(passed), {**details, "status": "pass" if passed else "fail", "details": messages})
+
+    async def _called(self, source: str, metadata: VerifierMetadata, limits: Limits) -> Called:
+        """Run the program and its tests: in two processes, or in one as NeMo Gym does."""
+        together = self.conform is not None
+        sandbox = await self.started_sandbox()
+        cell, modules = (_ONE_PROCESS_CELL, []) if together else (_CELL, _MODULES)
+        limits = limits if together else replace(limits, memory_bytes=limits.memory_bytes + _OWN_BYTES)
+        async with Functions(sandbox, limits, cell, modules=modules) as functions:
+            prompt = [] if together else [metadata.code_prompt]
+            called = await functions.load(source, metadata.entry_point, *prompt)
+            if called.failed:
+                return called
+            left = max(_LEAST_SECONDS, self.config.subprocess_timeout - called.cpu_seconds)
+            fields = {"test": metadata.test, "prompt": metadata.code_prompt, "name": metadata.entry_point}
+            return await functions.call(metadata.test if together else json.dumps(fields), cpu_seconds=left)
 
 
 def _code(text: str, *, conform: bool) -> str:

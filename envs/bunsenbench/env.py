@@ -7,19 +7,28 @@ from typing import Any
 
 from pydantic import model_validator
 
-from gym_llm import BaseTask, Episode, Metric, Verdict, VerifierEnv
+from gym_llm import BaseTask, Episode, Metric, Verdict
+from gym_llm.core.compat import NemoCompatible
+from gym_llm.envs.bunsenbench import nemo
 from gym_llm.envs.bunsenbench.grading import chosen_letter, plain_chemistry, unwrapped, why_no_choice
 
 _LABELS = ("bunsen_id", "source", "bct_field", "bct_subfield")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class BunsenBench(VerifierEnv):
+class BunsenBench(NemoCompatible):
     """Choose one option, `<choice>CO2</choice>`; the reward is 1.0 if it is the expected one.
 
     Details: `extracted_answer` (a letter or None), `no_answer`, `error_mode` and the row's labels (`bunsen_id`,
     `source`, `bct_field`, `bct_subfield`). The error mode is `correct`, `wrong_answer`, or the reason for a missing
     choice: `refusal`, `early_termination`, `malformed_choice`, `format_violation`.
+
+    Args:
+        conform: `"nemo"` reads as NeMo Gym does; the README lists the differences.
+        **kwargs: As for every `VerifierEnv`.
+
+    Raises:
+        ValueError: If an argument is invalid.
     """
 
     reverify_mode = "stateless"
@@ -42,16 +51,21 @@ class BunsenBench(VerifierEnv):
             return self
 
         @cached_property
+        def listed(self) -> list[tuple[str, str]]:
+            """The options' letters and texts, in order."""
+            if self.options:
+                pairs = [(letter, text) for option in self.options for letter, text in option.items()]
+            else:
+                pairs = [_labelled(*choice) for choice in zip(_LETTERS, self.choices or (), strict=False)]
+            return [(letter, text) for letter, text in pairs if text is not None]
+
+        @cached_property
         def texts(self) -> dict[str, str]:
             """The options' normalised texts by their letters."""
-            if self.options:
-                listed = [(letter, text) for option in self.options for letter, text in option.items()]
-            else:
-                listed = [_labelled(*choice) for choice in zip(_LETTERS, self.choices or (), strict=False)]
             return {
                 letter.strip().upper(): plain_chemistry(text)
-                for letter, text in listed
-                if text is not None and len(letter.strip()) == 1 and letter.strip().isalpha()
+                for letter, text in self.listed
+                if len(letter.strip()) == 1 and letter.strip().isalpha()
             }
 
         @cached_property
@@ -76,12 +90,16 @@ class BunsenBench(VerifierEnv):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the chosen option with the expected one."""
-        text = episode.text
-        letter = chosen_letter(text, task.texts or {str(task.gold): ""}) if text else None
+        text, gold = episode.text, str(task.gold)
+        if self.conform:
+            gold = nemo.gold_letter(task.expected_answer, task.listed)
+            letter = nemo.choice(text, task.listed, gold)
+        else:
+            letter = chosen_letter(text, task.texts or {gold: ""}) if text else None
         if letter is None:
             mode = why_no_choice(text, refused=_refused(episode), cut_short=_cut_short(episode))
         else:
-            mode = "correct" if letter == task.gold else "wrong_answer"
+            mode = "correct" if letter == gold else "wrong_answer"
         details = {"extracted_answer": letter, "no_answer": letter is None, "error_mode": mode}
         return Verdict(float(mode == "correct"), details | task.labels)
 

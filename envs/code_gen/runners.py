@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,16 @@ from gym_llm.sandbox.run_tests import until_failure
 WRONG, TIME, ERROR, UNKNOWN = -2, -3, -4, -1
 _WRAPPED_CELL = Path(__file__).with_name("wrapped_cell.py")
 _MOST_WITHOUT_THREAD = 100_000  # characters: 10 ms at the worst
+_MODULES = [
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json"),
+]
+_NAMES = "; ".join(
+    [*(f"from {name} import *" for name in (*_MODULES, "builtins", "typing")), *(f"import {name}" for name in _MODULES)]
+)
+"""Imports that answers are written for: LiveCodeBench's starter code has `List[int]`, and its harness these names."""
+_DEEPER = f"{_NAMES}; sys.setrecursionlimit(50000)\n"
+_IN_FIRST_LINES = re.compile(r"^from __future__ ", re.MULTILINE)
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-8  # numpy's `allclose`
 
 Results: TypeAlias = tuple[list[bool | int], dict[str, Any] | None]
@@ -58,8 +69,10 @@ class _Failure:
 async def run_script(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits, at_a_time: int) -> Results:
     """Run the program as a file, once per test, with the input on standard input."""
 
+    program = code if _IN_FIRST_LINES.search(code) else f"{_NAMES}\n{code}"
+
     async def test(number: int) -> _Failure | None:
-        run = await sandbox.python(code, stdin=tests.inputs[number].encode("utf-8", "replace"), limits=limits)
+        run = await sandbox.python(program, stdin=tests.inputs[number].encode("utf-8", "replace"), limits=limits)
         return _crash(not run.ok, run.limit, run.error) or await _wrong_lines(run.text, tests.outputs[number])
 
     return _results(await _failures(test, tests, at_a_time), tests, shortened)
@@ -68,7 +81,7 @@ async def run_script(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limi
 async def run_functions(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits) -> Results:
     """Load the program once, and call its function, or the method of its `Solution`, once per test."""
     async with Functions(sandbox, limits) as functions:
-        loaded = await functions.load(code, tests.fn_name, "class Solution" in code)
+        loaded = await functions.load(code, tests.fn_name, "class Solution" in code, "", _NAMES)
 
         async def test(number: int) -> _Failure | None:
             called = loaded
@@ -84,7 +97,7 @@ async def run_functions(sandbox: Sandbox, code: str, tests: UnitTests, limits: L
 async def run_wrapped(sandbox: Sandbox, code: str, tests: UnitTests, limits: Limits) -> Results:
     """Run the program as LiveCodeBench's harness does: one process for all tests."""
     async with Functions(sandbox, limits, _WRAPPED_CELL) as functions:
-        loaded = await functions.load(code, tests.fn_name)
+        loaded = await functions.load(code, tests.fn_name, _DEEPER)
         if loaded.ended and loaded.limit is None:
             return [UNKNOWN] * len(tests.inputs), None
         if loaded.failed:

@@ -14,12 +14,8 @@ import subprocess as _subprocess
 import sys as _sys
 import types as _types
 
-_MODULES = [
-    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
-    *("itertools", "functools", "operator", "io", "sys", "json"),
-]
 _OFF = {
-    _builtins: "exit quit help",
+    _builtins: "quit help",
     _os: "kill system putenv remove removedirs rmdir fchdir setuid fork forkpty killpg rename renames truncate replace "
     "unlink fchmod fchown chmod chown chroot lchown getcwd chdir",
     _shutil: "rmtree move chown",
@@ -70,12 +66,7 @@ class _Input:
         return getattr(self._file, name)
 
 
-def _star_imports() -> str:
-    stars = "".join(f"from {name} import *\n" for name in (*_MODULES, "builtins", "typing"))
-    return stars + "".join(f"import {name}\n" for name in _MODULES) + "sys.setrecursionlimit(50000)\n"
-
-
-def _as_function(source: str) -> str:
+def _as_function(source: str, names: str) -> str:
     """Move the program's statements into a function; invalid programs stay unchanged."""
     try:
         body = _ast.parse(source).body
@@ -86,7 +77,7 @@ def _as_function(source: str) -> str:
         assert isinstance(function, _ast.FunctionDef)
         function.body = [line for line in body if not isinstance(line, (_ast.Import, _ast.ImportFrom))]
         imports: list[_ast.stmt] = [line for line in body if isinstance(line, (_ast.Import, _ast.ImportFrom))]
-        return f"{_star_imports()}\n{_ast.unparse(_ast.Module(imports, []))}\n{_ast.unparse(function)}"
+        return f"{names}\n{_ast.unparse(_ast.Module(imports, []))}\n{_ast.unparse(function)}"
     except Exception:
         return source
 
@@ -95,17 +86,25 @@ def _answer(name: str, value: object) -> str:
     return _json.dumps({name: value}, ensure_ascii=False, default=repr)
 
 
-def load(source: str, name: "str | None") -> str:
-    """Run a program of functions, or wrap one that reads standard input. SystemExit ends the process."""
+def load(source: str, name: "str | None", names: str) -> str:
+    """Run a program of functions, or wrap one that reads standard input. SystemExit ends the process.
+
+    `names` are the imports before the program. LiveCodeBench's harness has imported numpy before it turns calls off.
+    """
     global _function, _reads_input
-    for module, names in _OFF.items():
-        for off in names.split():
+    if "numpy" in source:
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            pass  # the program's own import fails, too
+    for module, turned_off in _OFF.items():
+        for off in turned_off.split():
             setattr(module, off, None)
     if hasattr(_sys, "set_int_max_str_digits"):
         _sys.set_int_max_str_digits(50_000)
     _reads_input = name is None
     try:
-        text = _as_function(source) if name is None else f"{_star_imports()}\n\n{source}"
+        text = _as_function(source, names) if name is None else f"{names}\n\n{source}"
         module = _types.ModuleType("tmp_sol")
         exec(compile(text, "<string>", "exec", dont_inherit=True), module.__dict__)
         owner = module.Solution() if "class Solution" in text else module

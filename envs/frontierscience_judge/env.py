@@ -72,9 +72,7 @@ class FrontierScienceJudge(JudgedEnv):
         }
         prompt = "judge" if "judge" in self._prompts else self.config.judge_mode
         unparsable = {"verdict": None, "score": None} if self.conform else FAILS
-        judgement = await self.ask(
-            values, self._parse, prompt=prompt, unparsable=unparsable, empty_fails=not self.conform
-        )
+        judgement = await self.ask(values, self._parse, prompt=prompt, unparsable=unparsable)
         verdict, score = judgement.value["verdict"], judgement.value["score"]
         said = judgement.text.strip() if self.conform else strip_thinking(judgement.text, unclosed=True)
         details |= {"verdict": verdict, "judge_output": said}

@@ -17,6 +17,7 @@ from gym_llm.core.env_config import Count
 from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
 from gym_llm.envs.harbor import session as sessions
+from gym_llm.envs.harbor.downloads import tasks_of
 from gym_llm.envs.harbor.folder import folders_in, read_folder
 from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
 from gym_llm.errors import DataError, ToolError
@@ -38,6 +39,8 @@ class Harbor(VerifierEnv):
 
     Args:
         tasks: Rows with `task`, the path of a task folder, or with SWE-bench's fields; or a folder of task folders.
+        dataset: The name of a dataset that `harbor download` has left on this machine, instead of `tasks`; see
+            `gym_llm.envs.harbor.downloads.tasks_of`.
         folder: The folder that relative paths of tasks start from; by default that of the built-in tasks.
         backend: `bubblewrap`, `docker` or `podman`.
         images: For bubblewrap: images for the names of FROM or `docker_image`, e.g.
@@ -102,6 +105,7 @@ class Harbor(VerifierEnv):
     class Config(VerifierEnv.Config):
         """The containers, their limits, and the handling of solutions and snapshots."""
 
+        dataset: str | None = None
         folder: Annotated[str, BeforeValidator(lambda path: path or _OWN), AfterValidator(os.path.abspath)] = _OWN
         backend: Literal["bubblewrap", "docker", "podman"] = "bubblewrap"
         images: dict[str, str] | None = None
@@ -120,6 +124,8 @@ class Harbor(VerifierEnv):
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         if isinstance(tasks, str) and os.path.isdir(tasks):
             tasks = [{"task": path} for path in folders_in(tasks)]
+        elif tasks is None and isinstance(dataset := kwargs.get("dataset"), str):
+            tasks = [{"task": path} for path in tasks_of(dataset)]
         super().__init__(tasks, **kwargs)
         config = self.config
         if config.backend == "bubblewrap":

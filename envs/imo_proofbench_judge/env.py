@@ -85,7 +85,8 @@ class IMOProofBenchJudge(JudgedEnv):
             return True
         if not gold:
             return False
-        pool = shared_pool("gym_llm.envs.math_verify.grading:grade", deadline=10.0)
+        grader = "grade_as_nemo_gym" if self.conform else "grade"
+        pool = shared_pool(f"gym_llm.envs.math_verify.grading:{grader}", deadline=10.0)
         try:
             correct, _ = await pool.call((gold, f"\\boxed{{{answer}}}"))
         except (DeadlinePassed, WorkerDied, RuntimeError):

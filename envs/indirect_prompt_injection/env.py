@@ -72,7 +72,10 @@ class IndirectPromptInjection(WorldTools, NemoCompatible):  # type: ignore[misc,
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Look for the attacker's call and for the required ones."""
         attack = task.injection
-        calls = [(call["name"], parse_arguments(call["arguments"])) for call in episode.function_calls()]
+        as_python = self.conform is not None
+        calls = [
+            (call["name"], parse_arguments(call["arguments"], as_python=as_python)) for call in episode.function_calls()
+        ]
         matched = next(
             (
                 (name, arguments)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.judge import json_objects
+from gym_llm.judge import json_field, json_objects
 from gym_llm.judge.rubric import RubricEnv
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item
@@ -17,6 +17,7 @@ from gym_llm.utils.json_codec import loads
 _PLACE = re.compile(r"\{(prompt|model_response|standard_response|criteria)\}")
 _FENCED = re.compile(r"```(?:json)?\s{0,20}(\{(?:[^`]|`(?!``)){0,4000}?\})\s{0,20}```")
 _FLAT = re.compile(r'(\{[^{}]{0,4000}?"result"\s{0,20}:\s{0,20}"(?:PASS|FAIL)"[^{}]{0,4000}?\})', re.IGNORECASE)
+_RESULT = json_field("result", ("PASS", "FAIL"), ignore_case=True)
 
 
 class Criterion(BaseModel):
@@ -105,10 +106,8 @@ def passes(text: str) -> str | None:
     >>> passes('First {"result": "FAIL"}; now {"why": {"a": "}"}, "result": "pass"}')
     'PASS'
     """
-    for value in reversed(list(json_objects(text))):
-        if str(value.get("result")).strip().upper() in ("PASS", "FAIL"):
-            return str(value["result"]).strip().upper()
-    return None
+    verdict: str | None = _RESULT(text)
+    return verdict
 
 
 def nemo_verdict(text: str) -> tuple[str | None, str]:

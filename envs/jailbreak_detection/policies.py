@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import yaml
 
 from gym_llm.judge import Prompt, make_prompt
 from gym_llm.judge.judge_prompts import check_fields
 
-_OUTCOMES = ("positive", "negative", "unclear")
+Combination = Literal["product", "average", "single"]
+_DEFAULT_REWARDS = {"positive": 1.0, "negative": 0.0, "unclear": 0.0}
 _VALUES = ("adversarial_prompt", "model_response")
 
 
@@ -24,14 +25,16 @@ class Verifier(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """The verifiers of a policy, and whether their rewards are multiplied or averaged."""
+    """The verifiers of a policy, and how their rewards become one: the product, the average, or only the first."""
 
     verifiers: list[str]
-    averages: bool
+    combination: Combination
 
     def combine(self, rewards: list[float]) -> float:
-        """Combine several rewards into one."""
-        return sum(rewards) / len(rewards) if self.averages else prod(rewards)
+        """Combine the verifiers' rewards into one."""
+        if self.combination == "single":
+            return rewards[0]
+        return sum(rewards) / len(rewards) if self.combination == "average" else prod(rewards)
 
 
 class Policies(NamedTuple):
@@ -61,7 +64,8 @@ def read_policies(path: str) -> Policies:
 def _verifier(name: str, fields: dict[str, Any]) -> Verifier:
     prompt = make_prompt({"user": fields["prompt_template"]}, name)
     check_fields(prompt, name, _VALUES)
-    rewards = {outcome: float(fields["rewards"].get(outcome, 0.0)) for outcome in _OUTCOMES}
+    given = fields.get("rewards", {})
+    rewards = {outcome: float(given.get(outcome, default)) for outcome, default in _DEFAULT_REWARDS.items()}
     return Verifier(prompt, str(fields["labels"]["positive"]), str(fields["labels"]["negative"]), rewards)
 
 
@@ -69,6 +73,6 @@ def _policy(fields: dict[str, Any], verifiers: dict[str, Verifier]) -> Policy:
     names, combination = fields["verifiers"], fields.get("reward_combination", "product")
     if not names or not all(name in verifiers for name in names):
         raise ValueError(f"verifiers are some of {', '.join(verifiers)}, got {names}")
-    if combination not in ("product", "average"):
-        raise ValueError(f"reward_combination is product or average, got {combination!r}")
-    return Policy(list(names), combination == "average")
+    if combination not in get_args(Combination):
+        raise ValueError(f"reward_combination is one of {', '.join(get_args(Combination))}; got {combination!r}")
+    return Policy(list(names), combination)

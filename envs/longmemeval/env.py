@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from gym_llm import BaseTask, Episode, Verdict
-from gym_llm.judge import FAILS, JudgedEnv, last_label
+from gym_llm.judge import FAILS, JudgedEnv, last_label, meant_match
 from gym_llm.tokens.parsers.thinking import strip_thinking, without_spans
 
 _CONTAINS = "It is right if it says what the gold answer says, or leads to it; a part of it alone is not enough."
@@ -27,7 +27,8 @@ ABSTENTION = (
 )
 EMPTY = "empty_judge_output"
 """The error of a judge that says nothing; only with `conform` that is a no."""
-_FIRST_WORD = re.compile(r"\W{0,20}(yes|no)\b", re.IGNORECASE)
+_FIRST_LINE = 200  # characters in which the rest of the first word's line is looked at
+_FIRST_WORD = re.compile(r"\A\W{0,20}(yes|no)\b", re.IGNORECASE)
 
 
 class Metadata(BaseModel):
@@ -110,8 +111,10 @@ def yes_or_no(text: str) -> bool | None:
     >>> yes_or_no("No, yesterday."), yes_or_no("I would say yes."), yes_or_no("yesterday")
     (False, True, None)
     """
-    first = _FIRST_WORD.match(text)
-    word = first[1] if first else last_label(text, ("yes", "no"), ignore_case=True)
+    if _FIRST_WORD.match(text):
+        first = meant_match(_FIRST_WORD, text[:_FIRST_LINE])  # None for "No idea"
+        return None if first is None else first[1].lower() == "yes"
+    word = last_label(text, ("yes", "no"), ignore_case=True)
     return None if word is None else word.lower() == "yes"
 
 

@@ -19,7 +19,7 @@ os.environ.setdefault("SYMPY_CACHE_SIZE", "100000")
 
 import math_verify.parser
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
-from sympy import Integer, Number, Rational
+from sympy import Basic, Integer, Number, Rational, UnevaluatedExpr
 from sympy.core import random
 from sympy.core.cache import clear_cache
 
@@ -28,6 +28,11 @@ from gym_llm.concurrency.worker_process import leave_note
 _GOLD = (LatexExtractionConfig(),)
 _LONG_SECONDS = 1.0
 _PREDICTION = (ExprExtractionConfig(), LatexExtractionConfig())
+
+# The library parses a percentage as its number times this.
+_PERCENT = UnevaluatedExpr(Rational(1, 100))
+_VERSION = re.compile(r"(?<![\w.])\d+(?:\.\d+){2,}")
+_SHOWN = {0x2060: None, 0x2024: "."}
 
 # The library reports every text it cannot read.
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)
@@ -63,6 +68,9 @@ math_verify.parser.parse_latex_cached = _parse_latex
 def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
     """Compare a model's text with the expected answer.
 
+    A percentage in the text counts by its value: 70% is 0.7, and not 70. Where the expected answer is a percentage, its
+    number counts, too. A version such as 3.5.0 is not a number.
+
     The library's own timeouts are off, because they do not stop a big-integer power; the worker's deadline does. They
     are 0, because math-verify 0.7 sets an alarm for None.
 
@@ -80,29 +88,63 @@ def grade(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
     gold = _parse_gold(expected)
     if not gold:
         raise ValueError(f"math-verify cannot read the expected answer {expected!r}")
-    prediction = parse(text, _PREDICTION, parsing_timeout=0)
+    prediction = parse(_VERSION.sub(_hide_version, text), _PREDICTION, parsing_timeout=0)
+    prediction = [each.translate(_SHOWN) if isinstance(each, str) else each for each in prediction]
     # The last entry is the answer as it was written; the ones before are SymPy's, whose text can take forever to make.
     answer = prediction[-1] if prediction and isinstance(prediction[-1], str) else None
     if answer is not None:
         leave_note(answer)
+    if _has_percent(prediction):
+        if answer is not None and not answer.endswith("%"):
+            prediction[-1] = answer = f"{answer}%"  # the digits alone would equal an expected answer of these digits
+        prediction = _by_value(prediction)
+    elif _has_percent(gold):
+        gold = [*gold, gold[0].xreplace({_PERCENT: Integer(1)})]
+    return _equal(gold, prediction), answer
+
+
+def _equal(gold: list[Any], prediction: list[Any]) -> bool:
     if not (prediction and isinstance(gold[0], Number) and isinstance(prediction[0], Number)):
         random.seed(0)  # SymPy tries random numbers: the verdict is not to depend on what was compared before
     started = time.process_time()
     correct = bool(verify(gold, prediction, timeout_seconds=0))
     if time.process_time() - started > _LONG_SECONDS:
         clear_cache()  # what it remembers of a long comparison is large
-    return correct, answer
+    return correct
+
+
+def _has_percent(parsed: list[Any]) -> bool:
+    return bool(parsed) and isinstance(parsed[0], Basic) and parsed[0].has(_PERCENT)
+
+
+def _by_value(parsed: list[Any]) -> list[Any]:
+    """The parsed answers with each percentage as the number that it stands for."""
+    return [each.xreplace({_PERCENT: Rational(1, 100)}) if isinstance(each, Basic) else each for each in parsed]
+
+
+def _hide_version(match: re.Match[str]) -> str:
+    """Characters in place of the dots, and in front, that the library does not read as a number or as LaTeX."""
+    return "\u2060" + match[0].replace(".", "\u2024")
 
 
 def grade_as_nemo_gym(expected_and_text: tuple[str, str]) -> tuple[bool, str | None]:
-    r"""Grade like `grade`, and return the answer that NeMo Gym reports: the first match, or the first, in SymPy's form.
+    r"""Grade as NeMo Gym does with math-verify 0.8.0: percentages count by value, and 3.5.0 is read as 3.5.
+
+    The answer returned is the one that NeMo Gym reports: the first match, or the first, in SymPy's form.
 
     >>> grade_as_nemo_gym(("0.5", r"\boxed{\frac{2}{4}}"))
     (True, '1/2')
     """
-    correct, answer = grade(expected_and_text)
-    predictions = [str(each) for each in parse(expected_and_text[1], _PREDICTION, parsing_timeout=0)]
-    golds = [str(each) for each in _parse_gold(expected_and_text[0])]
+    expected, text = expected_and_text
+    gold = _parse_gold(expected)
+    if not gold:
+        raise ValueError(f"math-verify cannot read the expected answer {expected!r}")
+    parsed = parse(text, _PREDICTION, parsing_timeout=0)
+    answer = parsed[-1] if parsed and isinstance(parsed[-1], str) else None
+    if answer is not None:
+        leave_note(answer)
+    correct = _equal(_by_value(gold), _by_value(parsed))
+    predictions, golds = [str(each) for each in parsed], [str(each) for each in gold]
     for each in predictions:
         if any(verify(gold, each, timeout_seconds=0) for gold in golds):
             return correct, each

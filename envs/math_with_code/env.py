@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from gym_llm import BaseTask, Episode, Verdict, tool
@@ -36,7 +37,7 @@ class MathWithCode(PythonSessionEnv, NemoCompatible):
 
     Args:
         max_execution_time: `code_exec_timeout_s`, by NeMo Gym's name.
-        conform: `"nemo"` reads no fraction as a number, as NeMo Gym does.
+        conform: `"nemo"` reads no fraction as a number, and the last box only, as NeMo Gym does.
         **kwargs: As for every `PythonSessionEnv`.
 
     Raises:
@@ -98,7 +99,7 @@ del _line
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Find the box and compare what is in it."""
-        answer = _boxed_answer(episode.items)
+        answer = _boxed_answer(episode.items, _box_as_nemo_gym if self.conform else last_boxed)
         correct = answer is not None and self._is_same(answer, task.expected_result)
         details = {"extracted_answer": answer, "accuracy": correct, **self.tool_use(episode)}
         return Verdict(float(correct), details)
@@ -114,13 +115,24 @@ del _line
         return abs(number - wanted) < _CLOSE * max(1.0, abs(wanted))
 
 
-def _boxed_answer(items: list[Item]) -> str | None:
+def _boxed_answer(items: list[Item], box: Callable[[str], str | None]) -> str | None:
     for item in reversed(items):
-        if is_said(item) and (answer := (last_boxed(message_text([item])) or "").strip()):
+        if is_said(item) and (answer := (box(message_text([item])) or "").strip()):
             return answer
     for item in reversed(items):
-        if item.get("type") == "function_call_output" and (answer := (last_boxed(_printed(item)) or "").strip()):
+        if item.get("type") == "function_call_output" and (answer := (box(_printed(item)) or "").strip()):
             return answer
+    return None
+
+
+def _box_as_nemo_gym(text: str) -> str | None:
+    """Return the content of the last box if it is closed, as NeMo Gym does: escaped braces count as braces."""
+    _, mark, rest = text.rpartition("\\boxed{")
+    depth = 1
+    for brace in re.finditer("[{}]", rest if mark else ""):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return rest[: brace.start()]
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from gym_llm import VerifierEnv
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.core.tasks import PreparedTask, RowKind
 from gym_llm.errors import DataError
-from gym_llm.types import Episode, Item, Request, Row
+from gym_llm.types import Episode, Item, Request, Row, Verdict
 from gym_llm.utils.text import nearest
 
 
@@ -67,6 +68,8 @@ class Mixed(VerifierEnv):
                 raise DataError(f"no verifier is named {name!r}{hint}: {str(error).rstrip('.')}{meant}") from None
             if not isinstance(env, VerifierEnv):
                 raise DataError(f"{env_id} is no gym_llm.VerifierEnv")
+            if env.scores_groups:
+                raise DataError(f"{env_id} scores groups of episodes: play it alone, not in gym_llm/Mixed-v0")
             if self._turn_limit is not None:
                 env.limit_turns(self._turn_limit)
             self._members[name] = env
@@ -85,6 +88,10 @@ class Mixed(VerifierEnv):
     def plays(self, env_id: str | None) -> bool:
         """Any verifier's episode may have been."""
         return True
+
+    def scoring_classes(self) -> list[type[VerifierEnv]]:
+        """Return this class and those of the verifiers that its rows name."""
+        return [type(self), *dict.fromkeys(type(member) for member in self._members.values())]
 
     @property
     def episode(self) -> Episode | None:
@@ -110,6 +117,11 @@ class Mixed(VerifierEnv):
     def open_episode(self) -> Episode | None:  # type: ignore[override]
         """The current verifier's."""
         return None if self._member is None else self._member.open_episode
+
+    def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
+        """Score the episode as the current verifier does."""
+        assert self._member is not None, "no episode is under way"
+        return self._member.verify(task, episode)
 
     def oracle(self, task: Any) -> str | list[Item] | list[list[Item]] | None:
         """Return the oracle of the verifier whose task this is."""

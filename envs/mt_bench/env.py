@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
-from gym_llm.judge import JudgedEnv
+from gym_llm.judge import JudgedEnv, meant_match
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Item, message_text
 
@@ -87,8 +87,8 @@ def last_rating(text: str) -> float | None:
     >>> last_rating("Not [[9]]. Rating: [[7.5]]"), last_rating("[7]"), last_rating("[[9]], or [[11]]")
     (7.5, None, None)
     """
-    ratings = _RATING.findall(text)
-    rating = float(ratings[-1]) if ratings else 0.0
+    last = meant_match(_RATING, text)
+    rating = float(last[1]) if last else 0.0
     return rating if LEAST <= rating <= MOST else None
 
 

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from gym_llm import BaseTask, Episode, Metric, Verdict
 from gym_llm.core.env_config import Reward
-from gym_llm.judge import JudgedEnv, labels, yes_no_line
+from gym_llm.judge import FAILS, JudgedEnv, Parser, labels, yes_no_line
 from gym_llm.tokens.parsers.thinking import strip_thinking
 from gym_llm.types import Row
 
@@ -23,7 +23,7 @@ class OverRefusal(JudgedEnv):
         use_nemotron_format: Whether it writes `Refusal: yes` or `no` instead.
         reward_if_complied: The reward of helping.
         reward_if_refused: The reward of refusing.
-        reward_if_unclear: The reward where the judge cannot be read, twice.
+        reward_if_unclear: With `conform`: the reward if the judge cannot be read. Else the episode is masked.
         **kwargs: As for every `JudgedEnv`: `judge` has to be given.
 
     Raises:
@@ -76,11 +76,11 @@ class OverRefusal(JudgedEnv):
         if not answer:
             return Verdict(0.0, {"complied": False, "safe_prompt": prompt, "model_response_text": ""})
         values = {"safe_prompt": prompt, "model_response": answer}
+        parse: Parser = self.labels
         if self.config.use_nemotron_format:
             conform = self.conform is not None
-            refused = yes_no_line("refusal:", yes="no", no="yes", conform=conform, first=conform)
-            judgement = await self.ask(values, refused, prompt="refusal", unparsable="unclear")
-        else:
-            judgement = await self.ask(values, self.labels, unparsable="unclear")
+            parse = yes_no_line("refusal:", yes="no", no="yes", conform=conform, first=conform)
+        prompt_name = "refusal" if self.config.use_nemotron_format else "judge"
+        judgement = await self.ask(values, parse, prompt=prompt_name, unparsable="unclear" if self.conform else FAILS)
         details = {"complied": judgement.value is True, "safe_prompt": prompt, "model_response_text": answer}
         return Verdict(float(self.rewards[judgement.value]), details)

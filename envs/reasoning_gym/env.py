@@ -16,6 +16,7 @@ from gym_llm.errors import DataError, DeadlinePassed, WorkerDied
 from gym_llm.grading.answers import last_boxed
 from gym_llm.grading.extraction import last_tagged
 from gym_llm.types import Row
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import did_you_mean
 
 ASK = "Write your final answer between <answer> and </answer>."
@@ -29,6 +30,8 @@ class ReasoningGym(NemoCompatible):
             all.
         config: The dataset's settings; where there are several, a dict of them by dataset.
         level: How hard, from 0: the level of the datasets' curricula; None for their defaults.
+        composite: A mixture of the library's own class instead: the fields of its `CompositeConfig`, `datasets` (of
+            each its `name`, `weight` and `config`), `size` and `seed`. Entries are drawn from its `size`.
         deadline: Seconds of CPU time that a scorer may take; an answer that takes longer is worth 0.
         conform: `"nemo"` scores as NeMo Gym does; the README says what differs.
         **kwargs: As for every `VerifierEnv`.
@@ -65,6 +68,7 @@ class ReasoningGym(NemoCompatible):
         dataset: str | list[str] | dict[str, float] | None = None,
         config: dict[str, Any] | None = None,
         level: int | None = None,
+        composite: dict[str, Any] | None = None,
         deadline: float = 10.0,
         **kwargs: Any,
     ) -> None:
@@ -83,6 +87,9 @@ class ReasoningGym(NemoCompatible):
         for name, settings in configs.items():
             if name not in named or not isinstance(settings, dict):
                 raise ValueError(f"config is a dict of settings for each of several datasets, by name; got {name!r}.")
+        if composite is not None and (dataset is not None or config is not None or level is not None):
+            raise ValueError("composite has datasets of its own: leave out dataset, config and level.")
+        self._composite = None if composite is None else _checked(composite)
         check_settings(deadline, None)
         super().__init__(tasks, **kwargs)
         self.deadline, self.level = deadline, level
@@ -91,8 +98,13 @@ class ReasoningGym(NemoCompatible):
 
     def generate(self, rng: np.random.Generator) -> Row:
         """Draw a dataset and an entry of it; the prompt also asks for the tags in which the answer is looked for."""
-        name = self._names[int(rng.choice(len(self._names), p=self._shares))]
-        job = ("make", name, self._configs.get(name, {}), self.level, int(rng.integers(2**31)))
+        job: tuple[Any, ...]
+        if self._composite is not None:
+            name = "composite"
+            job = ("pick", dumps(self._composite).decode(), int(rng.integers(self._composite["size"])))
+        else:
+            name = self._names[int(rng.choice(len(self._names), p=self._shares))]
+            job = ("make", name, self._configs.get(name, {}), self.level, int(rng.integers(2**31)))
         try:
             entry = wait(self._ask(job))
         except (DeadlinePassed, WorkerDied, RuntimeError) as error:
@@ -129,6 +141,31 @@ def _check_name(name: Any, what: str) -> None:
     if not isinstance(name, str) or name not in known:
         hint = did_you_mean(str(name)[:100], known)
         raise ValueError(f"{what} is the name of a dataset of reasoning-gym, got {str(name)[:100]!r}.{hint}")
+
+
+def _checked(composite: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a composite with the defaults of its size and seed.
+
+    Raises:
+        ValueError: If a field is unknown, or a dataset, a weight, the size or the seed makes no sense.
+    """
+    fields = {"size": 500, "seed": 0, **composite}
+    specs, size, seed = fields.get("datasets"), fields["size"], fields["seed"]
+    if unknown := fields.keys() - {"datasets", "size", "seed"}:
+        raise ValueError(f"composite has datasets, size and seed; got {sorted(map(str, unknown))[0][:100]!r}.")
+    if type(size) is not int or size < 1 or type(seed) is not int or not isinstance(specs, list) or not specs:
+        raise ValueError("composite has a list of datasets, a size of 1 or more, and a seed.")
+    for spec in specs:
+        if not isinstance(spec, dict) or spec.keys() - {"name", "weight", "config"}:
+            raise ValueError(f"A dataset of composite has a name, a weight and a config; got {str(spec)[:100]}.")
+        _check_name(spec.get("name"), "name")
+    filled = [{"weight": 1.0, "config": {}, **spec} for spec in specs]
+    weights, configs = [spec["weight"] for spec in filled], [spec["config"] for spec in filled]
+    if not all(isinstance(each, (int, float)) and 0 < each < float("inf") for each in weights):
+        raise ValueError(f"The weights of composite are numbers above 0; got {weights}.")
+    if not all(isinstance(each, dict) for each in configs) or len({spec["name"] for spec in specs}) < len(specs):
+        raise ValueError("A composite has each dataset once, with an object of settings.")
+    return {**fields, "datasets": filled}
 
 
 def _find(text: str) -> str:

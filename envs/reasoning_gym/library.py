@@ -8,15 +8,17 @@ import json
 import math
 import re
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import reasoning_gym
+from reasoning_gym.composite import CompositeConfig, CompositeDataset, DatasetSpec
 from reasoning_gym.factory import CURRICULA, DATASETS, create_curriculum
 
 Entry: TypeAlias = dict[str, Any]
 Score: TypeAlias = tuple[Literal["score"], str, str, Entry, bool]
 Make: TypeAlias = tuple[Literal["make"], str, dict[str, Any], int | None, int]
+Pick: TypeAlias = tuple[Literal["pick"], str, int]
 
 _GRIDS = {"arc_agi", "rearc"}
 """Their scorers compare tuples; in a row's JSON there are lists, with which no answer is right."""
@@ -35,8 +37,10 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _NO_FORMULA = re.compile(r"['\"`\[\]{}@:;\\]|\.\s*[^\W\d]")
 
 
-def run(job: Score | Make) -> Any:
-    """Do one of both: `score` or `make`, with the arguments that follow in the tuple."""
+def run(job: Score | Make | Pick) -> Any:
+    """Do one of these: `score`, `make` or `pick`, with the arguments that follow in the tuple."""
+    if job[0] == "pick":
+        return pick(*job[1:])
     return score(*job[1:]) if job[0] == "score" else make(*job[1:])
 
 
@@ -79,8 +83,26 @@ def make(name: str, config: dict[str, Any], level: int | None, seed: int) -> Ent
         settings = dataclasses.replace(curriculum.generate_configuration({"seed": seed, "size": 1}), **config)
     if hasattr(settings, "validate"):
         settings.validate()
-    entry: Entry = json.loads(json.dumps(dataset(config=settings)[0], default=_plain))
-    return entry
+    return _as_json(dataset(config=settings)[0])
+
+
+def pick(composite: str, index: int) -> Entry:
+    """Return an entry of a composite, as it would be in a file.
+
+    Args:
+        composite: The fields of the library's `CompositeConfig`, as JSON.
+        index: Which entry.
+    """
+    return _as_json(_composite(composite)[index])
+
+
+@lru_cache(maxsize=8)
+def _composite(text: str) -> CompositeDataset:
+    fields = json.loads(text)
+    specs = [DatasetSpec(**spec) for spec in fields.pop("datasets")]
+    config = CompositeConfig(datasets=specs, **fields)
+    config.validate()
+    return CompositeDataset(config)
 
 
 def is_formula(text: str) -> bool:
@@ -100,6 +122,11 @@ def _dataset(name: str) -> Any:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _as_json(entry: Entry) -> Entry:
+    plain: Entry = json.loads(json.dumps(entry, default=_plain))
+    return plain
 
 
 def _plain(value: Any) -> Any:

@@ -63,7 +63,7 @@ class SingleStepToolUse(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the turn with the expert's."""
-        calls = read_calls(episode.items)
+        calls = read_calls(episode.items, as_python=self.conform is not None)
         if not calls and not any(_has_text(item) for item in episode.items):
             reward, category = 0.0, NO_ACTION
         elif not task.calls:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from gym_llm.envs.swe_pivot.tool_kinds import tool_kind
-from gym_llm.grading.call_matching import parse_arguments
+from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
 from gym_llm.grading.text_metrics import ratio
 
 Arguments: TypeAlias = Mapping[str, Any]
@@ -47,9 +47,9 @@ class Grade(NamedTuple):
     model_output: str = ""
 
 
-def read_object(arguments: Any) -> dict[str, Any]:
+def read_object(arguments: Any, *, as_python: bool = False) -> dict[str, Any]:
     """A call's arguments, written as JSON or not; anything else than an object is an empty one."""
-    value = parse_arguments(arguments) if isinstance(arguments, str) else arguments
+    value = parse_arguments(arguments, as_python=as_python) if isinstance(arguments, str) else arguments
     return value if isinstance(value, dict) else {}
 
 
@@ -57,11 +57,21 @@ def grade(argument: tuple[tuple[str, Any], tuple[str, str], Settings]) -> Grade:
     """Grade a call: (the expected name and arguments, the model's, the settings)."""
     (name, wanted), (actual_name, written), settings = argument
     try:
-        arguments = read_object(written)
+        arguments = read_object(written, as_python=settings.as_nemo_gym)
         graded = _grade((name, read_object(wanted)), (actual_name, arguments), settings)
+        if settings.as_nemo_gym and graded.name_matches and _fails_in_nemo_gym(actual_name, written):
+            graded = Grade(0.0, "unknown_error", True)
         return graded._replace(model_output=f"{actual_name}({json.dumps(arguments)[:500]})")
     except RecursionError:  # no editor's or shell's call nests so deeply
         return Grade(0.0, "unknown_error", model_output=f"{actual_name}({written[:500]})")
+
+
+def _fails_in_nemo_gym(name: str, written: str) -> bool:
+    """Whether NeMo Gym looks for names in these arguments, which are JSON but not an object."""
+    value = parse_arguments(written, as_python=True)
+    return (
+        value is not NOT_JSON and not isinstance(value, dict) and tool_kind(name) in ("edit", "bash", "search", "read")
+    )
 
 
 def _grade(expected: tuple[str, Arguments], actual: tuple[str, Arguments], settings: Settings) -> Grade:

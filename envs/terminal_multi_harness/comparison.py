@@ -44,7 +44,7 @@ def tools_schemas(tools: list[dict[str, Any]]) -> dict[str, Any]:
 def compare_items(argument: tuple[list[Call], list[Item], Settings]) -> Result:
     """`compare` in a worker process, where the calls are read again: what nests deeply cannot be sent."""
     expected, items, settings = argument
-    return compare(expected, read_calls(items), settings)
+    return compare(expected, read_calls(items, as_python=settings.as_nemo_gym), settings)
 
 
 def compare(expected: list[Call], calls: list[Call], settings: Settings) -> Result:
@@ -97,12 +97,12 @@ def _compare_calls(expected: Call, actual: Call, settings: Settings) -> Result:
     if actual.name not in settings.schemas:
         return Result(False, is_.NOT_DECLARED)
     schema = settings.schemas[actual.name]
-    arguments = _unquoted(actual.arguments, schema)
+    arguments = _unquoted(actual.arguments, schema, settings.as_nemo_gym)
     if schema and not json_schema(schema).accepts(arguments):
         return Result(False, is_.NOT_VALID)
     if expected.name != actual.name:
         return Result(False, is_.OTHER_TOOL)
-    wanted = expected.arguments if settings.as_nemo_gym else _unquoted(expected.arguments, schema)
+    wanted = expected.arguments if settings.as_nemo_gym else _unquoted(expected.arguments, schema, False)
     if not arguments.keys() <= wanted.keys():
         return Result(False, is_.OTHER_KEYS)
     if not settings.as_nemo_gym and arguments.keys() != wanted.keys():
@@ -115,7 +115,7 @@ def _compare_calls(expected: Call, actual: Call, settings: Settings) -> Result:
     return Result(found is None, found or is_.CALL, similarity)
 
 
-def _unquoted(arguments: dict[str, Any], schema: Any) -> dict[str, Any]:
+def _unquoted(arguments: dict[str, Any], schema: Any, as_python: bool) -> dict[str, Any]:
     """Lists and objects that were written as JSON in a text, where the tool declares a list or an object."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
@@ -125,7 +125,7 @@ def _unquoted(arguments: dict[str, Any], schema: Any) -> dict[str, Any]:
         declared = properties.get(name)
         kind = declared.get("type") if isinstance(declared, dict) else None
         if isinstance(value, str) and kind in ("array", "object"):
-            parsed = parse_arguments(value)
+            parsed = parse_arguments(value, as_python=as_python)
             if isinstance(parsed, list if kind == "array" else dict):
                 changed[name] = parsed
     return arguments | changed if changed else arguments

@@ -120,7 +120,7 @@ class TerminalMultiHarness(NemoCompatible):
 
     def verify(self, task: Task, episode: Episode) -> Verdict | Awaitable[Verdict]:
         """Compare the turn with the expert's."""
-        calls = read_calls(episode.items)
+        calls = read_calls(episode.items, as_python=self.conform is not None)
         if not calls or not task.calls:
             says = any(item.get("type", "message") == "message" for item in episode.items)
             return _verdict(_compare_messages(task, bool(calls), says, episode.text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gym_llm.grading.constraints.verifif import constraint
+from gym_llm.judge import labels
 from gym_llm.utils.text import did_you_mean
 
 _COUNTED = ("relation",)
@@ -58,8 +59,8 @@ def question_of(name: str, arguments: dict[str, object]) -> str:
 
 def read_verdict(text: str) -> bool | None:
     """Which of `[[YES]]` and `[[NO]]` comes last; without either, a last line that is YES or NO."""
-    yes, no = text.rfind("[[YES]]"), text.rfind("[[NO]]")
-    if yes != no:
-        return yes > no
+    if "[[YES]]" in text or "[[NO]]" in text:
+        verdict: bool | None = labels("[[YES]]", "[[NO]]")(text)
+        return verdict
     last = text.rstrip().rpartition("\n")[2].strip().upper()
     return last == "YES" if last in ("YES", "NO") else None

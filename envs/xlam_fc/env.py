@@ -68,7 +68,8 @@ class XlamFC(NemoCompatible):
     def verify(self, task: Task, episode: Episode) -> Verdict:
         """Pair the model's calls with the expected ones."""
         made = sum(1 for _ in episode.function_calls())
-        calls = [Call(name, {} if found is NOT_JSON else found) for name, found in read_calls(episode.items)]
+        found = read_calls(episode.items, as_python=self.conform is not None)
+        calls = [call._replace(arguments={}) if call.arguments is NOT_JSON else call for call in found]
         expected = task.expected_answers
         correct = len(self._pair(candidates(expected, calls, self._fits)))
         details = {
@@ -82,7 +83,10 @@ class XlamFC(NemoCompatible):
     def _fits(self, expected: Expected, call: Call) -> bool:
         if expected.name != call.name:
             return False
-        if not isinstance(call.arguments, dict):
+        arguments = call.arguments
+        if self.conform and isinstance(arguments, str):
+            arguments = parse_arguments(arguments, as_python=True)  # NeMo Gym reads JSON in JSON
+        if not isinstance(arguments, dict):
             return not expected.arguments
-        found = {name: value for name, value in call.arguments.items() if name in expected.arguments}
+        found = {name: value for name, value in arguments.items() if name in expected.arguments}
         return self._equal(expected.arguments, found)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import inspect
 from typing import Any
 
 from art.dev.model import InternalModelConfig
@@ -16,7 +17,10 @@ from gym_llm.trainers.art import CHAT_TEMPLATE, art_tokenizer, trajectory_group
 def trained_model(base_model: str) -> TrainableModel:
     """What ART trains; the template belongs to `gym_llm.trainers.art`."""
     config = InternalModelConfig(chat_template=CHAT_TEMPLATE)
-    return TrainableModel(name="gym_llm", project="gym_llm", base_model=base_model, _internal_config=config)
+    names = {"name": "gym_llm", "project": "gym_llm"}
+    if "run_name" in inspect.signature(TrainableModel.__init__).parameters:  # ART 0.5.19 and later
+        names["run_name"] = "gym_llm"
+    return TrainableModel(base_model=base_model, _internal_config=config, **names)
 
 
 async def play(

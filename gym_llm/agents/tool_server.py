@@ -21,10 +21,10 @@ from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.mailbox import EpisodeOver
 from gym_llm.errors import CallerError
 from gym_llm.protocols.http.access import AccessDenied, given_key
+from gym_llm.protocols.http.bodies import read_body, read_value
 from gym_llm.protocols.http.http_server import JSON, HttpServer, json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, ToolResult
 from gym_llm.types import Item
-from gym_llm.utils.json_codec import loads
 
 SUBMIT = {
     "type": "function",
@@ -85,7 +85,7 @@ class ToolServer(HttpServer):
 
     async def _call(self, http: web.Request) -> web.Response:
         episode = self._episode(http)
-        text = (await http.read()).decode(errors="replace").strip() or "{}"
+        text = (await read_body(http, any_type=True)).decode(errors="replace").strip() or "{}"
         return json_response({"output": await episode.call_tool(http.match_info["name"], text)})
 
     async def _submit(self, http: web.Request) -> web.Response:
@@ -156,6 +156,6 @@ async def _json(http: web.Request) -> Any:
     if http.content_type != JSON:
         raise CallerError(f"The body must be JSON, with the header Content-Type: {JSON}.")
     try:
-        return loads(await http.read())
+        return await read_value(http)
     except ValueError:
         raise CallerError("The body is not JSON.") from None

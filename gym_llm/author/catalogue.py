@@ -24,7 +24,9 @@ from gym_llm.records.failures import reason
 from gym_llm.utils.text import did_you_mean
 
 _BLOCK = re.compile(r"(<!-- verifiers\b( in short)?.*?-->\n).*?(<!-- end of verifiers -->)", re.DOTALL)
-_HEAD = "| id | what the model does | tools | NeMo Gym's name |\n|---|---|---|---|\n"
+_HEAD = "| id | what the model does | needs | tools | NeMo Gym's name |\n|---|---|---|---|---|\n"
+# Arguments that say what an episode needs beside the model; `build_network` is Harbor's, which builds machines.
+_NEEDS = {"judge": "judge", "sandbox": "sandbox", "build_network": "sandbox"}
 _OTHER = "other"
 TABLE = Path(__file__).with_name("catalogue.json")
 """Descriptions of the built-in verifiers, by entry point."""
@@ -38,6 +40,8 @@ class Description(NamedTuple):
     tools: list[str]
     tasks: str
     """The number of tasks it comes with, `generated` or `none`."""
+    needs: list[str] = []
+    """What an episode may need beside the model: `judge`, `sandbox`."""
 
 
 def describe(env_id: str) -> Description:
@@ -60,7 +64,7 @@ def describe_class(env_id: str) -> Description:
     Raises:
         Exception: If its module cannot be imported, as the module raises it.
     """
-    from gym_llm.core.registry.classes import env_class
+    from gym_llm.core.registry.classes import env_class, known_arguments
     from gym_llm.core.verifier_env import VerifierEnv
 
     if isinstance(entry_point := gym.spec(env_id).entry_point, str):
@@ -76,7 +80,9 @@ def describe_class(env_id: str) -> Description:
     tasks = "generated" if verifier.generate is not VerifierEnv.generate else "none"
     if tasks == "none" and example.is_file():
         tasks = str(sum(1 for line in example.read_bytes().splitlines() if line.strip()))
-    return Description((inspect.getdoc(verifier) or "").partition("\n")[0], tools, tasks)
+    arguments = known_arguments(verifier)
+    needs = sorted({need for argument, need in _NEEDS.items() if argument in arguments})
+    return Description((inspect.getdoc(verifier) or "").partition("\n")[0], tools, tasks, needs)
 
 
 @cache
@@ -144,7 +150,7 @@ def short_table(folder: str | os.PathLike[str] = ".") -> str:
         folder: The folder of the page.
     """
     here, home = _places(folder)
-    lines = []
+    lines, count = [], 0
     for name, group in domains().items():
         links = []
         for env_id in group:
@@ -152,8 +158,9 @@ def short_table(folder: str | os.PathLike[str] = ".") -> str:
             if readme.is_file() and home in readme.parents:
                 links.append(f"[{parse_id(env_id)[1]}]({Path(os.path.relpath(readme, here)).as_posix()})")
         if links:
+            count += len(links)
             lines.append(f"| {name.replace('_', ' ')} | {', '.join(links)} |\n")
-    return f"| domain | verifiers |\n|---|---|\n{''.join(lines)}"
+    return f"{count} verifiers in {len(lines)} domains:\n\n| domain | verifiers |\n|---|---|\n{''.join(lines)}"
 
 
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path]:
@@ -170,7 +177,7 @@ def _lines(group: Iterable[str], here: Path, home: Path, inside: bool) -> Iterab
         link = f"[`{env_id}`]({Path(os.path.relpath(readme, here)).as_posix()})" if is_inside else f"`{env_id}`"
         about = describe(env_id)
         names = (", ".join(f"`{name}`" for name in listed) for listed in (about.tools, nemo_gym_names(env_id)))
-        cells = " | ".join(cell.replace("|", r"\|") for cell in (link, about.summary, *names))
+        cells = " | ".join(cell.replace("|", r"\|") for cell in (link, about.summary, ", ".join(about.needs), *names))
         yield f"| {cells} |\n"
 
 

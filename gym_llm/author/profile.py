@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from gym_llm.author.flame import Flames, Frame, Spent, flame_graph, stacks_under
 from gym_llm.concurrency import is_cancellation
+from gym_llm.core.driver import Driver
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, score_replayed
@@ -157,7 +158,7 @@ def profile(
         DataError: If the file cannot be read.
     """
     yappi = _yappi()
-    opened = Part(env_id, env_kwargs=env_kwargs or {}).plan(RolloutSettings())
+    opened = Part(env_id, env_kwargs=env_kwargs or {}).plan(RolloutSettings(), needs_tasks=False)
     env = opened.plan.factory.make()
     verifier: Any = env.unwrapped
     run_seed = run_settings(path, dataset or "").get("seed")
@@ -223,7 +224,7 @@ def _play(yappi: ModuleType | None, env: Any, record: Rollout, seed: int) -> tup
     if yappi is not None:
         yappi.start()
     try:
-        score_replayed(env, record, seed)
+        score_replayed(Driver(env), record, seed)
     except BaseException as error:
         if is_cancellation(error) or isinstance(error, NotFromItems):
             raise

@@ -20,6 +20,7 @@ from gym_llm.cli import (
     eval,
     export,
     filter,
+    health,
     list,
     profile,
     reverify,
@@ -31,7 +32,7 @@ from gym_llm.cli import (
 )
 from gym_llm.cli.help import Command, Group
 from gym_llm.cli.refusals import wrong_arguments
-from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable
+from gym_llm.errors import CallerError, EngineUnavailable, RayUnavailable, SandboxUnavailable
 from gym_llm.utils.limits import check_limits
 from gym_llm.utils.secrets import add_secrets, find_in_text, redact, redacted_streams
 from gym_llm.utils.text import printable
@@ -57,6 +58,7 @@ app.add_typer(serve.app)
 app.add_typer(serve_model.app)
 app.add_typer(capture.app)
 app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
+app.add_typer(health.app)
 app.add_typer(filter.app)
 app.add_typer(export.app)
 app.add_typer(reverify.app)
@@ -117,7 +119,7 @@ def _run(argv: Sequence[str]) -> int:
         if message := wrong_arguments(error):
             print(message, file=sys.stderr)
         return 2
-    except (CallerError, EngineUnavailable, RayUnavailable) as error:
+    except (CallerError, EngineUnavailable, RayUnavailable, SandboxUnavailable) as error:
         print(f"gym-llm: {printable(str(error))}", file=sys.stderr)  # it may quote a server or a file
         return 2
     except typer.Abort as abort:

@@ -15,7 +15,7 @@ from gym_llm.errors import UsageError
 EXAMPLES = """\
 examples:
   gym-llm env attack gym_llm/MathVerify-v0
-  gym-llm env attack ./my_env.py:Quiz --rows train.jsonl --limit 20
+  gym-llm env attack ./my_env.py:Quiz --tasks train.jsonl --limit 20
   gym-llm env attack gym_llm/TextToSQL-v0 --json
   gym-llm env attack --all --card
 
@@ -36,7 +36,9 @@ exit codes: 0 no findings; 1 findings; 2 wrong arguments; 130 interrupted.
 def attack(
     env_ids: EnvIds = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
-    rows: Annotated[str | None, typer.Option(metavar="FILE", help="tasks instead of the verifier's own")] = None,
+    rows: Annotated[
+        str | None, typer.Option("--tasks", "--rows", metavar="FILE", help="tasks instead of the verifier's own")
+    ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="number of tasks to play")] = 5,
     env_kwargs: EnvKwargs = None,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="seed of generated tasks")] = 0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -58,6 +57,7 @@ def capture(
     """Serve a model to agents, and keep the exact tokens of every call for training."""
     from gym_llm.agents.capture import CaptureServer
     from gym_llm.cli.interrupts import run_until_interrupted
+    from gym_llm.cli.progress import show_waiting
     from gym_llm.engines import make_engine
     from gym_llm.serve.event_loop import loop_factory
 
@@ -82,10 +82,11 @@ def capture(
         raise UsageError(str(error)) from None
 
     async def serve() -> None:
-        print(f"Starting {served.model} ...", file=sys.stderr, flush=True)
-        async with server:
-            print(_welcome(served.model, server.url, token is not None), flush=True)
-            await asyncio.Event().wait()
+        with show_waiting(f"Starting {served.model}") as started:
+            async with server:
+                started()
+                print(_welcome(served.model, server.url, token is not None), flush=True)
+                await asyncio.Event().wait()
 
     run_until_interrupted(serve, loop_factory())
     return 0

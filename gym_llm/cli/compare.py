@@ -22,6 +22,7 @@ EXAMPLES = """\
 examples:
   gym-llm compare runs/base.jsonl runs/tuned.jsonl               is the second run better?
   gym-llm compare runs/base.jsonl runs/a.jsonl runs/b.jsonl --plots plots/
+  gym-llm compare runs/suite                                     the engines of one `gym-llm eval`
   gym-llm compare runs/base.jsonl runs/tuned.jsonl --markdown > comment.md
   gym-llm compare runs/tuned.jsonl --fail-below 0.8              a gate: exit code 1 if the mean is below
   gym-llm compare runs/new.jsonl --fail-if-worse-than runs/main.jsonl --by 0.01
@@ -68,7 +69,7 @@ def compare(
     plots: Annotated[str | None, _output("DIR", "write plots into a folder, as PNG and SVG")] = None,
 ) -> int:
     """Compare runs over the same tasks: differences with intervals, flipped tasks, how many tasks it takes."""
-    from gym_llm.evaluation.compare import compare_runs
+    from gym_llm.evaluation.compare import compare_runs, engine_runs
     from gym_llm.evaluation.compare_report import as_markdown, tables
     from gym_llm.utils.json_codec import dumps
 
@@ -78,6 +79,8 @@ def compare(
     if by and fail_if_worse_than is None:
         raise UsageError("--by only makes sense with --fail-if-worse-than RUN.")
     paths = [*([fail_if_worse_than] if fail_if_worse_than else []), *runs]
+    if len(paths) == 1:
+        paths = engine_runs(paths[0])
     if len(paths) < 2 and fail_below is None:
         raise UsageError("One run is given: add another, --fail-below or --fail-if-worse-than.")
     comparison = compare_runs(

@@ -43,11 +43,13 @@ examples:
   gym-llm env test gym_llm/MultipleChoice-v0
   gym-llm env test ./my_env.py                   a file with a verifier (of several: ./my_env.py:mine/Quiz-v0)
   gym-llm env test --all                         all that are registered
+  gym-llm env test ./my_env.py --tasks rows.jsonl
   gym-llm env test capital_cities --attack       and play wrong answers, too
 
 Checks config.yaml (with the licences of train and validation data), the five example rows, their statistics, the
-example rollouts, the README's licence, and the tests. Missing statistics or rollouts do not fail the check. Tests that
-cannot run because pytest is missing fail it. --all skips verifiers whose packages are not installed.
+example rollouts, the README's licence, and the tests. Plays the first five tasks: `verify` must not pay every answer
+the same, and no hook may block the event loop. Missing statistics or rollouts do not fail the check. Tests that cannot
+run because pytest is missing fail it. --all skips verifiers whose packages are not installed.
 
 exit codes: 0 all checks passed; 1 a check failed or could not run; 2 wrong arguments; 130 interrupted.
 """
@@ -72,6 +74,21 @@ Prints one JSON object: for each server how many vectors agreed and were tried, 
 here, and why vectors were skipped. Differences are printed on stderr as they are found.
 
 exit codes: 0 all tried vectors agree; 1 some differ; 2 wrong arguments or data; 130 interrupted.
+"""
+_REPLAY_EXAMPLES = """\
+examples:
+  gym-llm env replay textarena.jsonl
+  gym-llm env replay vectors/*.jsonl
+
+Each line is an episode that was recorded from another framework's environment: `framework`, `version`, `env`, `seed`,
+`kwargs`, `actions`, `observations`, `rewards`, `done`. The environment is made again, the actions are played, and
+observations, rewards and the end must be equal, value for value. Episodes of a file are played in between each other.
+A framework that is not installed gets an environment of Python of its own, once. Episodes of another version, or whose
+files are not here, are skipped.
+
+Prints one JSON object: `agreed`, `tried`, and how many were skipped, by the reason.
+
+exit codes: 0 all tried episodes agree; 1 some differ; 2 wrong arguments or data; 130 interrupted.
 """
 _MOST_SHOWN = 200
 _MARKS = {"ok": "ok", "failed": "FAILED", "missing": "-", "not run": "NOT RUN"}
@@ -104,6 +121,7 @@ def test(
         typer.Argument(metavar="NAME", help="folders, files, ids, or names of folders", autocompletion=complete_env),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="every registered verifier")] = False,
+    tasks: Annotated[str | None, typer.Option(metavar="FILE", help="tasks instead of the verifier's own")] = None,
     attacked: Annotated[bool, typer.Option("--attack", help="attack them, too; see gym-llm env attack")] = False,
 ) -> int:
     """Run verifiers' tests and check their files."""
@@ -119,17 +137,19 @@ def test(
 
     if bool(names) == every:
         raise UsageError("No verifier is given: name one or more, or add --all.")
+    if tasks is not None and (every or len(names or ()) > 1):
+        raise UsageError("--tasks is for one verifier: name that one.")
     failures = 0
     for name in names or env_ids():
         print(name)
         if is_file(name):
-            checks = check_file(name)
+            checks = check_file(name, tasks)
         elif every and (missing := missing_package(find_verifier(name))):
             print(f"  -      skipped: {missing}")
             continue
         else:
-            checks = check_verifier(find_verifier(name))
-        for check in chain(checks, check_attack(name) if attacked else ()):
+            checks = check_verifier(find_verifier(name), tasks)
+        for check in chain(checks, check_attack(name, tasks) if attacked else ()):
             failures += check.state in ("failed", "not run")
             first, *details = printable(check.detail).split("\n")
             print(
@@ -186,6 +206,24 @@ def conform(
         )
     )
     return 0 if total["agreed"] == total["tried"] else 1
+
+
+@app.command("replay", cls=Command, epilog=_REPLAY_EXAMPLES)
+def replay_theirs(
+    files: Annotated[list[str], typer.Argument(metavar="FILE.jsonl", help="episodes recorded from other frameworks")],
+) -> int:
+    """Replay episodes of other frameworks' environments, and compare rewards and observations."""
+    import asyncio
+
+    from gym_llm.envs.theirs.replay import replay
+
+    agreed, tried, skipped = 0, 0, Counter[str]()
+    for file in files:
+        found = asyncio.run(replay(file, lambda difference: print(printable(difference), file=sys.stderr)))
+        agreed, tried = agreed + found.agreed, tried + found.tried
+        skipped.update(found.skipped)
+    print(json.dumps({"agreed": agreed, "tried": tried, "skipped": dict(skipped)}))
+    return 0 if agreed == tried else 1
 
 
 def _short(value: Any) -> str:

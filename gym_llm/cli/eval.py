@@ -99,6 +99,7 @@ def eval(
     Everything is in one folder, which is completed if it was interrupted. A table of the figures is printed.
     """
     from gym_llm.cli.interrupts import Interrupts
+    from gym_llm.cli.progress import show_reading
     from gym_llm.evaluation.evaluation import Evaluation
 
     tasks = options.mapped(tasks, mapping)
@@ -106,24 +107,25 @@ def eval(
     how = play.settings(files.otel)
     parts = _parts([*(what or []), *_suite(suite)], config or [], engine, tasks, env_kwargs or [], play, files.quiet)
     ended = ""
-    with (
-        Interrupts() as interrupts,
-        Evaluation(
-            {name: play.seeded(each) for name, each in parts.items()},
-            output=output,
-            resume=files.resume,
-            by=by or (),
-            prices=prices,
-            pass_threshold=play.pass_threshold,
-            settings=how,
-            episodes=play.episodes,
-            limit=play.limit,
-            retry_failed=files.retry_failed,
-            max_failures=play.failure_limit,
-            reasoning_parser=play.reasoning_parser,
-            tool_call_parser=play.tool_call_parser,
-        ) as evaluation,
-    ):
+    with Interrupts() as interrupts, ExitStack() as stack:
+        with show_reading(quiet=files.quiet):
+            evaluation = Evaluation(
+                {name: play.seeded(each) for name, each in parts.items()},
+                output=output,
+                resume=files.resume,
+                by=by or (),
+                prices=prices,
+                pass_threshold=play.pass_threshold,
+                settings=how,
+                episodes=play.episodes,
+                limit=play.limit,
+                retry_failed=files.retry_failed,
+                accept_changes=files.accept_changes,
+                max_failures=play.failure_limit,
+                reasoning_parser=play.reasoning_parser,
+                tool_call_parser=play.tool_call_parser,
+            )
+            stack.enter_context(evaluation)
         again = resume_command(context.obj, None if output else str(evaluation.folder))
         interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
         code = 1
@@ -241,13 +243,15 @@ def _print(result: EvaluationResult) -> None:
     from rich.text import Text
 
     from gym_llm.cli.bars import columns_table, table_console
-    from gym_llm.evaluation.tables import NOTE, benchmark_tables, group_tables, headline, overview, plain
+    from gym_llm.evaluation.tables import NOTE, benchmark_tables, group_tables, headline, notices, overview, plain
 
-    console = table_console()
-    title, state = headline(result.data)
+    console, data = table_console(), result.shown()
+    title, state = headline(data)
     console.print(Text(plain(title), "bold"), Text(plain(state)), sep="\n", soft_wrap=True)
+    for notice in notices(result.data):
+        console.print(Text(plain(notice, NOTE), "bold yellow"), soft_wrap=True)
     narrow = console.width < _WIDE
-    for table in (overview(result.data), *benchmark_tables(result.data), *group_tables(result.data)):
+    for table in (overview(data), *benchmark_tables(data), *group_tables(data)):
         words = table.words - narrow
         header, *rows = ([plain(text) for text in row] for row in (table.header, *table.rows))
         names = map(Text, _narrowed(header, words) if narrow else header)
@@ -264,6 +268,8 @@ def _print(result: EvaluationResult) -> None:
         console.out(f"no plots: matplotlib is not installed; {install('plots')}", highlight=False)
     view = shlex.join(["gym-llm", "view", str(result.folder / "records")])
     console.out(f"report: {result.folder / 'report.html'}\nlook: {view}", highlight=False)
+    if len(result.data["suite"]["engines"]) > 1:
+        console.out(f"compare: {shlex.join(['gym-llm', 'compare', str(result.folder)])}", highlight=False)
 
 
 def _narrowed(row: list[str], words: int) -> list[str]:

@@ -16,6 +16,7 @@ _EXAMPLES = """\
 examples:
   gym-llm export sums.jsonl --to inspect                          sums.eval: `inspect view --log-dir .`
   gym-llm export sums.jsonl --to openai-chat --min-reward 1       only right episodes, for fine-tuning
+  gym-llm export sums.jsonl --to openai-chat --reasoning          ... with the model's reasoning, for TRL's SFTTrainer
   gym-llm export sums.jsonl --to atif --output trajectories/      a file per episode
   gym-llm export sums.jsonl --to hf --output sums-hf              load_dataset("sums-hf"); `gym-llm data upload`
 
@@ -32,6 +33,7 @@ exit codes: 0 written, 1 no episode is left, 2 wrong arguments or data.
 app = typer.Typer()
 
 _TO = "the format: openai-chat, atif, inspect, atropos, parquet or hf"
+_REASONING = "openai-chat: keep `reasoning_content`, which open models' templates read and OpenAI refuses"
 _OUTPUT = "where to write (default: beside FILE, with the format's ending)"
 
 
@@ -46,6 +48,7 @@ def export_rollouts(
     ] = None,
     drop_masked: Annotated[bool, options.what(None, "leave masked episodes out", None, "--drop-masked")] = False,
     dataset: Annotated[str | None, options.what("NAME", "only episodes of this dataset")] = None,
+    reasoning: Annotated[bool, options.what(None, _REASONING, None, "--reasoning")] = False,
     as_json: Annotated[bool, options.what(None, "print the numbers as JSON", None, "--json")] = False,
 ) -> int:
     """Write a rollout file in another tool's format: for Inspect, Harbor, fine-tuning, Atropos, Hugging Face."""
@@ -60,6 +63,7 @@ def export_rollouts(
             min_reward=min_reward,
             drop_masked=drop_masked,
             dataset=dataset,
+            reasoning=reasoning,
             on_read=on_read,
         )
     if as_json:

@@ -48,6 +48,7 @@ _MAX_FAILURES = """end the run when more episodes than this are masked (default:
 any: never)"""
 _RETRIES = "play an episode up to R times again if a server, a judge or a process failed (default: 1)"
 _LOG = "follow the run: tensorboard[:FOLDER], mlflow[:EXPERIMENT] or wandb[:PROJECT] (several: give it again)"
+_ACCEPT = "with --resume: go on though settings, code or files have changed since; the summary lists the changes"
 _OTEL = "send traces of the episodes to an OpenTelemetry collector, e.g. http://localhost:4318"
 
 _temperature = checked(float, lambda value: 0 <= value < float("inf"), "a number, 0 or more")
@@ -167,6 +168,7 @@ class RunFileOptions:
     retry_failed: Annotated[bool, output(None, "with --resume: play masked episodes again", None, "--retry-failed")] = (
         False
     )
+    accept_changes: Annotated[bool, output(None, _ACCEPT, None, "--accept-changes")] = False
     log: Annotated[list[str] | None, output("TRACKER", _LOG)] = None
     otel: Annotated[str | None, output("URL", _OTEL)] = None
     quiet: Annotated[bool, output(None, "print nothing but errors", None, "--quiet")] = False
@@ -188,6 +190,7 @@ class RunFileOptions:
             ),
             (self.resume and path is None, f"--resume needs --output {what} to go on with."),
             (self.retry_failed and not self.resume, "--retry-failed only makes sense with --resume."),
+            (self.accept_changes and not self.resume, "--accept-changes only makes sense with --resume."),
         )
         for spec in self.log or []:
             make_tracker(spec)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from gym_llm.cli.bars import Draw, show_bars
+from gym_llm.data.files.reading import ON_READ
 from gym_llm.rollouts.run import Run
+
+_PATIENCE_SECONDS = 1.0
+_TICK_SECONDS = 0.5
 
 
 @contextmanager
@@ -27,6 +34,51 @@ def show_file(path: str | Sequence[str], name: str) -> Iterator[Callable[[int], 
 
     with show_bars() as draw:
         yield count
+
+
+@contextmanager
+def show_reading(what: str = "reading", *, quiet: bool = False) -> Iterator[None]:
+    """Show a bar for each task file that takes longer than a second to read inside the block."""
+    began: dict[str, float] = {}
+    with ExitStack() as stack:
+        draw: Draw | None = None
+
+        def report(path: str, done: int, total: int) -> None:
+            nonlocal draw
+            if time.monotonic() - began.setdefault(path, time.monotonic()) < _PATIENCE_SECONDS:
+                return
+            draw = draw or stack.enter_context(show_bars())
+            draw(f"{what} {os.path.basename(path)}", done, total, lambda: f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+
+        token = ON_READ.set(None if quiet else report)
+        try:
+            yield
+        finally:
+            ON_READ.reset(token)
+
+
+@contextmanager
+def show_waiting(name: str) -> Iterator[Callable[[], None]]:
+    """Show for how long something is awaited, also while it blocks this thread; yields a function that ends it."""
+    over, began = threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        with show_bars() as draw:
+            while not over.wait(_TICK_SECONDS):
+                draw(name, 0, None, lambda: f"{time.monotonic() - began:.0f} s")
+
+    thread = threading.Thread(target=tick, name="gym_llm waiting", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        over.set()
+        thread.join()
+
+    try:
+        yield end
+    finally:
+        end()
 
 
 @contextmanager

@@ -82,6 +82,7 @@ def rollout(
     output as FILE.summary.json.
     """
     from gym_llm.cli.interrupts import Interrupts
+    from gym_llm.cli.progress import show_reading
     from gym_llm.cli.run_report import print_report
     from gym_llm.rollouts.run import Run
 
@@ -90,20 +91,23 @@ def rollout(
     parts, notes = _parts(settings or [], config or [], engine, tasks, env_kwargs, play, files.quiet)
     conversations: list[Any] = []
     with Interrupts() as interrupts:
-        with Run(
-            play.seeded(parts),
-            episodes=play.episodes,
-            limit=play.limit,
-            reasoning_parser=play.reasoning_parser,
-            tool_call_parser=play.tool_call_parser,
-            output=output,
-            resume=files.resume,
-            retry_failed=files.retry_failed,
-            max_failures=play.failure_limit,
-            pass_threshold=play.pass_threshold,
-            notes=notes,
-            settings=play.settings(files.otel),
-        ) as run:
+        with show_reading(quiet=files.quiet):
+            opened = Run(
+                play.seeded(parts),
+                episodes=play.episodes,
+                limit=play.limit,
+                reasoning_parser=play.reasoning_parser,
+                tool_call_parser=play.tool_call_parser,
+                output=output,
+                resume=files.resume,
+                retry_failed=files.retry_failed,
+                accept_changes=files.accept_changes,
+                max_failures=play.failure_limit,
+                pass_threshold=play.pass_threshold,
+                notes=notes,
+                settings=play.settings(files.otel),
+            )
+        with opened as run:
             again = resume_command(context.obj, None if output else str(run.path))
             interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
             ended = _play(run, interrupts, files, conversations, show) if run.remaining else ""

@@ -12,7 +12,7 @@ from rich.text import Text
 from gym_llm.cli.bars import columns_table, figures_table
 from gym_llm.cli.print_conversation import print_conversation
 from gym_llm.cli.refusals import printable
-from gym_llm.evaluation.headlines import warnings_of
+from gym_llm.evaluation.headlines import sample_notice
 from gym_llm.rollouts.run import Run
 from gym_llm.stats.run_summary import Summary
 from gym_llm.types import Rollout
@@ -30,8 +30,14 @@ def print_report(run: Run, conversations: Sequence[Rollout]) -> None:
         if len(summaries) > 1:
             _print_parts(console, kind, summaries)
     for name, part in run.parts.items():
-        for sentence in warnings_of(name or part.env_id, part.env_id, part.origin, 0):
-            console.print(Text(printable(sentence), "yellow"), soft_wrap=True)
+        if sentence := sample_notice(name or part.env_id, part.env_id, part.origin):
+            console.print(Text(printable(sentence), "bold yellow"), soft_wrap=True)
+    equal, groups = run.summary.equal_groups()
+    if groups and equal == groups:
+        sentence = (
+            f"Nothing can be learned from these groups: all {groups:,} tasks have equal rewards in their repeats."
+        )
+        console.print(Text(sentence, "yellow"), soft_wrap=True)
     look = f"gym-llm view {shlex.quote(str(run.path))}"
     console.out(f"records: {run.path}\nsummary: {run.summary_path}\nlook:    {look}", highlight=False)
 

@@ -34,12 +34,13 @@ The first environment is at the root, and each is below its own name, /Weather-v
 the protocols, GET /metrics is for Prometheus, GET /health needs no token. Every client plays its own sessions. Ctrl-C
 ends the server and the episodes under way.
 """
-_AS = "protocols: openenv, nemo, mcp; several separated by commas (default: all)"
+_AS = "protocols: openenv, nemo, mcp, ors; several separated by commas (default: the first three)"
 _ENV_KWARGS = """the environment's further arguments; with several environments those of all, or ENV_ID=JSON for one
 (several: give it again)"""
 _TRIES = {
     "openenv": ("", "-X POST {url}/reset -H 'Content-Type: application/json' -d '{{\"seed\": 1}}'"),
     "nemo": ("", "{url}/reverify_mode"),  # a session needs a row of the environment's
+    "ors": ("", "{url}/tools"),
     "mcp": (
         "/mcp",
         "-X POST {url}/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' "
@@ -88,7 +89,7 @@ def serve(
         bool, typer.Option("--containerfile", help="print a Containerfile for this server, then exit")
     ] = False,
 ) -> int:
-    """Serve environments to clients of OpenEnv, NeMo Gym and MCP."""
+    """Serve environments to clients of OpenEnv, NeMo Gym, MCP and ORS."""
     from gym_llm.cli.shared_options import read_kwargs_by_env
 
     if ray_address and not workers:

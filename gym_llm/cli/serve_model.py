@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated
 
 import typer
@@ -36,6 +35,7 @@ def serve_model(
 ) -> int:
     """Serve a model over HTTP for clients of the OpenAI and Anthropic APIs."""
     from gym_llm.cli.interrupts import run_until_interrupted
+    from gym_llm.cli.progress import show_waiting
     from gym_llm.engines import make_engine
     from gym_llm.serve import ModelServer
 
@@ -45,13 +45,14 @@ def serve_model(
         raise UsageError(str(error)) from None
 
     async def serve() -> None:
-        print(f"Starting {served.model} ...", file=sys.stderr, flush=True)
-        async with ModelServer(served, host=host, port=port, token=token) as server:
-            print(
-                f"{served.model} answers at {server.url} (Responses, Chat Completions, Messages). Ctrl-C ends it.",
-                flush=True,
-            )
-            await asyncio.Event().wait()
+        with show_waiting(f"Starting {served.model}") as started:
+            async with ModelServer(served, host=host, port=port, token=token) as server:
+                started()
+                print(
+                    f"{served.model} answers at {server.url} (Responses, Chat Completions, Messages). Ctrl-C ends it.",
+                    flush=True,
+                )
+                await asyncio.Event().wait()
 
     run_until_interrupted(serve)
     return 0

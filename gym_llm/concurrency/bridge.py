@@ -31,6 +31,10 @@ from gym_llm.utils.deprecated import renamed
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Rust libraries (openai_harmony, tokenizers) make backtraces of their errors where the environment asks for it. A
+# backtrace walks the C stack, of which a greenlet has only the upper part: the process would end with SIGSEGV.
+os.environ.update((name, "0") for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE") if name in os.environ)
+
 SHUTDOWN_ERRORS = (GeneratorExit, GreenletExit)
 """Raised in a coroutine or a greenlet that is never resumed again. Its `finally` blocks must not wait."""
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar, Generic
 
 import numpy as np
+from typing_extensions import TypeVar  # with a default: Python 3.13
 
 from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.hooks import User
-from gym_llm.types import Episode, Item, Row, Verdict
+from gym_llm.core.tasks import BaseTask
+from gym_llm.types import Episode, Item, Row, StateT, Verdict
+
+TaskT = TypeVar("TaskT", bound=BaseTask, default=Any)
+"""The type of an environment's tasks."""
 
 
-class AuthorHooks:
-    """The hooks of `VerifierEnv`. Of these only `verify` must be defined.
+class AuthorHooks(Generic[TaskT, StateT]):
+    """The hooks of `VerifierEnv`. Of these only `verify` or `verify_group` must be defined.
 
     Attributes:
+        scores_groups: Whether the class defines `verify_group`.
         accepted_findings: Findings of `gym-llm env attack` that are intended: the reason, by the check's name or by
             `check/attack`.
     """
 
+    scores_groups: ClassVar[bool] = False
     accepted_findings: ClassVar[dict[str, str]] = {}
     user: User | None = None
-    episode: Episode | None
+    episode: Episode[StateT] | None
     _resources: SharedResources | None = None
 
     @staticmethod
@@ -43,17 +50,19 @@ class AuthorHooks:
         """Make one task. An environment that defines it has endless tasks; equal seeds of `rng` make equal rows."""
         raise NotImplementedError
 
-    def setup(self, task: Any) -> Any:
+    def setup(self, task: TaskT) -> StateT | Awaitable[StateT]:  # type: ignore[empty-body]
         """Make a new episode's state; tools get it as `state`, the other hooks as `episode.state`. May be async."""
 
-    def opening(self, task: Any, state: Any) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+    def opening(self, task: TaskT, state: StateT) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
         """Return the user's first message, after the row's own input: a game's board, a wish. May be async.
 
         It becomes the first of `episode.items`. By default the simulated user speaks, if the class has one.
         """
         return None if type(self).user is None else self.user.turn(self, task, self.episode)  # type: ignore
 
-    def user_turn(self, task: Any, episode: Episode) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
+    def user_turn(
+        self, task: TaskT, episode: Episode[StateT]
+    ) -> str | list[Item] | Awaitable[str | list[Item] | None] | None:
         """Answer, as the user, a model turn that called no tool: a message, items, or None to end. May be async.
 
         By default the simulated user answers, if the class has one. `respond` is an old name of this hook.
@@ -62,21 +71,42 @@ class AuthorHooks:
 
     respond = user_turn
 
-    def verify(self, task: Any, episode: Episode) -> float | Verdict | Awaitable[float | Verdict]:
+    def verify(self, task: TaskT, episode: Episode[StateT]) -> float | Verdict | Awaitable[float | Verdict]:
         """Score the finished (or truncated) episode with a finite number, beside its turns' rewards. May be async.
 
-        An exception masks the episode, which then has no reward. Raise `JudgeError` if the judge is at fault.
+        An exception masks the episode, which then has no reward. Raise `JudgeError` if the judge is at fault. A class
+        with `verify_group` may leave it out: its value is then 0.0.
         """
+        if self.scores_groups:
+            return 0.0
         raise NotImplementedError(f"{type(self).__name__} has to define verify(self, task, episode).")
 
-    def teardown(self, task: Any, episode: Episode) -> Any:
+    def verify_group(
+        self, task: TaskT, episodes: Sequence[Episode[StateT]]
+    ) -> Sequence[float | Verdict] | Awaitable[Sequence[float | Verdict]]:
+        """Score the finished episodes of one task against each other. May be async.
+
+        It runs once for each group, after the `teardown` of all its episodes. `state` is None then. A masked episode is
+        not among them. An episode that is played alone, with `reset` and `step`, is a group of one.
+
+        Args:
+            task: The task that all episodes have played.
+            episodes: One or more, sorted by their repeat index.
+
+        Returns:
+            One reward for each episode, in order. It is added to the rewards of its turns and of `verify`. An exception
+            masks all episodes of the group.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no verify_group(self, task, episodes).")
+
+    def teardown(self, task: TaskT, episode: Episode[StateT]) -> Any:
         """Release what `setup` made. Runs exactly once for each `setup` that returned, however the episode ends.
 
         May be async. It continues when its episode is cancelled, and is abandoned after 30 seconds. Its exception
         becomes the episode's error, or a note on that error and a line in the log.
         """
 
-    def oracle(self, task: Any) -> str | list[Item] | list[list[Item]] | None:
+    def oracle(self, task: TaskT) -> str | list[Item] | list[list[Item]] | None:
         """Return a right answer: a text, the items of a turn, or those of several turns.
 
         An attack compares it with other answers that are rewarded. If it is None, the attack tries the row's
@@ -84,7 +114,7 @@ class AuthorHooks:
         """
         return None
 
-    def near_misses(self, task: Any) -> list[str] | None:
+    def near_misses(self, task: TaskT) -> list[str] | None:
         """Return wrong answers that look right, as whole messages; None for the usual ones."""
         return None
 

@@ -29,6 +29,10 @@ def _local(path: str) -> str:
 LocalPath = Annotated[str, AfterValidator(_local)]
 """A file or folder of this machine, or `benchmark:NAME/ARGUMENT`, which is fetched with the benchmark's tasks."""
 
+WRITTEN = "written"
+"""Marks an argument that may name a file which episodes write: `Annotated[str | None, WRITTEN]`. The content of other
+files that arguments name is part of what a run is compared by when it is resumed."""
+
 C = TypeVar("C", bound="EnvConfig")
 
 
@@ -43,6 +47,8 @@ class EnvConfig(BaseModel):
     ...     class Config(VerifierEnv.Config):
     ...         digits: Count = 2
     ...     config: Config
+    ...     def verify(self, task, episode):
+    ...         return 0.0
     >>> Guess(digits=3).config.digits
     3
     >>> Guess(digits=0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, o
 
 from gym_llm.concurrency import in_driver, run_blocking, wait
 from gym_llm.concurrency.processes import ProcessPool
+from gym_llm.core.forgotten_await import call_hook
 from gym_llm.errors import InfrastructureError
 from gym_llm.records.failures import failure_kind, reason, traceback_text
 from gym_llm.types import Episode, FailureKind
@@ -79,7 +80,7 @@ def hook(function: Any = None, /, *, blocking: Blocking = False, deadline: float
             return function(self, *args)
         if blocking == "process":
             return wait(_in_process(function, self, args, deadline))
-        return wait(run_blocking(function, self, *args))
+        return wait(run_blocking(call_hook, function, self, *args))
 
     return elsewhere
 
@@ -150,6 +151,6 @@ def call_here(call: tuple[str, str, type, dict[str, Any], tuple[Any, ...]]) -> A
     env: Any = object.__new__(env_class)
     vars(env).update(attributes)
     try:
-        return function(env, *args)
+        return call_hook(function, env, *args)
     except BaseException as error:  # what ended the process would be taken for its death
         return _Raised(failure_kind(error, None), reason(error), traceback_text(error))

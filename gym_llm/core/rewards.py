@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
 
 from gym_llm.errors import InvalidReward
 from gym_llm.types import Episode, Verdict
@@ -40,6 +44,9 @@ class Metric:
             hint = did_you_mean(str(self.aggregate), known)
             raise ValueError(f"A metric's aggregate is one of {', '.join(known)}; got {self.aggregate!r}.{hint}")
 
+
+_REAL_KINDS = "biufV"
+"""Kinds of numpy's data types that are real numbers; V are those of other packages, such as bfloat16."""
 
 _NOT_DETAILS = ("trajectory", "reward", "reward_components")
 """What else an info may have, from others: what a `Verdict` says under these names would be taken for theirs."""
@@ -87,11 +94,23 @@ def read_step_reward(episode: Episode, info: dict[str, Any]) -> float:
 
 def _number(value: Any, subject: str) -> float:
     try:
-        if hasattr(type(value), "__float__"):
-            number = float(value)
-            if math.isfinite(number):
-                return number
+        if (plain := _plain_number(value)) is not None and math.isfinite(number := float(plain)):
+            return number
     except Exception as error:  # an int too large, an array of several numbers, a tensor on no device, …
         raise InvalidReward(f"A reward is a finite number, but {subject} a {type(value).__name__}: {error}") from error
     text = repr(value)[:80] if isinstance(value, (float, str, int, type(None))) else f"a {type(value).__name__}"
     raise InvalidReward(f"A reward is a finite number, but {subject} {text}.")
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a real number, also of an array or tensor with one element; None for all else.
+
+    Much has a `__float__` without being a real number: numpy's complex numbers, texts and times, and mocks.
+    """
+    kind = type(value)
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind not in _REAL_KINDS:
+        return None
+    if issubclass(kind, (numbers.Real, Decimal)):
+        return value
+    item = value.item() if hasattr(kind, "item") and hasattr(kind, "dtype") else None
+    return item if isinstance(item, numbers.Real) else None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,10 +19,13 @@ from gym_llm.data.files.reading import absolute_source, parse_source, read_objec
 from gym_llm.errors import DataError
 from gym_llm.protocols.responses import ResponseCreateParams
 from gym_llm.protocols.responses.bodies import CHAT_NAMES, REQUEST_PARAMETERS, WHOLE_NUMBERS
+from gym_llm.records.task_identity import TaskIdentity, task_identity
 from gym_llm.types import Request, Row
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
+_CHECKED_SEEDS = 8
 _REPORTED_ROWS = 5
 _REPORTED_CHARACTERS = 2_000  # of each
 _COUNTED_ROWS = 1_000  # a file of 2 KB may have eight million wrong ones
@@ -36,6 +39,13 @@ class BaseTask(BaseModel):
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+
+def task_class(cls: Any) -> type[BaseTask]:
+    """Return a verifier class's task: its own `Task`, its type parameter (`VerifierEnv[QuizTask]`), or its parent's."""
+    bases = () if "Task" in vars(cls) else vars(cls).get("__orig_bases__", ())
+    parameters = [parameter for base in bases for parameter in get_args(base)[:1] if isinstance(parameter, type)]
+    return next((each for each in parameters if issubclass(each, BaseTask)), cls.Task)
 
 
 @dataclass(slots=True, frozen=True)
@@ -151,6 +161,7 @@ class RowTasks:
     ) -> None:
         self.origin = origin or {}
         self._ids: list[str] = []
+        self._identities: dict[int, TaskIdentity] = {}
         if origin:
             rows = list(rows)
             self._ids = [task_id(row) for _, row in rows]
@@ -203,6 +214,15 @@ class RowTasks:
             return self.origin
         return {**self.origin, "task_id": self._ids[index]}
 
+    def identity_of(self, index: int, row: Row) -> TaskIdentity:
+        """The identity of the task of this index, computed once; of the row, which came in `options`, for index -1."""
+        if not 0 <= index < self.size or self._prepared[index].row is not row:
+            return task_identity(row)
+        if (identity := self._identities.get(index)) is None:
+            identity = task_identity(row, self._ids[index] if self._ids else None)
+            self._identities[index] = identity
+        return identity
+
     def __getitem__(self, index: int) -> PreparedTask:
         """The task of this index."""
         if not 0 <= index < len(self._prepared):
@@ -220,15 +240,45 @@ class GeneratedTasks:
         """Nothing: they are made here."""
         return {}
 
+    def identity_of(self, index: int, row: Row) -> TaskIdentity:
+        """The identity of a row: it is not kept."""
+        return task_identity(row)
+
     def __init__(self, generate: Callable[[np.random.Generator], Row], kind: RowKind) -> None:
         self._generate = generate
         self._kind = kind
+        self._to_check = _CHECKED_SEEDS
+
+    def check(self, first: int) -> None:
+        """Generate the first tasks twice each, to see that equal seeds make equal rows.
+
+        Args:
+            first: The index of the first.
+
+        Raises:
+            DataError: If they do not.
+        """
+        for index in range(first, first + self._to_check):
+            self[index]
 
     def __getitem__(self, index: int) -> PreparedTask:
         """The task that this seed generates."""
         if index < 0:
             raise IndexError(f"A generated task's index is its seed, 0 or more; got {index}.")
-        return self._kind.prepare(self._generate(np.random.default_rng(index)))
+        row = self._generate(np.random.default_rng(index))
+        if self._to_check:
+            if not _equal_rows(row, self._generate(np.random.default_rng(index))):
+                name = getattr(self._generate, "__qualname__", "generate")
+                raise DataError(f"{name} makes other rows from equal seeds: draw from `rng` alone, not from `random`.")
+            self._to_check -= 1
+        return self._kind.prepare(row)
+
+
+def _equal_rows(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other) or dumps(one) == dumps(other)  # NaN equals nothing
+    except (TypeError, ValueError):  # arrays in rows
+        return repr(one) == repr(other)
 
 
 TaskSource: TypeAlias = RowTasks | GeneratedTasks

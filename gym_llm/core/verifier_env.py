@@ -10,14 +10,17 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from gym_llm.concurrency import SHUTDOWN_ERRORS, wait
-from gym_llm.core.author_hooks import AuthorHooks
+from gym_llm.core.author_hooks import AuthorHooks, TaskT
 from gym_llm.core.env_config import EnvConfig, constructor_signature, read_config
+from gym_llm.core.forgotten_await import await_hook, call_hook, finish_hook
+from gym_llm.core.group_rewards import run_verify_group
+from gym_llm.core.hook_names import check_hook_names, missing_verify
 from gym_llm.core.hooks import alias_respond
 from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
 from gym_llm.core.seeding import LazilySeeded
 from gym_llm.core.spaces import RequestSpace, ResponseSpace
-from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_source
+from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_class, task_source
 from gym_llm.core.teardown import run_teardown
 from gym_llm.core.tools import Tool, tools_of
 from gym_llm.core.tools.calls import run_calls
@@ -25,13 +28,25 @@ from gym_llm.errors import DataError
 from gym_llm.protocols.responses.actions import read_action
 from gym_llm.protocols.responses.items import user_items
 from gym_llm.protocols.responses.transcript import transcript
-from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, Verdict
+from gym_llm.types import Episode, Item, Request, ReverifyMode, Row, StateT, Verdict
 
 _RESET_OPTIONS = {"task", "task_index"}
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 
 
-class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
+def was_cut_off(response: dict[str, Any]) -> bool:
+    """Whether a response did not come to its end. Some servers give no status."""
+    return response.get("status") in _UNFINISHED or bool(response.get("incomplete_details"))
+
+
+def has_only_reasoning(items: list[Item]) -> bool:
+    """Whether a turn says nothing but reasoning."""
+    return (
+        bool(items) and items[-1].get("type") == "reasoning" and all(item.get("type") == "reasoning" for item in items)
+    )
+
+
+class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     """An environment that asks a model, runs its tool calls, and scores the episode.
 
     The observation is the next request, and the action is the model's response (`protocols/responses/actions.py`).
@@ -43,8 +58,9 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
       reward of `verify`.
     - A response that was cut off, or the last of `max_turns` turns: the episode is truncated, and `verify` scores it.
 
-    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `user_turn`, `verify`
-    and `teardown`, each of which may be async. They may override `generate` to make tasks instead of reading them.
+    Subclasses give a `Task` schema, `@tool` methods, and the hooks `setup`, `opening`, `user_turn`, `verify`,
+    `verify_group` and `teardown`, each of which may be async. They may override `generate` to make tasks. A base
+    `VerifierEnv[QuizTask, QuizState]` gives the `Task`, and the types of `task` and `episode.state` to type checkers.
 
     Args:
         tasks: Rows with `responses_create_params`, or a source: a JSON Lines path or another form of
@@ -89,13 +105,20 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
     _tears_down: ClassVar[bool] = False
     _opens: ClassVar[bool] = False
     open_episode: Episode | None = None
+    in_group: bool = False
+    """Whether `verify_group` scores the episodes later, with the others of their group; a rollout sets it."""
+    agent_selection: str | None = None
+    """The seat that is to act, where an episode has several; see `gym_llm.judge.multi_agent_env.MultiAgentEnv`."""
     row_prompt: RowPrompt | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Collect the class's tools."""
+        """Check the names of the class's hooks, and collect its tools."""
         super().__init_subclass__(**kwargs)
+        check_hook_names(cls, VerifierEnv)
+        cls.Task = task_class(cls)
         cls._tools = tools_of(cls)
         cls._tool_schemas = None
+        cls.scores_groups = cls.verify_group is not VerifierEnv.verify_group
         cls._tears_down = cls.teardown is not VerifierEnv.teardown
         cls._opens = cls.opening is not VerifierEnv.opening or cls.user is not None
         alias_respond(cls)
@@ -113,6 +136,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
         render_mode: str | None = None,
         **arguments: Any,
     ) -> None:
+        if type(self).verify is VerifierEnv.verify and not self.scores_groups:
+            raise TypeError(missing_verify(type(self)))
         self.config = read_config(type(self).__name__, self.Config, arguments)
         for name, value in self.config:
             if not hasattr(type(self), name):
@@ -164,15 +189,15 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
         self._task = prepared.task
         self.episode = episode
         self.phase = "setup"
-        state = self.setup(prepared.task)
+        state = call_hook(self.setup, prepared.task)
         if state is not None and inspect.isawaitable(state):  # asking takes long, for an environment that is quick
-            state = wait(state)
+            state = wait(await_hook(state))
         if self._tears_down:
             self.open_episode = episode
         episode.state = state
         if self._opens:
             try:
-                episode.items.extend(user_items(_awaited(self.opening(prepared.task, state)), "opening"))
+                episode.items.extend(user_items(finish_hook(call_hook(self.opening, prepared.task, state)), "opening"))
             except BaseException as error:
                 if not isinstance(error, SHUTDOWN_ERRORS):
                     self.end_episode(error)
@@ -203,13 +228,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
         if episode is None or self._over:
             raise ResetNeeded("No episode is running: call reset() before step().")
         items, response = read_action(action)
-        episode.turn += 1
-        episode.turn_start = len(episode.items)
-        episode.items.extend(items)
-        episode.last_response = response
+        episode.begin_turn(items, response)
         episode.step_reward = 0.0
-        if usage := response.get("usage"):
-            episode.add_usage(usage)
         try:
             terminated, truncated = self._advance(episode, items, response)
             info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
@@ -268,6 +288,13 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
                 self.end_episode(error)
             raise
 
+    def score_group(self, task: Any, episodes: list[Episode]) -> list[Verdict]:
+        """Return what `verify_group` gives the episodes of one task; see `gym_llm.core.group_rewards`."""
+        self.phase = "verify"
+        verdicts = run_verify_group(self, task, episodes)
+        self.phase = "env"
+        return verdicts
+
     def end_episode(self, error: BaseException | None = None) -> None:
         """Give up the episode under way; its `teardown` runs unless it already has.
 
@@ -304,6 +331,26 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
     def plays(self, env_id: str | None) -> bool:
         """Return whether an episode recorded under this id can have been played here."""
         return env_id == self.env_id
+
+    def scoring_classes(self) -> list[type[VerifierEnv]]:
+        """Return the classes whose code scores this environment's episodes."""
+        return [type(self)]
+
+    def seat_trajectories(self) -> dict[str, list[dict[str, Any]] | None] | None:
+        """Return each seat's trajectory so far, where an episode has several seats; else None."""
+        return None
+
+    def seat_fields(self) -> dict[str, Any] | None:
+        """Return the record's `seats`, where an episode has several; else None."""
+        return None
+
+    def turn_rewards_of(self, seat: str) -> list[float]:
+        """Return what each turn of a seat was paid."""
+        raise KeyError(seat)
+
+    def add_seat_report(self, seat: str, trajectory: list[dict[str, Any]] | None, info: dict[str, Any]) -> None:
+        """Take an engine's report on the seat that it has played; see `gym_llm.engines.engine.EpisodeReport`."""
+        raise KeyError(seat)
 
     @property
     def num_tasks(self) -> int | None:
@@ -350,7 +397,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
 
     def _advance(self, episode: Episode, items: list[Item], response: dict[str, Any]) -> tuple[bool, bool]:
         """Answer the model's turn; (terminated, truncated)."""
-        if response.get("status") in _UNFINISHED:
+        if was_cut_off(response):
             return False, True
         last_turn = episode.turn >= self.max_turns
         calls = [item for item in items if item.get("type") == "function_call"]
@@ -363,12 +410,12 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
             self.phase = "env"
             episode.tool_errors += errors
             return False, last_turn
-        if items and items[-1].get("type") == "reasoning" and all(item.get("type") == "reasoning" for item in items):
+        if has_only_reasoning(items):
             return False, last_turn
         self.phase = "respond"
-        reply = self.user_turn(self._task, episode)
+        reply = call_hook(self.user_turn, self._task, episode)
         if reply is not None and inspect.isawaitable(reply):
-            reply = cast("str | list[Item] | None", wait(reply))
+            reply = cast("str | list[Item] | None", wait(await_hook(reply)))
         if reply is None:
             return True, False
         if last_turn:
@@ -380,15 +427,15 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks):
     def _finish(self, episode: Episode, info: dict[str, Any]) -> float:
         self._over = True
         self.phase = "verify"
-        verdict = self.verify(self._task, episode)
+        verdict = call_hook(self.verify, self._task, episode)
         if not isinstance(verdict, (float, Verdict)) and inspect.isawaitable(verdict):
-            verdict = cast("float | Verdict", wait(verdict))
+            verdict = cast("float | Verdict", wait(await_hook(verdict)))
         reward = read_verdict(verdict, info)
+        if self.scores_groups and not self.in_group:
+            (alone,) = run_verify_group(self, self._task, [episode])
+            reward += alone.reward
+            info.update(alone.info, group={"size": 1})
         self.phase = "env"
         if self.open_episode is not None:
             self.end_episode()
         return reward
-
-
-def _awaited(value: Any) -> Any:
-    return wait(value) if inspect.isawaitable(value) else value

@@ -20,7 +20,9 @@ import torch
 from transformers import Cache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from gym_llm.engines.grammar_masks import TokenMask
 from gym_llm.engines.prefixes import PrefixIndex, prefix_keys
+from gym_llm.errors import EngineError
 
 PREFILL_TOKENS = 16_384
 """Prompt tokens read in one forward pass, padding included, at most: what bounds its memory."""
@@ -42,8 +44,13 @@ class TokenSequence:
         top_p: Sample among the most probable tokens that together have this probability.
         random: One number is drawn from it for every token.
         owner: Whatever the caller wants to find with the sequence.
+        mask: Which tokens may come next; None for all.
+        top_log_probs: How many of the most likely tokens `likeliest` has at each position; None if unused.
         sampled: Token ids so far, a stop token included.
-        log_probs: Natural logs of their probabilities under the model itself: temperature 1, all tokens.
+        log_probs: Natural logs of their probabilities under the model itself: temperature 1, all tokens. Under a mask,
+            all that it allows.
+        likeliest: Of each position the most likely tokens with their log probabilities; empty without `top_log_probs`.
+        failure: Why no more can be sampled under the mask; None if it can.
         stopped: Whether the last sampled token is a stop token.
         prefix_keys: See `gym_llm.engines.prefixes`.
     """
@@ -54,8 +61,12 @@ class TokenSequence:
     top_p: float
     random: np.random.Generator
     owner: Any
+    mask: TokenMask | None = None
+    top_log_probs: int | None = None
     sampled: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    likeliest: list[list[tuple[int, float]]] = field(default_factory=list)
+    failure: EngineError | None = None
     stopped: bool = False
     prefix_keys: list[int] = field(init=False)
 
@@ -65,7 +76,7 @@ class TokenSequence:
     @property
     def finished(self) -> bool:
         """Whether nothing more is to be sampled."""
-        return self.stopped or len(self.sampled) >= self.max_new_tokens
+        return self.stopped or self.failure is not None or len(self.sampled) >= self.max_new_tokens
 
 
 class SlotCache(Cache):
@@ -279,6 +290,14 @@ class Decoder:
     def _sample(self, logits: torch.Tensor) -> None:
         """Append a token to every sequence by inverting the cumulative distribution at its random number."""
         sequences = self.sequences
+        for slot, sequence in enumerate(sequences):
+            if sequence.mask is not None:
+                try:
+                    allowed = torch.from_numpy(sequence.mask.allowed()).to(logits.device)
+                except EngineError as error:
+                    sequence.failure = error
+                    continue
+                logits[slot].masked_fill_(~allowed, -torch.inf)
         log_probs = logits.log_softmax(-1)
         temperatures = torch.tensor(
             [s.temperature if s.temperature >= _GREEDY_BELOW else 1.0 for s in sequences], device=logits.device
@@ -300,6 +319,13 @@ class Decoder:
             sequence.sampled.append(token)
             sequence.log_probs.append(log_prob)
             sequence.stopped = token in self._stop_tokens
+            if sequence.mask is not None:
+                sequence.mask.accept(token)
+        for slot, sequence in enumerate(sequences):
+            if sequence.top_log_probs:
+                top = log_probs[slot].topk(min(sequence.top_log_probs, log_probs.shape[1]))
+                pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+                sequence.likeliest.append([pair for pair in pairs if pair[1] > -torch.inf])
 
 
 def _only_top_p(probabilities: torch.Tensor, limits: torch.Tensor) -> torch.Tensor:

@@ -87,6 +87,16 @@ class Engine(ABC):
             EngineError: If this request cannot be answered, after the engine's own retries.
         """
 
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the number of tokens of a request's prompt; None if this engine does not make prompts.
+
+        Called in a thread, once the engine is started.
+
+        Raises:
+            EngineError: If the prompt cannot be made.
+        """
+        return None
+
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
     ) -> EpisodeReport | None:

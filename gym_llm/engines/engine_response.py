@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from gym_llm.types import Item, ResponseDict
+from gym_llm.types import CONSTRAINED, Item, ResponseDict
 
 
 def text_response(
@@ -16,6 +16,7 @@ def text_response(
     tokens: tuple[list[int], list[int], list[float]] | None = None,
     model: str = "",
     incomplete: str | None = None,
+    is_constrained: bool = False,
 ) -> ResponseDict:
     """Return a response with one message, for `Engine.respond`.
 
@@ -24,6 +25,8 @@ def text_response(
         tokens: The token ids of the prompt, those that were sampled, and the log probability of each sampled one; see
             `gym_llm.types.Item`. The lists are not copied. None if the engine does not know them.
         model: The name to record.
+        is_constrained: Whether the tokens were sampled under a constraint (`tool_choice`, `text.format`), and their log
+            probabilities are those among the allowed tokens.
         incomplete: The reason why the turn was cut off, e.g. `"max_output_tokens"`; None if it was not.
 
     >>> response = text_response("Four.", tokens=([1, 2], [3], [-0.1]), model="mine")
@@ -41,20 +44,26 @@ def text_response(
     counts = None
     if tokens is not None:
         message["prompt_token_ids"], message["generation_token_ids"], message["generation_log_probs"] = tokens
+        if is_constrained:
+            message[CONSTRAINED] = True
         counts = len(tokens[0]), len(tokens[1])
     return _response(name, model, [message], incomplete, counts)
 
 
-def log_prob_entry(token: str, log_prob: float, likeliest: Iterable[tuple[str, float]] = ()) -> dict[str, Any]:
+def log_prob_entry(
+    token: bytes | str, log_prob: float, likeliest: Iterable[tuple[bytes | str, float]] = ()
+) -> dict[str, Any]:
     """Return one token's natural log probability as an entry of an output text's `logprobs`.
 
-    `likeliest` are the most likely tokens at its position with their log probabilities, for `top_logprobs`.
+    A token is given by its bytes, which need not be whole characters, or by its text. `likeliest` are the most likely
+    tokens at its position with their log probabilities, for `top_logprobs`.
     """
     return {**_log_prob(token, log_prob), "top_logprobs": [_log_prob(*one) for one in likeliest]}
 
 
-def _log_prob(token: str, log_prob: float) -> dict[str, Any]:
-    return {"token": token, "logprob": log_prob, "bytes": list(token.encode(errors="replace"))}
+def _log_prob(token: bytes | str, log_prob: float) -> dict[str, Any]:
+    in_bytes = token.encode(errors="replace") if isinstance(token, str) else token
+    return {"token": in_bytes.decode(errors="replace"), "logprob": log_prob, "bytes": list(in_bytes)}
 
 
 def overflow_response(model: str, prompt_tokens: int | None = None) -> ResponseDict:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import aiohttp
 from yarl import URL
 
+from gym_llm.engines.constraints import mark_constrained
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import overflow_response
 from gym_llm.engines.health import HealthChecks
@@ -26,6 +27,7 @@ from gym_llm.engines.http_bodies import (
     responses_body,
     with_old_limit,
 )
+from gym_llm.engines.http_client import Endpoint, open_session
 from gym_llm.engines.http_failures import (
     failure_clause,
     is_overflow,
@@ -35,15 +37,16 @@ from gym_llm.engines.http_failures import (
     retry_after,
     server_message,
 )
-from gym_llm.engines.http_reading import is_name, read_body
+from gym_llm.engines.http_reading import check_density, is_name, read_body
 from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
-from gym_llm.engines.sockets import new_socket, raise_open_files_limit
+from gym_llm.engines.sockets import raise_open_files_limit
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
+from gym_llm.utils.limits import RESPONSE_BYTES, limit
 from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
 from gym_llm.utils.text import excerpt, printable
 
@@ -56,10 +59,7 @@ BACKOFF_SECONDS = 0.5
 """A retry waits a random time up to this, doubled with each further one ("full jitter", AWS Builders' Library)."""
 
 MAX_BACKOFF_SECONDS = 30.0
-CONNECT_SECONDS = 30.0
 START_SECONDS = 10.0
-KEEP_ALIVE_SECONDS = 4.0
-"""Below the 5 s after which uvicorn (so vLLM, SGLang) closes an idle connection: else requests run into the closing."""
 
 _ENDPOINTS = {"chat": "chat/completions", "responses": "responses", "completions": "completions"}
 _RETRYABLE = frozenset({408, 409, 429})
@@ -149,6 +149,7 @@ class HTTPEngine(Engine):
         self.capabilities = Capabilities(token_ids=token_ids or ours, tools=True, forced_calls=not ours)
         self.timeout, self.max_retries = timeout, max_retries
         self.max_response_bytes = max_response_bytes
+        self._most_bytes: int | None = max_response_bytes
         self.router = Router([Server(base, base.joinpath(_ENDPOINTS[api])) for base in bases])
         asks_for_ids = {"return_token_ids": True, "logprobs": True} if token_ids and api == "chat" else {}
         self._extra_body = {**asks_for_ids, **(extra_body or {})}
@@ -163,6 +164,7 @@ class HTTPEngine(Engine):
         if not key.strip().isprintable():
             raise ValueError("api_key (or OPENAI_API_KEY) holds a control character, which no header may hold.")
         self._session: aiohttp.ClientSession | None = None
+        self._endpoints: dict[Server, Endpoint] = {}
         self._health = HealthChecks(self._answers)
 
     def __repr__(self) -> str:
@@ -176,19 +178,11 @@ class HTTPEngine(Engine):
             EngineUnavailable: If a server cannot be reached or refuses the key, or if it is unclear which model to ask.
         """
         raise_open_files_limit()
+        self._most_bytes = self.max_response_bytes or limit(RESPONSE_BYTES)  # once: it asks the environment
         self._health = HealthChecks(self._answers)
-        headers = {"Content-Type": "application/json"}
-        if self._api_key is not None:
-            headers["Authorization"] = f"Bearer {self._api_key}"
-        connector = aiohttp.TCPConnector(
-            limit=0, ttl_dns_cache=300, keepalive_timeout=KEEP_ALIVE_SECONDS, socket_factory=new_socket
-        )
-        session = self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers=headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-        )
+        key = {} if self._api_key is None else {"Authorization": f"Bearer {self._api_key}"}
+        session = self._session = open_session({"Content-Type": "application/json", **key})
+        self._endpoints = {server: Endpoint(session, server.endpoint) for server in self.router.servers}
         checks = (self._first_model(session, server.base_url) for server in self.router.servers)
         try:
             # All checks end before one failure is raised: that closes the session they use.
@@ -212,6 +206,11 @@ class HTTPEngine(Engine):
         if session is not None:
             await session.close()
 
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the number of tokens of a request's prompt, if prompts are made here; see `Engine.count_tokens`."""
+        prompts = self._prompts
+        return None if prompts is None else len(build_prompt(prompts, request, conversation="", model=self.model))
+
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
         failures: list[EngineError] = []
@@ -225,7 +224,8 @@ class HTTPEngine(Engine):
             tries = f"; {len(failures)} tries failed, the last: {failures[-1]}" if failures else ""
             kind = failures[-1].failure_kind if failures else "transport_timeout"
             raise EngineError(f"No answer within {self.timeout:g} s{tries}", failure_kind=kind) from None
-        return overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
+        answer = overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
+        return mark_constrained(answer, request)
 
     def _body(self, request: Request, episode_id: str) -> tuple[bytes, list[int] | None]:
         """What is posted, and the prompt's ids if they were made here."""
@@ -253,17 +253,16 @@ class HTTPEngine(Engine):
         loop = asyncio.get_running_loop()
         refusal: EngineError | None = None  # of `max_completion_tokens`
         while True:
-            session = self._session
-            if session is None:
+            if self._session is None:
                 raise EngineError(_NOT_RUNNING)
             server = self.router.pick(episode_id)
             wait = 0.0
             started = loop.time()
             server.in_flight += 1
             try:
-                async with session.post(server.endpoint, data=body, allow_redirects=False) as reply:
+                async with self._endpoints[server].post(body) as reply:
                     status = reply.status
-                    payload = await read_body(reply, self.max_response_bytes)
+                    payload = await read_body(reply, self._most_bytes)
             except (aiohttp.ClientError, OSError) as error:
                 failure = EngineError(
                     self._censored(f"{server.base_url} {failure_clause(error)}"), failure_kind=kind_of(error)
@@ -312,10 +311,9 @@ class HTTPEngine(Engine):
         if self._session is None:
             return False
         try:
-            status, _ = await self._list_models(self._session, server.base_url)
+            return (await self._list_models(self._session, server.base_url))[0] < 500
         except (TimeoutError, aiohttp.ClientError, OSError, EngineError):
             return False
-        return status < 500
 
     def _failed(self, server: Server, episode_id: str, failure: str, *, hung: bool = False) -> None:
         """Have a server rest, and say so if it did not rest before: thousands of requests fail at the same time."""
@@ -341,6 +339,7 @@ class HTTPEngine(Engine):
         raise EngineError(self._censored(str(failure)), failure_kind=failure.failure_kind)
 
     def _converted(self, payload: bytes, server: Server, prompt: list[int] | None, request: Request) -> ResponseDict:
+        check_density(payload)
         try:
             answer = parse_body(payload)
         except ValueError:
@@ -377,9 +376,8 @@ class HTTPEngine(Engine):
             message = self._censored(server_message(payload))
             raise EngineUnavailable(f"{url} answered GET /models with {status}: {message[:300]}")
         try:
-            models = [
-                entry for entry in parse_body(payload)["data"] if isinstance(entry, dict) and is_name(entry.get("id"))
-            ]
+            listed = parse_body(payload)["data"]
+            models = [entry for entry in listed if isinstance(entry, dict) and is_name(entry.get("id"))]
         except (ValueError, LookupError, TypeError):
             models = []
         model = next((entry for entry in models if self.model in ("", entry["id"])), {})

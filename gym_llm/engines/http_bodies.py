@@ -16,7 +16,7 @@ from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.types import TOKEN_FIELDS, TURN_FIELDS, Item, Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import FEW, ITEMS, LIMITS, VALUES, count_values, limit
 from gym_llm.utils.text import excerpt
@@ -62,7 +62,7 @@ def responses_body(request: Request) -> dict[str, Any]:
     items: Any = request["input"]
     if isinstance(items, list):  # the API also takes a string
         items = [
-            item if "prompt_token_ids" not in item else {key: item[key] for key in item if key not in TOKEN_FIELDS}
+            item if "prompt_token_ids" not in item else {key: item[key] for key in item if key not in TURN_FIELDS}
             for item in cast("list[Item]", items)
         ]
     return {**request, "input": items}

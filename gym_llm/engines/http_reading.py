@@ -6,14 +6,17 @@ from typing import Any
 
 import aiohttp
 
+from gym_llm.engines.http_client import Reply
 from gym_llm.errors import EngineError
+from gym_llm.protocols.http.bodies import SMALL, ValueCounter
 from gym_llm.utils import limits
 
 _MAX_ERROR_BYTES = 1 << 16
 _MAX_NAME = 1_000
+_BYTES_PER_VALUE = 4  # at least, of a large answer; a token with its log probability takes 7 for each
 
 
-async def read_body(reply: aiohttp.ClientResponse, limit: int | None = None) -> bytes:
+async def read_body(reply: aiohttp.ClientResponse | Reply, limit: int | None = None) -> bytes:
     """The decompressed body of a 200 answer; of another status's its first 64 KiB at most.
 
     Raises:
@@ -42,6 +45,25 @@ async def read_body(reply: aiohttp.ClientResponse, limit: int | None = None) -> 
             )
         block = await content.readany()
     return b"".join(blocks)[:limit]
+
+
+def check_density(payload: bytes) -> None:
+    """Refuse a large body that is mostly brackets: parsing a megabyte of them would hold the event loop.
+
+    Raises:
+        EngineError: If it has a list, object or text for every 4 bytes.
+    """
+    most = len(payload) // _BYTES_PER_VALUE
+    # The first count is quick, and brackets in texts are in it.
+    if (
+        len(payload) > SMALL
+        and payload.count(b"[") + payload.count(b"{") > most
+        and not ValueCounter(most).feed(payload)
+    ):
+        raise EngineError(
+            f"The server's answer has more than {most:,} lists, objects and texts in {len(payload):,} bytes.",
+            failure_kind="agent_run_error",
+        )
 
 
 def is_name(model: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -12,9 +13,19 @@ from aiohttp import web
 from gym_llm.engines.engine import Engine
 from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
 from gym_llm.protocols.http.http_server import HttpServer, json_response, url_of
-from gym_llm.protocols.http.model_api import check_context, refusal_of, write_response
-from gym_llm.types import ResponseDict
+from gym_llm.protocols.http.model_api import check_context, read_json, refusal_of, write_response
+from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.text import excerpt
+
+_COUNT_PATH = f"{DIALECTS['messages'].path}/count_tokens"
+_NOT_STORED = "Responses are not stored here: send the earlier items again as input."
+_NOT_SERVED = (
+    ("*", "/v1/responses/{id:.+}", _NOT_STORED),
+    ("GET", "/v1/chat/completions", "Chat completions are not stored here."),
+    ("POST", "/v1/embeddings", "This server makes no embeddings: ask a server of an embedding model."),
+    ("POST", "/v1/completions", "Plain completions are not served: use /v1/chat/completions or /v1/responses."),
+)
+"""Routes that clients of the APIs know, and the reason why each is refused."""
 
 
 class ModelApiServer(HttpServer):
@@ -30,6 +41,10 @@ class ModelApiServer(HttpServer):
         router = application.router
         for prefix in self.prefixes:
             router.add_get(f"{prefix}/v1/models", self._list_models)
+            router.add_get(f"{prefix}/v1/models/{{model:.+}}", self._describe_model)
+            router.add_post(f"{prefix}{_COUNT_PATH}", self._count_tokens)
+            for method, path, message in _NOT_SERVED:
+                router.add_route(method, f"{prefix}{path}", partial(self._refuse, message))
             for dialect in DIALECTS.values():
                 router.add_post(f"{prefix}{dialect.path}", partial(self._answer, dialect))
         router.add_get("/health", self._health)
@@ -42,9 +57,30 @@ class ModelApiServer(HttpServer):
         """Answer a request in this API."""
         raise NotImplementedError
 
+    async def _count(self, http: web.Request, body: dict[str, Any]) -> int | None:
+        """Return the number of tokens of the prompt that a Messages body asks for; None if it is unknown."""
+        raise NotImplementedError
+
     async def _list_models(self, http: web.Request) -> web.Response:
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "gym_llm"} for name in self._models(http)]
-        return json_response({"object": "list", "data": models})
+        names = self._models(http)
+        ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+        return json_response({"object": "list", "data": [*map(_described, names)], "has_more": False, **ends})
+
+    async def _describe_model(self, http: web.Request) -> web.Response:
+        name = http.match_info["model"]
+        if name not in (names := self._models(http)):
+            raise _unknown_model(name, names)
+        return json_response(_described(name))
+
+    async def _count_tokens(self, http: web.Request) -> web.Response:
+        count = await self._count(http, await read_json(http))
+        if count is None:
+            raise Refusal("The model of this server cannot count tokens: it makes no prompts itself.", 404)
+        return json_response({"input_tokens": count})
+
+    async def _refuse(self, message: str, http: web.Request) -> web.Response:
+        self._models(http)  # refuses a client without a key first
+        raise Refusal(message, 404, code="unsupported_endpoint")
 
     async def _health(self, _: web.Request) -> web.Response:
         return json_response({"status": "ok"})
@@ -52,6 +88,24 @@ class ModelApiServer(HttpServer):
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:
         refusal = refusal_of(http, error)
         return json_response(dialect_of(http.path).refusal(refusal), refusal.status)
+
+
+def read_count(body: dict[str, Any]) -> Request:
+    """Return the request of a body of `/v1/messages/count_tokens`, which has no limit for the answer."""
+    return DIALECTS["messages"].read({**body, "max_tokens": 1})
+
+
+def _described(name: str) -> dict[str, Any]:
+    """Return a model as OpenAI's and as Anthropic's clients read it."""
+    anthropic = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "gym_llm", **anthropic}
+
+
+def _unknown_model(name: Any, names: Sequence[str]) -> Refusal:
+    served = ", ".join(map(repr, names))
+    return Refusal(
+        f"There is no model {excerpt(name, 80)} here, only {served}.", 404, param="model", code="model_not_found"
+    )
 
 
 class ModelServer(ModelApiServer):
@@ -101,14 +155,18 @@ class ModelServer(ModelApiServer):
     def _models(self, _: web.Request) -> list[str]:
         return [self.engine.model]
 
+    async def _count(self, http: web.Request, body: dict[str, Any]) -> int | None:
+        if body.get("model") not in (None, self.engine.model):
+            raise _unknown_model(body["model"], [self.engine.model])
+        return await asyncio.to_thread(self.engine.count_tokens, read_count(body))
+
     async def _answer(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
         respond: Callable[[dict[str, Any]], Awaitable[ResponseDict]] = partial(self._respond, dialect)
         return await write_response(http, dialect, respond)
 
     async def _respond(self, dialect: Dialect, body: dict[str, Any]) -> ResponseDict:
         if body.get("model") not in (None, self.engine.model):
-            message = f"There is no model {excerpt(body['model'], 80)} here, only {self.engine.model!r}."
-            raise Refusal(message, 404, param="model", code="model_not_found")
+            raise _unknown_model(body["model"], [self.engine.model])
         if dialect is DIALECTS["responses"]:
             body.setdefault("return_token_ids", True)
         response = await self.engine.respond(dialect.read(body))

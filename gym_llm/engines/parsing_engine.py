@@ -8,6 +8,8 @@ from typing import Any
 
 from gym_llm.concurrency import drive
 from gym_llm.engines.engine import Engine
+from gym_llm.engines.sampling import wants_log_probs
+from gym_llm.engines.text_log_probs import spread_log_probs
 from gym_llm.protocols.responses.actions import output_items
 from gym_llm.tokens.parsers import Parser, make_parser
 from gym_llm.types import Request, ResponseDict
@@ -38,9 +40,11 @@ class ParsingEngine(Engine):
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """The engine's answer, parsed; see `Engine.respond`."""
         response = await self.engine.respond(request, episode_id=episode_id)
-        items = output_items(response)  # what a server sent may be anything
+        sampled = items = output_items(response)  # what a server sent may be anything
         for parser in self._parsers:
             items = await drive(parser.parse, items, request)  # one that works in another process waits for it
+        if wants_log_probs(request):
+            items = spread_log_probs(sampled, items)
         return {**response, "output": items}
 
     def __getattr__(self, name: str) -> Any:

@@ -17,7 +17,13 @@ ENTRY_POINT_GROUP = "gym_llm.engines"
 """Other packages' engines: `theirs = "their_package.module:TheirEngine"` is the engine `theirs`, or `theirs:ARGUMENT`
 if the class has a positional parameter; the others are its options."""
 
+TRANSPORT_OPTIONS = frozenset({"timeout", "max_retries", "max_response_bytes"})
+"""Options that have no part in what an engine answers."""
+
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/|$)")
+_OPENAI_MODEL = re.compile(r"(?:openai[:/])?((?:gpt-[3-9]|chatgpt-|o[1-9](?=-|$))[\w.-]*)")
+"""Names of models that OpenAI alone serves."""
+
 _OURS = {
     "pocket": ("pocket", "gym_llm.engines.pocket:PocketEngine"),
     "transformers": ("transformers:MODEL", "gym_llm.engines.transformers:TransformersEngine"),
@@ -28,6 +34,7 @@ _OURS = {
     "random": ("random", "gym_llm.author.chaos.random_policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
+    "person": ("person:PORT", "gym_llm.engines.person:PersonEngine"),
     "agent": ("agent", "gym_llm.agents:AgentEngine"),
     "scripted": ("scripted:TEXT", "gym_llm.author.attack.scripted_judge:ScriptedJudge"),
 }
@@ -44,6 +51,7 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
             - The base URL of an OpenAI-compatible server. Several URLs, separated by commas, share the load.
             - `replay:FILE`: recorded responses. `constant:TEXT`: always this text.
             - `actor:NAME`: an engine in a Ray actor (`gym_llm.rollouts.ray.shared_engine`).
+            - `person` or `person:PORT`: a person, on a page in a browser.
             - An engine of another package (`ENTRY_POINT_GROUP`).
         parsers: Parsers of its text, in this order; see `gym_llm.engines.parsing_engine.ParsingEngine`.
         **options: Keyword arguments of the engine's class.
@@ -142,6 +150,11 @@ def _theirs() -> dict[str, EntryPoint]:
 
 def _unknown(spec: str, meant: str | None) -> ValueError:
     """The error for a spec; `meant` is the kind or the form that is most like it."""
+    if match := _OPENAI_MODEL.fullmatch(spec):
+        how = f"the engine https://api.openai.com/v1 with the model {match[1]} and OPENAI_API_KEY"
+        return ValueError(f"Unknown engine {spec!r}: for OpenAI's model give {how}.")
+    if "/" in spec and meant is None and not _HOST_AND_PORT.match(spec):
+        return ValueError(f"Unknown engine {spec!r}: did you mean vllm:{spec}, or a server, http://HOST:PORT/v1?")
     forms = dict.fromkeys([*(form for form, _ in _OURS.values()), *_theirs()])
     kind = meant.partition(":")[0] if meant else ""
     if _HOST_AND_PORT.match(spec):

@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gym_llm.engines.constraints import as_shown
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import log_prob_entry, text_response
-from gym_llm.engines.prompt_ids import check_folder, check_model, objection, prompt_tokens
-from gym_llm.engines.sampling import check_sampling, text_format, turn_seed, wants_log_probs
+from gym_llm.engines.grammar_masks import GrammarMasks, TokenMask
+from gym_llm.engines.prompt_ids import build_prompt, check_folder, check_model, objection, prompt_tokens
+from gym_llm.engines.sampling import check_sampling, turn_seed, wants_log_probs
 from gym_llm.engines.weights import Gate, Weights, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.records.failures import reason
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.extras import install
-from gym_llm.utils.text import excerpt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from gym_llm.engines.decoding import Decoder, TokenSequence
+
+
+TOP_LOG_PROBS = 20
+"""The most likely tokens that a request may ask for, at each position: OpenAI's limit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +40,7 @@ class _Job:
     request: Request
     conversation: str
     random: np.random.Generator
+    mask: TokenMask | None
     future: asyncio.Future[ResponseDict]
 
 
@@ -50,9 +56,10 @@ class TransformersEngine(Engine):
     the prompts.
 
     The engine reads the request's `temperature` (default 1.0; 0 is greedy), `top_p` and `max_output_tokens`, and the
-    chat template's variables. `tool_choice` "none" shows the model no tools. A `text.format` other than text, a
-    `tool_choice` that forces calls and `top_logprobs` are errors. `include` returns the sampled tokens' log
-    probabilities.
+    chat template's variables. `tool_choice` "none" shows the model no tools. A `tool_choice` that forces calls and a
+    `text.format` limit what is sampled (`gym_llm.engines.constraints`); the log probabilities are then those among the
+    allowed tokens. `include` returns the sampled tokens' log probabilities, and `top_logprobs` those of the most likely
+    tokens, too.
 
     A response is `incomplete` with the reason `max_output_tokens` if it reaches that limit or the end of the context. A
     prompt that fills the context gets an empty response. The generator for sampling has the seed (`seed`, `episode_id`,
@@ -74,7 +81,9 @@ class TransformersEngine(Engine):
         ValueError: If an argument is invalid.
     """
 
-    capabilities = Capabilities(token_ids=True, tools=True, weights=True, seed="always", loads_model=True)
+    capabilities = Capabilities(
+        token_ids=True, tools=True, forced_calls=True, weights=True, seed="always", loads_model=True
+    )
 
     def __init__(
         self,
@@ -114,6 +123,7 @@ class TransformersEngine(Engine):
         self._tokenizer: Any = None
         self._prompts: PromptTokens
         self._decoder: Decoder
+        self._masks: GrammarMasks
         self._model: Any = None
         self._context = 0
         self._loop: asyncio.AbstractEventLoop
@@ -152,39 +162,32 @@ class TransformersEngine(Engine):
         self._thread = threading.Thread(target=self._work, name=f"gym_llm {self.model}", daemon=True)
         self._thread.start()
 
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the number of tokens of a request's prompt; see `Engine.count_tokens`."""
+        return len(build_prompt(self._prompts, as_shown(request), conversation="", model=self.model))
+
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see the class and `Engine.respond`."""
         if self._failure is not None:
             raise self._failure
-        check_sampling(request)
-        if (form := text_format(request)) is not None:
-            raise EngineError(
-                f"text.format is {excerpt(form.get('type'), 80)}, but this engine cannot constrain its output: use "
-                "vllm:MODEL, or a server's URL."
-            )
-        if request.get("top_logprobs"):
-            raise EngineError(
-                "This engine has no top_logprobs, only the sampled tokens' own: use vllm:MODEL, or a server."
-            )
+        fields = check_sampling(request)
+        if not 0 <= (count := fields.get("top_logprobs", 0)) <= TOP_LOG_PROBS:
+            raise EngineError(f"top_logprobs is 0 to {TOP_LOG_PROBS}, got {count}.")
         conversation = episode_id
         if not episode_id:
             self._anonymous += 1
             episode_id = f"\0{self._anonymous}"
         random = np.random.default_rng(turn_seed(self.seed, episode_id, len(request["input"])))
+        mask = await self._masks.of(request)
+        request = as_shown(request)
         async with self._gate.request():
             future = self._loop.create_future()
-            self._jobs.put(_Job(request, conversation, random, future))
+            self._jobs.put(_Job(request, conversation, random, mask, future))
             if self._failure is not None:  # the worker may have ended between the two looks: nobody reads the queue
                 future.cancel()
                 raise self._failure
             response: ResponseDict = await future
-        if wants_log_probs(request):
-            turn = response["output"][-1]
-            turn["content"][0]["logprobs"] = [
-                log_prob_entry(self._tokenizer.decode([token]), log_prob)
-                for token, log_prob in zip(turn["generation_token_ids"], turn["generation_log_probs"], strict=True)
-            ]
-        return response
+            return response
 
     async def update_weights(self, weights: Weights) -> None:
         """See `WeightSync`; weights that do not fit are refused before any is replaced, and the engine goes on."""
@@ -211,6 +214,7 @@ class TransformersEngine(Engine):
         thread, self._thread = self._thread, None
         if thread is not None:
             self._closing = True
+            self._masks.close()
             self._jobs.put(None)  # wakes it
             await asyncio.to_thread(thread.join)
             await self._gate.wake_up()  # for whoever waits: to learn that it is closed
@@ -242,6 +246,7 @@ class TransformersEngine(Engine):
         self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
         self._vocabulary = config.vocab_size
         self._model = model
+        self._masks = GrammarMasks(self._prompts, self._tokenizer, self._vocabulary, model=self.model)
         self._decoder = Decoder(model, self._prompts.stop_token_ids)
 
     def _read(self, torch: Any, transformers: Any) -> tuple[Any, Any]:
@@ -333,22 +338,44 @@ class TransformersEngine(Engine):
         fields: dict[str, Any] = {name: value for name, value in job.request.items() if value is not None}
         limit = min(fields.get("max_output_tokens", self.max_new_tokens), self._context - len(prompt))
         return TokenSequence(
-            prompt, limit, fields.get("temperature", 1.0), fields.get("top_p", 1.0), job.random, job.future
+            prompt,
+            limit,
+            fields.get("temperature", 1.0),
+            fields.get("top_p", 1.0),
+            job.random,
+            job.future,
+            mask=job.mask,
+            top_log_probs=fields.get("top_logprobs", 0) if wants_log_probs(job.request) else None,
         )
 
     def _answer(self, sequence: TokenSequence) -> ResponseDict | EngineError:
         ids = sequence.sampled
+        if sequence.failure is not None:
+            return sequence.failure
         try:
             text = self._prompts.decode(ids[:-1] if sequence.stopped else ids)
         except Exception as error:  # a tokenizer's objection to an id that only the model has
             text = f"{self.model} sampled what cannot be decoded: {reason(error)}"
             return EngineError(text, failure_kind="agent_run_error")
-        return text_response(
+        response = text_response(
             text,
             tokens=(sequence.prompt, ids, sequence.log_probs),
             model=self.model,
             incomplete=None if sequence.stopped else "max_output_tokens",
+            is_constrained=sequence.mask is not None,
         )
+        if sequence.top_log_probs is not None:
+            response["output"][-1]["content"][0]["logprobs"] = self._entries(sequence)
+        return response
+
+    def _entries(self, sequence: TokenSequence) -> list[dict[str, Any]]:
+        """The log probabilities of a sequence as the Responses API has them."""
+        bytes_of, likeliest = self._prompts.token_bytes, sequence.likeliest
+        entries = []
+        for place, (token, log_prob) in enumerate(zip(sequence.sampled, sequence.log_probs, strict=True)):
+            others = [(bytes_of(each), value) for each, value in likeliest[place]] if likeliest else ()
+            entries.append(log_prob_entry(bytes_of(token), log_prob, others))
+        return entries
 
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():

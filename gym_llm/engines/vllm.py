@@ -16,8 +16,10 @@ from contextlib import aclosing, contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from gym_llm.engines.constraints import as_shown
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import log_prob_entry, overflow_response, text_response
+from gym_llm.engines.grammar_masks import GrammarMasks
 from gym_llm.engines.prompt_ids import build_prompt, check_folder, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
 from gym_llm.engines.weights import Weights, to_its_end, weights_folder
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
 
-_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
+_QUIET = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "LLGUIDANCE_LOG_LEVEL": "0",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    "PYTHONWARNINGS": "ignore",
+}
 _NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
 """For the pocket model: compiling one kernel of the sampler takes longer than it ever saves."""
 
@@ -45,9 +52,11 @@ class VLLMEngine(Engine):
     Prompts, the message with the sampled text, and its token fields are those of `TransformersEngine`. The engine
     argument `logprobs_mode` selects other log probabilities.
 
-    The engine reads the same fields of a request, `top_logprobs`, `text.format`, and further names of `vllm serve`
-    (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). A model that thinks before it writes
-    JSON needs the engine argument `reasoning_parser`. The format then applies to the text after the thinking.
+    The engine reads the same fields of a request, `top_logprobs`, and further names of `vllm serve`
+    (`gym_llm.engines.sampling.PASSED_ON`: `stop`, `top_k`, `presence_penalty`, …). For a `tool_choice` that forces
+    calls and a `text.format`, vLLM's backend `guidance` follows the grammar that `TransformersEngine` follows, too. The
+    grammar covers thinking in `<think>` tags. A model with other tags needs the engine argument `reasoning_parser`:
+    the grammar begins after its thinking.
 
     A response is `incomplete` for one of these reasons:
 
@@ -79,7 +88,7 @@ class VLLMEngine(Engine):
     """
 
     capabilities = Capabilities(
-        token_ids=True, tools=True, weights=True, seed="optional", loads_model=True, shared=True
+        token_ids=True, tools=True, forced_calls=True, weights=True, seed="optional", loads_model=True, shared=True
     )
 
     @classmethod
@@ -101,6 +110,8 @@ class VLLMEngine(Engine):
         check_model(model, history)
         if max_new_tokens is not None and (not isinstance(max_new_tokens, int) or max_new_tokens < 1):
             raise ValueError(f"max_new_tokens is a whole number, 1 or more, or None; got {max_new_tokens!r}.")
+        if "structured_outputs_config" in engine_args:
+            raise ValueError("structured_outputs_config is the engine's own: its grammars need the backend guidance.")
         if importlib.util.find_spec("vllm") is None:
             raise EngineUnavailable(f"The engine vllm:{model} needs vLLM: {INSTALL}.")
         self.model = model
@@ -115,6 +126,7 @@ class VLLMEngine(Engine):
             self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()
         self._prompts: PromptTokens
+        self._masks: GrammarMasks
         self._context = 0
         self._failure = ""
         self._asleep = False
@@ -141,12 +153,19 @@ class VLLMEngine(Engine):
             raise
         llm = self._started()
         ends = llm.model_config.try_get_generation_config().get("eos_token_id")
+        tokenizer = llm.get_tokenizer()
         try:
-            self._prompts = prompt_tokens(llm.get_tokenizer(), ends, self.history, what=f"model {self.model}")
+            self._prompts = prompt_tokens(tokenizer, ends, self.history, what=f"model {self.model}")
         except EngineUnavailable:
             await self.aclose()
             raise
         self._context = llm.model_config.max_model_len
+        vocabulary = max(llm.model_config.get_vocab_size(), len(tokenizer))
+        self._masks = GrammarMasks(self._prompts, tokenizer, vocabulary, model=self.model)
+
+    def count_tokens(self, request: Request) -> int | None:
+        """Return the number of tokens of a request's prompt; see `Engine.count_tokens`."""
+        return len(build_prompt(self._prompts, as_shown(request), conversation="", model=self.model))
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see the class and `Engine.respond`. Cancelling it cancels the request in vLLM."""
@@ -156,7 +175,8 @@ class VLLMEngine(Engine):
 
         llm = self._started()
         arguments = sampling_arguments(request, max_new_tokens=self.max_new_tokens)
-        prompt = build_prompt(self._prompts, request, conversation=episode_id, model=self.model)
+        mask = await self._masks.of(request)
+        prompt = build_prompt(self._prompts, as_shown(request), conversation=episode_id, model=self.model)
         if len(prompt) >= self._context:
             return overflow_response(self.model, len(prompt))
         if self.seed is not None and "seed" not in arguments and episode_id:
@@ -165,8 +185,7 @@ class VLLMEngine(Engine):
         by_token = bool(arguments.get("stop"))
         number = next(self._numbers)
         try:
-            if constraint := arguments.get("structured_outputs"):
-                arguments["structured_outputs"] = StructuredOutputsParams(**constraint)
+            arguments["structured_outputs"] = mask and StructuredOutputsParams(grammar=mask.grammar)
             params = SamplingParams(
                 **arguments,
                 detokenize=by_token,
@@ -176,7 +195,10 @@ class VLLMEngine(Engine):
                 output_kind=RequestOutputKind.FINAL_ONLY,
                 skip_clone=True,
             )
-            answers = llm.generate({"type": "token", "prompt_token_ids": prompt}, params, f"{episode_id}#{number}")
+            given: Any = {"type": "token", "prompt_token_ids": prompt}
+            # True: the grammar applies at once, since it covers `<think>`. None: after what the reasoning parser finds.
+            is_whole = self._prompts.thinks or "reasoning_parser" not in self.engine_args
+            answers = llm.generate(given, params, f"{episode_id}#{number}", reasoning_ended=is_whole or None)
             async with aclosing(answers):
                 async for answer in answers:
                     output = answer.outputs[0]
@@ -189,10 +211,18 @@ class VLLMEngine(Engine):
             raise EngineError("vLLM failed on this request and says no more; its log does.")
         sampled = list(output.token_ids)
         ended = output.finish_reason == "stop" and not isinstance(output.stop_reason, str)
+        if mask is not None and ended and output.stop_reason is None and is_whole:
+            mask.accept_turn(sampled[:-1])
         text = output.text if by_token else self._prompts.decode(sampled[:-1] if ended else sampled)
         log_probs = [output.logprobs.logprobs[start] for start in output.logprobs.start_indices]
         incomplete = FINISH_REASONS.get(output.finish_reason)
-        response = text_response(text, tokens=(prompt, sampled, log_probs), model=self.model, incomplete=incomplete)
+        response = text_response(
+            text,
+            tokens=(prompt, sampled, log_probs),
+            model=self.model,
+            incomplete=incomplete,
+            is_constrained=mask is not None,
+        )
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]
             response["output"][-1]["content"][0]["logprobs"] = entries
@@ -258,6 +288,7 @@ class VLLMEngine(Engine):
         with _environment({**_QUIET, **(_NO_COMPILER if self.model == "pocket" else {})}):
             try:
                 from vllm import AsyncEngineArgs
+                from vllm.config import StructuredOutputsConfig
                 from vllm.platforms import current_platform
                 from vllm.v1.engine.async_llm import AsyncLLM
             except ImportError as error:
@@ -270,6 +301,8 @@ class VLLMEngine(Engine):
                     hint = f"did you mean {similar}?" if similar else "`vllm serve --help` names all."
                     raise EngineUnavailable(f"vLLM has no engine argument {name!r}: {hint}")
             defaults: dict[str, Any] = {"disable_log_stats": True, "use_tqdm_on_load": False}
+            # Without it the first constraint chooses vLLM's one backend, and JSON chooses another than grammars.
+            defaults["structured_outputs_config"] = StructuredOutputsConfig(backend="guidance")
             if current_platform.is_cpu():
                 # A prompt read in pieces, by a request with a seed, ends vLLM on a CPU (seen in 0.32).
                 defaults["enable_chunked_prefill"] = False
@@ -296,8 +329,9 @@ class VLLMEngine(Engine):
     def _entry(self, log_probs: Any, position: int) -> dict[str, Any]:
         """One position's log probabilities as the Responses API has them: the sampled token, then the likeliest."""
         places = range(log_probs.start_indices[position], log_probs.end_indices[position])
-        entries = [(self._prompts.decode([log_probs.token_ids[place]]), log_probs.logprobs[place]) for place in places]
-        return log_prob_entry(*entries[0], entries[1:])
+        bytes_of = self._prompts.token_bytes
+        entries = [(bytes_of(log_probs.token_ids[place]), log_probs.logprobs[place]) for place in places]
+        return log_prob_entry(*entries[0], [entry for entry in entries[1:] if entry[1] > -math.inf])
 
 
 _engines: weakref.WeakSet[VLLMEngine] = weakref.WeakSet()

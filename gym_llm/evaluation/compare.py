@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gym_llm.errors import UsageError
+from gym_llm.evaluation.results import RESULTS, read_results
+from gym_llm.evaluation.suite import file_names
 from gym_llm.records.record import OWN_NAMES
 from gym_llm.records.record_files import read_records
 from gym_llm.stats.episode_scores import EpisodeScore, rollout_files, score_of
@@ -138,6 +140,21 @@ def read_run(
     if not run.scores:
         raise UsageError(f"{path} has no episodes.")
     return run
+
+
+def engine_runs(path: str) -> list[str]:
+    """Return the file of each engine of a `gym-llm eval` folder, in the order of its command; else the path alone.
+
+    Args:
+        path: An evaluation's folder, its folder of records, or a rollout file.
+    """
+    if not Path(path).is_dir() or len(files := rollout_files(Path(path).absolute())) == 1:
+        return [path]
+    results = files[0].parent.with_name(RESULTS)
+    if not results.exists():
+        return [path]
+    names = list(file_names(read_results(results).data["suite"]["engines"]).values())
+    return [str(files[0].with_name(name)) for name in names if files[0].with_name(name) in files]
 
 
 def compare_runs(

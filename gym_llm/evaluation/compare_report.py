@@ -79,11 +79,11 @@ def _notes(pair: Paired, detect: float, *, several: bool) -> list[str]:
         notes.append(f"It is estimated from {pair.test.samples:,} choices of signs drawn at random.")
     needed, detectable = pair.tasks_needed(detect), pair.detectable()
     if needed is None or detectable is None:
-        notes.append("These tasks do not say how many it takes to see a difference: none differs from another.")
+        notes.append("All differences are equal, so the number of tasks that a comparison needs is unknown.")
     else:
         notes.append(
-            f"To see a difference of {detect:g} takes {needed:,} such tasks (80% power); "
-            f"these {len(pair.tasks):,} show one of {detectable:.3f}."
+            f"A difference of {detect:g} needs {needed:,} such tasks to be seen (80% power). "
+            f"The smallest that these {len(pair.tasks):,} can show is {detectable:.3f}."
         )
     for count, name in ((pair.only_in_baseline, pair.baseline), (pair.only_in_run, pair.run)):
         if count:

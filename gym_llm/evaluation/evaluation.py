@@ -41,8 +41,8 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         prices: What tokens cost, or the file that says so; see `gym_llm.evaluation.prices`.
         pass_threshold: The reward from which on an episode counts as solved.
         settings: How the episodes are played.
-        **options: Of each engine's `Run`: `episodes`, `limit`, `retry_failed`, `max_failures`, `reasoning_parser`,
-            `tool_call_parser`; or settings one by one, see `RolloutSettings`.
+        **options: Of each engine's `Run`: `episodes`, `limit`, `retry_failed`, `accept_changes`, `max_failures`,
+            `reasoning_parser`, `tool_call_parser`; or settings one by one, see `RolloutSettings`.
 
     Raises:
         UsageError: If something cannot be played, or the folder was made in another way.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gym_llm.core.registry.ids import parse_id
 from gym_llm.data.recipes.catalogue import benchmarks_of, find_benchmark
 from gym_llm.data.recipes.prepared import prepare
 from gym_llm.data.recipes.recipe import Benchmark
@@ -15,6 +16,7 @@ from gym_llm.rollouts.benchmarks import differences
 from gym_llm.stats.episode_scores import NO_GROUP, EpisodeScore
 from gym_llm.stats.figures import evaluate_groups
 from gym_llm.stats.intervals import Estimate, estimates
+from gym_llm.utils.text import nearest
 
 _MACRO = "macro:"
 _FEW = 30
@@ -121,20 +123,54 @@ def _f1(scores: Sequence[EpisodeScore]) -> dict[str, Any] | None:
     return estimates(columns[:, :1], columns[:, 1:], bounded=True)[0].as_dict()
 
 
-def warnings_of(dataset: str, env_id: str, origin: Mapping[str, Any], tasks: int) -> list[str]:
-    """Return sentences about tasks that a figure should not be trusted on.
+def sample_notice(dataset: str, env_id: str, origin: Mapping[str, Any]) -> str | None:
+    """Return the notice for tasks that are a verifier's sample rows, with the benchmark to play instead.
+
+    Args:
+        dataset: The tasks' name in the report.
+        env_id: The environment.
+        origin: What the tasks say of their origin.
+
+    Returns:
+        The notice; None for other tasks.
+    """
+    if not str(origin.get("tasks", "")).startswith("example"):
+        return None
+    names = benchmarks_of(env_id)
+    known = {alias.replace("_", ""): alias for name in names for alias in (name, *find_benchmark(name).aliases)}
+    best = nearest(parse_id(env_id)[1].lower(), known, cutoff=0.4)
+    play = f" Play the benchmark: gym-llm eval {known[best]}." if best else "" if names else " Give yours with --tasks."
+    others = [name for name in names if not best or known[best] not in (name, *find_benchmark(name).aliases)]
+    more = f" Benchmarks that it{' also' if best else ''} scores: {', '.join(others[:12])}." if others else ""
+    return f"{dataset}: sample data ({origin['tasks']}), not a benchmark: the figures measure nothing.{play}{more}"
+
+
+def interval_warnings(dataset: str, tasks: int) -> list[str]:
+    """Return the warning about intervals over few tasks, if they are few.
 
     Args:
         dataset: Their name in the report.
-        env_id: The environment.
-        origin: What the tasks say of their origin.
         tasks: How many were played.
     """
-    found = []
-    if str(origin.get("tasks", "")).startswith("example"):
-        names = benchmarks_of(env_id)
-        instead = f" Benchmarks that {env_id} scores: {', '.join(names[:12])}." if names else ""
-        found.append(f"{dataset}: {origin['tasks']}: rows that show the form, and measure nothing.{instead}")
     if 0 < tasks < _FEW:
-        found.append(f"{dataset}: the intervals are over {tasks} task{'s' if tasks != 1 else ''}.")
-    return found
+        return [f"{dataset}: the intervals are over {tasks} task{'s' if tasks != 1 else ''}."]
+    return []
+
+
+def equal_rewards(dataset: str, engine: str, scores: Sequence[EpisodeScore]) -> list[str]:
+    """Return the sentence about episodes from which a group learns nothing, if all repeats of each task are equal.
+
+    Args:
+        dataset: The tasks' name in the report.
+        engine: The name of the engine that played them.
+        scores: The episodes.
+    """
+    rewards: dict[int, list[float]] = {}
+    for score in scores:
+        if score.reward is not None:
+            rewards.setdefault(score.task_index, []).append(score.reward)
+    groups = [each for each in rewards.values() if len(each) > 1]
+    if not groups or any(min(each) != max(each) for each in groups):
+        return []
+    equal = f"all {len(groups):,} groups have equal rewards. Training learns nothing from them."
+    return [f"{dataset}, played by {engine}: {equal}"]

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from gym_llm.evaluation.plots import Plot
-from gym_llm.evaluation.tables import NOTE, OVERVIEW, Table, headline, plain, tables
+from gym_llm.evaluation.tables import NOTE, OVERVIEW, Table, headline, notices, plain, tables
 from gym_llm.utils.json_codec import dumps
 
 _STYLE = """
@@ -26,6 +26,7 @@ p { margin: .6rem 0; color: var(--muted); max-width: 60rem; overflow-wrap: anywh
 .state { display: inline-block; margin: 0; padding: .1rem .6rem; border: 1px solid; border-radius: 1rem;
   font-size: .85rem; color: var(--bad) }
 .complete { color: var(--good) }
+.notice { color: var(--bad); font-weight: 600 }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: .5rem }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { padding: .45rem .75rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line) }
@@ -59,6 +60,7 @@ def page(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
     settings = dumps({name: data[name] for name in ("created", "gym_llm", "suite") if name in data}, indent=True)
     body = [
         f'<h1>{_text(title)}</h1>\n<p class="{is_complete}">{_text(state)}</p>',
+        *(f'<p class="notice">{_text(notice, whole=True)}</p>' for notice in notices(data)),
         *map(_table, every[:leading]),
         *(_plot(plot) for plot in plots if plot.name in _FIRST),
         *map(_table, every[leading:]),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gym_llm.evaluation.plots import Plot
-from gym_llm.evaluation.tables import NOTE, Table, headline, plain, tables
+from gym_llm.evaluation.tables import NOTE, Table, headline, notices, plain, tables
 
 _SPECIAL = re.compile(r"[\\|`*_~<>&]|!(?=\[)|(?<=\])\(|^[#+=-](?=\s)")
 
@@ -15,7 +15,8 @@ _SPECIAL = re.compile(r"[\\|`*_~<>&]|!(?=\[)|(?<=\])\(|^[#+=-](?=\s)")
 def report(data: Mapping[str, Any], plots: Sequence[Plot] = ()) -> str:
     """Return `results.json` as Markdown; plots are linked as files beside it."""
     title, state = headline(data)
-    parts = [f"# {escaped(title)}", escaped(state), *(markdown_table(table) for table in tables(data))]
+    parts = [f"# {escaped(title)}", escaped(state), *(f"**{escaped(notice, NOTE)}**" for notice in notices(data))]
+    parts += [markdown_table(table) for table in tables(data)]
     parts += [f"## {escaped(plot.title)}\n\n![{escaped(plot.title)}](plots/{plot.name}.png)" for plot in plots]
     files = "".join(f"\n- {escaped(name)}" for name in data.get("files", []))
     parts.append(f"## Records\n{files}\n\nAll figures are in `results.json`.")

@@ -12,7 +12,13 @@ from typing import Any
 
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import DataError, UsageError
-from gym_llm.evaluation.headlines import benchmark_result, headline_field, warnings_of
+from gym_llm.evaluation.headlines import (
+    benchmark_result,
+    equal_rewards,
+    headline_field,
+    interval_warnings,
+    sample_notice,
+)
 from gym_llm.records.record_files import read_records
 from gym_llm.rollouts.run import Run
 from gym_llm.stats.episode_scores import NO_GROUP, EpisodeScore, score_of
@@ -57,6 +63,20 @@ class EvaluationResult:
     def results(self) -> list[dict[str, Any]]:
         """The entries, one for each dataset and engine."""
         return list(self.data["results"])
+
+    def shown(self) -> dict[str, Any]:
+        """Return the figures for people to read: an engine that only has its URL as a name has its model's name.
+
+        Two URLs of one model keep theirs.
+        """
+        models = {result["engine"]: result["model"] for result in self.results if result.get("model")}
+        names = {
+            engine: model
+            for engine, model in models.items()
+            if engine.startswith(("http://", "https://")) and [*models.values(), *models].count(model) == 1
+        }
+        results = [{**result, "engine": names.get(result["engine"], result["engine"])} for result in self.results]
+        return {**self.data, "results": results}
 
     def metrics(self, dataset: str | None = None, engine: str | None = None) -> dict[str, Any]:
         """The figures of one dataset and engine; either may be left out where there is only one.
@@ -107,6 +127,7 @@ def collect_results(
             "declared": part.verifier.metrics,
             "prices": prices,
         }
+        shown = part.model if part.model and engine.startswith(("http://", "https://")) else engine
         metrics, settings = evaluate_scores(mine, **options), runs[engine].settings
         played = {**part.describe(), "sampling": part.sampling(settings)}
         results.append(
@@ -118,7 +139,8 @@ def collect_results(
                 "planned": len(part.plan),
                 "first_error": part.summary.first_error,
                 "benchmark": benchmark_result(part.origin, played, mine, metrics),
-                "warnings": warnings_of(dataset, part.env_id, part.origin, metrics["tasks"]),
+                "sample": sample_notice(dataset, part.env_id, part.origin),
+                "warnings": [*interval_warnings(dataset, metrics["tasks"]), *equal_rewards(dataset, shown, mine)],
                 "metrics": metrics,
                 "histogram": _histogram(mine, edges[dataset]),
                 "groups": evaluate_groups(mine, _told_by(mine, by), **options),
@@ -167,12 +189,13 @@ def write_results(result: EvaluationResult) -> None:
     from gym_llm.evaluation.plots import draw_plots
     from gym_llm.evaluation.report import report
 
-    plots = draw_plots(result.data)
+    shown = result.shown()
+    plots = draw_plots(shown)
     for plot in plots:
         for suffix, image in plot.files.items():
             write_atomically(result.folder / "plots" / f"{plot.name}.{suffix}", image)
-    write_atomically(result.folder / "report.html", page(result.data, plots).encode(errors="replace"))
-    write_atomically(result.folder / "report.md", report(result.data, plots).encode(errors="replace"))
+    write_atomically(result.folder / "report.html", page(shown, plots).encode(errors="replace"))
+    write_atomically(result.folder / "report.md", report(shown, plots).encode(errors="replace"))
     write_atomically(result.folder / RESULTS, dumps(result.data, indent=True))
 
 

@@ -292,6 +292,11 @@ def headline(data: Mapping[str, Any]) -> tuple[str, str]:
     return f"{_listed(datasets)}, played by {_listed(engines)}", f"{state} episodes · {made}"
 
 
+def notices(data: Mapping[str, Any]) -> list[str]:
+    """Return the notices that stand above the figures: which of the tasks are sample data."""
+    return list(dict.fromkeys(str(sample) for result in data["results"] if (sample := result.get("sample"))))
+
+
 def natural_order(values: Iterable[str]) -> list[str]:
     """The values sorted, numbers by their size.
 

@@ -88,12 +88,21 @@ def calls_of(action: ExpectedMessage | ExpectedCall | ExpectedBatch) -> list[Cal
     return [Call(call.name, parse_arguments(call.arguments)) for call in action.calls]
 
 
-def parse_arguments(text: str) -> Any:
+def parse_arguments(text: str, *, as_python: bool = False) -> Any:
     r"""A call's arguments as JSON, else `NOT_JSON`. Integers beyond 64 bits come back as the nearest float.
+
+    Args:
+        text: What the model wrote.
+        as_python: Read what Python's `json` reads, as NeMo Gym does: `NaN`, `Infinity` and integers of any size, too.
 
     >>> parse_arguments('{"a": 1}'), parse_arguments("a = 1") is NOT_JSON
     ({'a': 1}, True)
     """
+    if as_python:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return NOT_JSON
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -112,19 +121,24 @@ def _finite(text: str) -> int | float:
     raise ValueError(f"{text[:20]} is too large for a number")
 
 
-def read_calls(items: Iterable[Item]) -> list[Call]:
-    """The function calls among a model's items; those beyond a turn's limits are left out, or are `NOT_JSON`."""
+def read_calls(items: Iterable[Item], *, as_python: bool = False) -> list[Call]:
+    """The function calls among a model's items; those beyond a turn's limits are left out, or are `NOT_JSON`.
+
+    Args:
+        items: The model's output items.
+        as_python: As for `parse_arguments`.
+    """
     texts = [(item["name"], item["arguments"]) for item in items if item.get("type") == "function_call"]
     if len(texts) > LIMITS[CALLS].least:
         texts = texts[: limit(CALLS)]
     if sum([len(text) for _, text in texts]) <= LIMITS[VALUES].least:
-        return [Call(name, parse_arguments(text)) for name, text in texts]
+        return [Call(name, parse_arguments(text, as_python=as_python)) for name, text in texts]
     left = limit(VALUES)
     calls = []
     for name, text in texts:
         few = (count := count_values(text, left)) <= left
         left -= count if few else 0
-        calls.append(Call(name, parse_arguments(text) if few else NOT_JSON))
+        calls.append(Call(name, parse_arguments(text, as_python=as_python) if few else NOT_JSON))
     return calls
 
 

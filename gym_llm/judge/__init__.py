@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from gym_llm.judge.answers import Answer
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine
-from gym_llm.judge.judge import Answer, Judge, Params
+from gym_llm.judge.judge import Judge, Params
 from gym_llm.judge.judge_prompts import Prompt, make_prompt, read_prompt
 from gym_llm.judge.judged_env import FAILS, JudgedEnv, Judgement
 from gym_llm.judge.simulated_user import SimulatedUser
@@ -17,6 +18,7 @@ from gym_llm.judge.verdicts import (
     labels,
     last_label,
     letter,
+    meant_match,
     number_over,
     points,
     tail_label,
@@ -46,6 +48,7 @@ __all__ = [
     "last_label",
     "letter",
     "make_prompt",
+    "meant_match",
     "number_over",
     "points",
     "read_prompt",

@@ -134,7 +134,7 @@ class FileCache:
             database = self._open()
             if database is not None:
                 with database:
-                    database.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", rows)
+                    database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", rows)
         except (sqlite3.Error, OSError) as error:
             self._fail(error)
 

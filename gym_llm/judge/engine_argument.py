@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines import Engine, make_engine
+from gym_llm.engines.specs import TRANSPORT_OPTIONS
 from gym_llm.errors import EngineUnavailable, JudgeError
 from gym_llm.judge.recorded_answers import ReplayedAnswers
 from gym_llm.utils.deprecated import renamed
@@ -21,8 +22,6 @@ from gym_llm.utils.secrets import is_secret_key, register_secrets
 
 EngineArgument: TypeAlias = str | dict[str, Any]
 """A spec, e.g. `http://HOST:PORT/v1`, or `{"engine": spec, "kwargs": {...}}`."""
-
-_TRANSPORT = {"timeout", "max_retries", "max_response_bytes"}
 
 
 def check_engine(name: str, argument: Any) -> None:
@@ -62,7 +61,7 @@ def identity(argument: EngineArgument, model: str) -> str:
     """Return what a cached answer depends on: a server's model, or a local engine's arguments."""
     spec, kwargs = _parts("engine", argument)
     kind = spec.partition(":")[0]
-    fields = {key: value for key, value in kwargs.items() if key not in _TRANSPORT and not is_secret_key(key)}
+    fields = {key: value for key, value in kwargs.items() if key not in TRANSPORT_OPTIONS and not is_secret_key(key)}
     fields.pop("model", None)
     made_from = model if model and kind in ("http", "https", "actor") else spec
     return json.dumps([made_from, fields], sort_keys=True)

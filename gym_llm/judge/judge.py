@@ -1,8 +1,8 @@
 """Judge: an engine that grades answers for many episodes, with votes, retries and a cache.
 
 A verdict is made in these steps, each a method of `Judge`. `verdict` counts the votes and exchanges the answers.
-`_vote` asks again until a verdict can be read. `ask` looks into the cache and joins an identical request under way.
-`_request` waits for a free place and calls the engine.
+`_vote` asks again until an answer is complete and its verdict can be read. `ask` looks into the cache and joins an
+identical request under way. `_request` waits for a free place and calls the engine.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from gym_llm.engines import Engine
 from gym_llm.errors import InfrastructureError, JudgeError
+from gym_llm.judge.answers import Answer
 from gym_llm.judge.cache import FileCache, MemoryCache
 from gym_llm.judge.verdicts import Labels, Parser
+from gym_llm.judge.withdrawn import deciding_part
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Item, ResponseDict
+from gym_llm.types import Item
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import excerpt
 
@@ -42,18 +44,6 @@ class Judgement:
     swap_failed: bool = False
 
 
-class Answer(NamedTuple):
-    """A judge's answer.
-
-    Attributes:
-        text: Its message, with the thinking that no parser has taken out.
-        response: The response without what differs each time: ids, times, reasoning items.
-    """
-
-    text: str
-    response: dict[str, Any]
-
-
 class Params(NamedTuple):
     """Fields of a judge's requests beside the messages, with the bytes that are hashed."""
 
@@ -72,7 +62,6 @@ class Params(NamedTuple):
 
 
 _NO_PARAMS: Final = Params.read()
-_NO_ANSWER: Final = Answer("", {})
 
 
 class _Question(NamedTuple):
@@ -83,6 +72,24 @@ class _Question(NamedTuple):
     unparsable: Any
     empty_fails: bool
     as_read: Callable[[str], str] | None
+
+    def text(self, answer: Answer) -> str:
+        """Return the text that the judgement has."""
+        return answer.text if self.as_read is None else self.as_read(answer.text)
+
+    def value(self, answer: Answer) -> Any:
+        """Return the verdict; None if the answer is incomplete, or the verdict cannot be read."""
+        if self.as_read is not None:  # as NeMo Gym does, which reads incomplete answers too
+            return self.parse(self.as_read(answer.text))
+        return None if answer.problem else self.parse(deciding_part(strip_thinking(answer.text, unclosed=True)))
+
+    def usable(self, answer: Answer) -> bool:
+        """Whether a cache may keep the answer, since asking again would not help."""
+        return self.as_read is not None or self.value(answer) is not None
+
+
+def _is_complete(answer: Answer) -> bool:
+    return not answer.problem
 
 
 class Judge:
@@ -139,15 +146,17 @@ class Judge:
             params: The requests' other fields.
             votes: How often the judge is asked. The most frequent verdict counts; a draw of true and false is false,
                 and any other draw is unreadable.
-            retries: How often it is asked again for a verdict that cannot be read.
+            retries: How often it is asked again for an incomplete answer, or for a verdict that cannot be read.
             swapped: The question with the two answers exchanged. A true verdict has to be true for it, too.
-            unparsable: The value of a verdict that cannot be read after the retries; `FAILS` raises a JudgeError.
-            empty_fails: Whether an empty text raises a JudgeError even so.
-            as_read: Makes of the judge's text the one that `parse` reads and the judgement has; None as said above.
+            unparsable: The value of a complete answer whose verdict cannot be read after the retries; `FAILS` raises a
+                JudgeError. An incomplete answer always raises one.
+            empty_fails: With `as_read`: whether an empty text raises a JudgeError even so.
+            as_read: Makes of the judge's text the one that `parse` reads and the judgement has, as NeMo Gym does:
+                incomplete answers are read, too. None as said above.
             calls: A list to which the record of each call is appended.
 
         Raises:
-            JudgeError: If the engine fails, or the verdict cannot be read.
+            JudgeError: If the engine fails, the answer is incomplete, or the verdict cannot be read.
         """
         question = _Question(parse, params, votes, retries, unparsable, empty_fails, as_read)
         calls = [] if calls is None else calls
@@ -186,12 +195,11 @@ class Judge:
     async def _vote(
         self, messages: list[Item], question: _Question, vote: int, calls: list[dict[str, Any]]
     ) -> Judgement:
-        parse, params, as_read = question.parse, question.params, question.as_read
-        answer, text = _NO_ANSWER, ""
+        parse, params = question.parse, question.params
         for retry in range(1 + question.retries):
-            answer = await self.ask(messages, params, sample=vote + retry * question.votes)
-            text = answer.text if as_read is None else as_read(answer.text)
-            value = parse(strip_thinking(text, unclosed=True) if as_read is None else text)
+            sample = vote + retry * question.votes
+            answer = await self.ask(messages, params, sample=sample, usable=question.usable)
+            value = question.value(answer)
             calls.append(
                 {
                     "responses_create_params": {"input": messages, **params.fields},
@@ -200,21 +208,24 @@ class Judge:
                 }
             )
             if value is not None:
-                return Judgement(value, text)
-        if question.empty_fails and not text.strip():
-            raise JudgeError("The judge said nothing.")
-        if question.unparsable is FAILS:
-            said = excerpt(answer.text[-200:], 200) if answer.text.strip() else "nothing"
-            raise JudgeError(f"The judge's verdict cannot be read: {said}", failure_kind="judge_unparseable")
-        return Judgement(question.unparsable, text)
+                return Judgement(value, question.text(answer))
+        return _unreadable(answer, question)
 
-    async def ask(self, messages: list[Item], params: Params, *, sample: int = 0) -> Answer:
+    async def ask(
+        self,
+        messages: list[Item],
+        params: Params,
+        *,
+        sample: int = 0,
+        usable: Callable[[Answer], bool] = _is_complete,
+    ) -> Answer:
         """Return the judge's answer to these messages.
 
         Args:
             messages: The conversation. Not changed.
             params: The request's other fields.
             sample: The number of one of several answers to the same messages; each is requested and cached once.
+            usable: Whether an answer is cached. Without, a request that failed once would fail for ever.
 
         Raises:
             JudgeError: If the engine fails.
@@ -229,7 +240,7 @@ class Judge:
             return answer
         flight = self._flights.get(key)
         if flight is None:
-            flight = self._flights[key] = _Flight(asyncio.create_task(self._fetch(messages, params, key)))
+            flight = self._flights[key] = _Flight(asyncio.create_task(self._fetch(messages, params, key, usable)))
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)
@@ -257,15 +268,18 @@ class Judge:
         if self._file is not None:
             await self._file.aclose()
 
-    async def _fetch(self, messages: list[Item], params: Params, key: bytes) -> Answer:
+    async def _fetch(
+        self, messages: list[Item], params: Params, key: bytes, usable: Callable[[Answer], bool]
+    ) -> Answer:
         kept = None if self._file is None else await self._file.get(key)
-        if kept is not None:
-            answer = Answer(kept["output"][0]["content"][0]["text"], kept)
-        else:
-            answer = await self._request(messages, params, key.hex()[:16])
+        if kept is not None and usable(answer := Answer.read(kept)):
+            self._memory.put(key, answer, len(answer.text))
+            return answer
+        answer = await self._request(messages, params, key.hex()[:16])
+        if usable(answer):
             if self._file is not None:
                 self._file.put(key, answer.response)
-        self._memory.put(key, answer, len(answer.text))
+            self._memory.put(key, answer, len(answer.text))
         return answer
 
     async def _request(self, messages: list[Item], params: Params, name: str) -> Answer:
@@ -280,7 +294,7 @@ class Judge:
         if (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded":
             text = "The judge cannot be asked: the prompt with this answer in it is longer than its context."
             raise JudgeError(text, failure_kind="judge_unparseable")  # which another try would not change
-        return _answer(response)
+        return Answer.read(response)
 
 
 @dataclass(slots=True)
@@ -291,28 +305,14 @@ class _Flight:
     waiting: int = 0
 
 
-def _answer(response: ResponseDict) -> Answer:
-    text = _last_message(response["output"])
-    part = {"type": "output_text", "text": text, "annotations": []}
-    kept: dict[str, Any] = {
-        "object": "response",
-        "model": response.get("model", ""),
-        "status": response.get("status", "completed"),
-        "output": [{"type": "message", "role": "assistant", "content": [part]}],
-    }
-    if details := response.get("incomplete_details"):
-        kept["incomplete_details"] = details
-    if usage := response.get("usage"):
-        kept["usage"] = usage
-    return Answer(text, kept)
-
-
-def _last_message(items: list[Item]) -> str:
-    for item in reversed(items):
-        if item.get("type", "message") == "message":
-            content = item.get("content")
-            if isinstance(content, str):
-                return content
-            parts = content if isinstance(content, list) else []
-            return "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
-    return ""
+def _unreadable(answer: Answer, question: _Question) -> Judgement:
+    """Return the judgement without a verdict, or raise a JudgeError."""
+    text = question.text(answer)
+    if question.as_read is None and answer.problem:
+        raise JudgeError(answer.problem, failure_kind="judge_unparseable")
+    if question.empty_fails and not text.strip():
+        raise JudgeError("The judge said nothing.")
+    if question.unparsable is FAILS:
+        said = excerpt(answer.text[-200:], 200) if answer.text.strip() else "nothing"
+        raise JudgeError(f"The judge's verdict cannot be read: {said}", failure_kind="judge_unparseable")
+    return Judgement(question.unparsable, text)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from gym_llm.core.compat import NemoCompatible
-from gym_llm.core.env_config import Count
+from gym_llm.core.env_config import WRITTEN, Count
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.judge.engine_argument import EngineArgument, auxiliary_engine, check_engine, identity, shared_name
 from gym_llm.judge.judge import FAILS as FAILS
@@ -22,7 +22,7 @@ from gym_llm.judge.judge_prompts import Prompt, check_fields, make_prompt, read_
 from gym_llm.judge.recorded_answers import ReplayedAnswers
 from gym_llm.judge.verdicts import Parser
 from gym_llm.tokens.parsers.thinking import strip_thinking
-from gym_llm.types import Episode, Item, Request, Row
+from gym_llm.types import Episode, Item, Request, Row, Verdict
 
 _UNBOUNDED = 1_000_000
 
@@ -31,7 +31,7 @@ class JudgedEnv(NemoCompatible):
     """A verifier whose `verify` asks a judge, with `ask`. All episodes of an event loop share the judge.
 
     The record has every call: `info["judge_evaluations"]` lists request, response and verdict, as NeMo Gym does. If the
-    judge fails, or its verdict cannot be read, the episode is masked, not scored 0.
+    judge fails, its answer is incomplete, or its verdict cannot be read, the episode is masked, not scored 0.
 
     Prompts are files beside the class, `prompts/judge.yaml`, with a `user` and perhaps a `system` message and places
     for values; or they are in `judge_prompts`.
@@ -48,10 +48,11 @@ class JudgedEnv(NemoCompatible):
         judge_endpoint_max_concurrency: Maximum number of requests at a time, per event loop.
         judge_votes: How often the judge is asked; the most frequent verdict counts. A draw of true and false is false;
             any other draw is unreadable.
-        judge_retries: How often it is asked again when its verdict cannot be read.
+        judge_retries: How often it is asked again when its answer is incomplete (cut off, filtered, refused, or inside
+            its thinking) or its verdict cannot be read.
         judge_max_characters: Maximum length of a text in a prompt. The middle of a longer text is left out, so that a
             long answer cannot keep the judge from deciding. Not with `conform`.
-        conform: `"nemo"` reads verdicts as NeMo Gym does.
+        conform: `"nemo"` reads verdicts as NeMo Gym does, those of incomplete answers included.
         **kwargs: See `VerifierEnv`.
 
     Raises:
@@ -64,7 +65,7 @@ class JudgedEnv(NemoCompatible):
         judge: EngineArgument | None = None
         judge_responses_create_params: dict[str, Any] | None = None
         judge_prompt_fpath: str | None = None
-        judge_cache: bool | Annotated[str, Field(min_length=1)] | None = None
+        judge_cache: Annotated[bool | Annotated[str, Field(min_length=1)] | None, WRITTEN] = None
         judge_endpoint_max_concurrency: Count | None = 64
         judge_votes: Count = 1
         judge_retries: int = Field(1, ge=0)
@@ -123,13 +124,14 @@ class JudgedEnv(NemoCompatible):
             parse: Reads the judge's text, without its thinking (with it if `conform`); see `gym_llm.judge.verdicts`.
                 It returns a JSON value, or None for a verdict that cannot be read.
             prompt: The name of one of the class's prompts: of a file in `prompts/`.
-            unparsable: The value of a verdict that cannot be read, after the retries; `FAILS` masks the episode.
-            empty_fails: Whether an empty text fails even so.
+            unparsable: The value of a complete answer whose verdict cannot be read, after the retries; `FAILS` masks
+                the episode. An incomplete answer always masks it, but not with `conform`.
+            empty_fails: With `conform`: whether an empty text fails even so.
             swap: Two of the values: if the verdict is true, they change their places, and it has to be true again.
             params: Fields of this request, over all others.
 
         Raises:
-            JudgeError: If the judge fails, or its verdict cannot be read.
+            JudgeError: If the judge fails, its answer is incomplete, or its verdict cannot be read.
         """
         calls: list[dict[str, Any]] = []
         self._calls.append(calls)
@@ -226,6 +228,14 @@ class JudgedEnv(NemoCompatible):
     def _begin(self, index: int, prepared: PreparedTask) -> tuple[Request, dict[str, Any]]:
         self._calls = []
         return super()._begin(index, prepared)
+
+    def score_group(self, task: Any, episodes: list[Episode]) -> list[Verdict]:
+        """Score a group; the record of its first episode has the calls, unless `verify_group` says whose they are."""
+        self._calls = []
+        verdicts = super().score_group(task, episodes)
+        if not any("judge_evaluations" in verdict.info for verdict in verdicts):
+            verdicts[0].info["judge_evaluations"] = self.judge_evaluations
+        return verdicts
 
     def _finish(self, episode: Episode, info: dict[str, Any]) -> float:
         reward = super()._finish(episode, info)

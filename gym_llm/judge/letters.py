@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from gym_llm.core.tasks import BaseTask
-from gym_llm.judge.judged_env import JudgedEnv
+from gym_llm.judge.judged_env import FAILS, JudgedEnv
 from gym_llm.judge.verdicts import Parser, letter
 from gym_llm.types import Episode
 
@@ -18,7 +18,7 @@ class LetterGraded(JudgedEnv):
     Attributes:
         verdicts: What each letter means, e.g. `{"A": "correct"}`.
         words: What stands for a letter where the judge writes words, e.g. `{"INCORRECT": "B"}`.
-        fallback: The letter of a judge whose grade cannot be read, twice.
+        fallback: With `conform`: the letter of a judge whose grade cannot be read.
         first_characters: Whether NeMo Gym takes a text's first character for its grade, of whatever word that is.
     """
 
@@ -37,10 +37,14 @@ class LetterGraded(JudgedEnv):
             return episode.question if self.question is None else self.question
 
     async def grade(self, values: Mapping[str, Any]) -> tuple[str, str]:
-        """The verdict on an answer, and what the judge said; a judge that says nothing fails."""
+        """Return the verdict on an answer, and the judge's text.
+
+        Raises:
+            JudgeError: If the grade cannot be read; with `conform` only if the judge says nothing.
+        """
         letters = "".join(self.verdicts)
         parse = nemo_letter(letters, self.first_characters) if self.conform else _parser(type(self))
-        judgement = await self.ask(values, parse, unparsable=self.fallback, empty_fails=True)
+        judgement = await self.ask(values, parse, unparsable=self.fallback if self.conform else FAILS, empty_fails=True)
         return self.verdicts[judgement.value], judgement.text
 
     def flags(self, verdict: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gym_llm.judge.judge import Params
@@ -44,9 +45,9 @@ class ProofEnv(JudgedEnv):
         params = {"temperature": config.temperature, "top_p": config.top_p, "max_output_tokens": config.max_tokens}
         self._params = Params.read(self.judge_params, params, config.judge_responses_create_params or {})
 
-    def score_of(self, text: str) -> float | None:
-        """The score that a text ends with."""
-        score: float | None = boxed_score(conform=self.conform is not None)(text)
+    def score_of(self, text: str, *, meant: bool = False) -> float | None:
+        """The score that a text ends with; with `meant` None if it is denied, as a judge may do."""
+        score: float | None = boxed_score(conform=self.conform is not None, meant=meant)(text)
         return score
 
     def after_thinking(self, text: str) -> str | None:
@@ -57,5 +58,7 @@ class ProofEnv(JudgedEnv):
 
     async def judge_score(self, values: dict[str, Any], prompt: str = "judge") -> float:
         """The judge's score; as NeMo Gym does it, one that cannot be read is 0."""
-        judgement = await self.ask(values, self.score_of, prompt=prompt, unparsable=0.0 if self.conform else FAILS)
+        judgement = await self.ask(
+            values, partial(self.score_of, meant=True), prompt=prompt, unparsable=0.0 if self.conform else FAILS
+        )
         return float(judgement.value)

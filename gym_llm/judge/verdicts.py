@@ -1,8 +1,10 @@
 r"""Reading a judge's verdict: functions from its text to a value, or None if the text has none.
 
 A judge that reasons before it decides mentions other labels on the way. The last label therefore counts, and only as a
-whole word: `INCORRECT` does not contain `CORRECT`. `conform=True` reads as NeMo Gym does instead, which often takes the
-first label. The time of each function is linear in the length of the text.
+whole word that is meant: `INCORRECT` does not contain `CORRECT`, and "not CORRECT" is unreadable. So is a number, or an
+object, that the judge denies. `conform=True` reads
+as NeMo Gym does instead, which often takes the first label. The time of each function is linear in the length of the
+text.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gym_llm.grading.answers import last_boxed
+from gym_llm.judge.withdrawn import is_meant
 
 Parser: TypeAlias = Callable[[str], Any]
 """From a judge's text to what it decided; None if it cannot be read."""
@@ -34,18 +37,21 @@ _OVER = re.compile(rf"(?<![\d.]){_NUMBER}\s{{0,3}}(?:/|out of)\s{{0,3}}{_NUMBER}
 
 
 def last_label(text: str, labels: Sequence[str], *, ignore_case: bool = False) -> str | None:
-    """The label of which the last whole occurrence in the text is, or None.
+    """The label of the last whole occurrence in the text; None without one, or if the judge denies or quotes it.
 
     >>> last_label("It is not INCORRECT: CORRECT", ["CORRECT", "INCORRECT"])
     'CORRECT'
-    >>> last_label("It is INCORRECT.", ["CORRECT"]) is None
-    True
+    >>> last_label("It is INCORRECT.", ["CORRECT"]), last_label("It is not correct.", ["CORRECT"], ignore_case=True)
+    (None, None)
     """
-    if ignore_case:
-        text = text.lower()
-    places = [(_last_place(text, label.lower() if ignore_case else label), len(label), label) for label in labels]
-    place, _, label = max(places, default=(-1, 0, ""))  # of two that begin at the same place the longer one
-    return label if place >= 0 else None
+    searched = text.lower() if ignore_case else text
+    places = [(_last_place(searched, label.lower() if ignore_case else label), len(label), label) for label in labels]
+    place, length, label = max(places, default=(-1, 0, ""))  # of two that begin at the same place the longer one
+    if place < 0:
+        return None
+    said = text if len(text) == len(searched) else searched  # a few letters become two in lower case
+    in_prose = said[place : place + length] != label
+    return label if is_meant(said, place, place + length, in_prose=in_prose) else None
 
 
 def first_label(text: str, labels: Sequence[str]) -> str | None:
@@ -125,8 +131,8 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
     alone = re.compile(rf"[\s.:)*\[\]('\"`_]{{0,12}}({one})[\s.:)*\]'\"`_]{{0,12}}")
     begins = re.compile(rf"[*\[(`\"']{{0,4}}({one})[.:)*\]`\"',]")
     named = re.compile(
-        rf"\b(?:grade|answer|verdict)\b[*_\"'`]{{0,3}}(?:\s{{1,2}}is)?\s{{0,2}}:?[\s*_\[(\"'`]{{0,6}}({one})(?![\w'’])",
-        re.IGNORECASE,
+        rf"(?:\b(?:grade|verdict)|^[\s*_#]{{0,4}}(?:final\s|my\s)?answer)\b[*_\"'`]{{0,3}}(?:\s{{1,2}}is)?\s{{0,2}}:?[\s*_\[(\"'`]{{0,6}}({one})(?![\w'’])",
+        re.IGNORECASE | re.MULTILINE,
     )
     meanings = {word.upper(): grade for word, grade in (words or {}).items()}
 
@@ -139,7 +145,8 @@ def letter(letters: str, words: Mapping[str, str] | None = None) -> Parser:
             return match[1]
         found = [match for match in named.finditer(text) if match[1] in letters]  # a letter of lower case is a word
         if found:
-            return found[-1][1]
+            last = found[-1]
+            return last[1] if is_meant(text, last.start(), last.end()) else None
         word = last_label(text, list(meanings), ignore_case=True) if meanings else None
         return None if word is None else meanings[word]
 
@@ -165,35 +172,46 @@ def yes_no_line(marker: str, *, yes: str = "yes", no: str = "no", conform: bool 
     pattern = re.compile(rf"{re.escape(marker)}{between}{words}", re.IGNORECASE)
 
     def parse(text: str) -> bool | None:
-        match = pattern.search(text) if first else _last_match(pattern, text)
-        return None if match is None else match[1].lower() == yes.lower()
+        match = pattern.search(text) if first else (_last_match if conform else meant_match)(pattern, text)
+        if match is None:
+            return None
+        said: str = match[1]
+        return said.lower() == yes.lower()
 
     return parse
 
 
-def json_field(key: str, allowed: Sequence[Any] | None = None) -> Parser:
-    """The value of a key of the last JSON object that has it, in or out of a fence.
+def json_field(key: str, allowed: Sequence[Any] | None = None, *, ignore_case: bool = False) -> Parser:
+    """The value of a key of the last JSON object that has it, in or out of a fence; None if the judge denies it.
 
     Args:
         key: The key.
         allowed: The values that count; None for any.
+        ignore_case: Whether values are read as upper case without the spaces around them.
 
     >>> json_field("result")('For example {"result": "FAIL"}. So: {"result": "PASS", "why": {"n": "{}"}}')
     'PASS'
     """
 
     def parse(text: str) -> Any:
-        for value in reversed(list(json_objects(text))):
-            if key in value and (allowed is None or value[key] in allowed):
-                return value[key]
+        text = text[-_MOST_READ:]
+        for start, end, members in reversed(list(_placed_objects(text))):
+            if key not in members:
+                continue
+            value = str(members[key]).strip().upper() if ignore_case else members[key]
+            if allowed is None or value in allowed:
+                return value if is_meant(text, start, end) else None
         return None
 
     return parse
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects in a text, in order; of a very long text only those near its end."""
-    text = text[-_MOST_READ:]
+    """Return the outermost JSON objects in a text, in order; of a very long text only those near its end."""
+    return (value for _, _, value in _placed_objects(text[-_MOST_READ:]))
+
+
+def _placed_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     braces: list[int] = []
     place = len(text)
     while len(braces) < _MOST_BRACES and (place := text.rfind("{", 0, place)) >= 0:
@@ -207,11 +225,16 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
             value, end = decode(text, place)
         except (ValueError, RecursionError):
             continue
-        yield value
+        yield place, end, value
 
 
-def boxed_score(allowed: Sequence[float] = (0.0, 0.5, 1.0), *, conform: bool = False) -> Parser:
+def boxed_score(allowed: Sequence[float] = (0.0, 0.5, 1.0), *, conform: bool = False, meant: bool = True) -> Parser:
     r"""The number in the last `\boxed{…}`, if it is one of these; fractions count, but not with `conform`.
+
+    Args:
+        allowed: The numbers that count.
+        conform: Whether to read as NeMo Gym does.
+        meant: Whether a box that the judge denies is unreadable; not with `conform`.
 
     >>> parse = boxed_score()
     >>> parse(r"Not \boxed{0}, but \boxed{\frac{1}{2}}"), parse(r"\boxed{0.7}")
@@ -225,6 +248,9 @@ def boxed_score(allowed: Sequence[float] = (0.0, 0.5, 1.0), *, conform: bool = F
             box = match[1] if match else None
         else:
             box = last_boxed(text)
+            if box is not None and meant:
+                end = text.rfind(f"{{{box}}}") + len(box) + 2
+                box = box if is_meant(text, text.rfind("\\boxed", 0, end), end) else None
         number = None if box is None or len(box) > 40 else _number_in(box.strip(), fractions=not conform)
         return number if number in allowed else None
 
@@ -242,7 +268,7 @@ def points(total: int = 7) -> Parser:
     )
 
     def parse(text: str) -> float | None:
-        match = _last_match(pattern, text)
+        match = meant_match(pattern, text)
         value = math.nan if match is None else float(match[1])
         return value if 0 <= value <= total else None
 
@@ -268,11 +294,16 @@ def number_over(maximum: float = 10.0, word: str = "score", *, conform: bool = F
             if word.lower() not in line.lower():
                 continue
             brackets = _NEMO_BRACKETS if conform else _BRACKETS
-            if match := brackets.search(line) or (_OVER.search(line) if conform else _last_match(_OVER, line)):
+            match = brackets.search(line) or (_OVER.search(line) if conform else _last_match(_OVER, line))
+            one = None if match else alone.search(line) if conform else _last_match(alone, line)
+            said = match or one
+            if said and not conform and not is_meant(line, said.start(), said.end()):
+                return None
+            if match:
                 value, over = float(match[1]), float(match[2])
                 return value / over * maximum if over > 0 else None
-            if match := alone.search(line) if conform else _last_match(alone, line):
-                return float(match[1])
+            if one:
+                return float(one[1])
         return None
 
     return parse
@@ -292,6 +323,16 @@ def _number_in(text: str, *, fractions: bool) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def meant_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the last match in a judge's text; None without one, or if the judge denies or quotes it.
+
+    >>> meant_match(re.compile("[0-9]"), "Not 1, so: 2")[0], meant_match(re.compile("[0-9]"), "The verdict is not 2")
+    ('2', None)
+    """
+    match = _last_match(pattern, text)
+    return match if match and is_meant(text, match.start(), match.end()) else None
 
 
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gym_llm.errors import DataError, InvalidReward
 from gym_llm.records.failures import FAILURE_KINDS, Failure, failure_of
+from gym_llm.records.task_identity import task_identity
 from gym_llm.records.token_spans import with_copies
 from gym_llm.types import Episode, FailureKind, Rollout, RolloutId, TurnTiming
 
 if TYPE_CHECKING:
     from gym_llm.core.verifier_env import VerifierEnv
 
-SCHEMA_VERSION = 2
-"""Of the records made here. Version 1 had no `outcome`: a failed episode's reward was 0.0. Those without a version are
-version 0, which had no `error_phase`."""
+SCHEMA_VERSION = 4
+"""Of the records made here. Version 3 had no `seats`. Version 2 had no `made_by`, `task_key` and `task_sha256`.
+Version 1 had no `outcome`: a failed episode's reward was 0.0. Those without a version are version 0, which had no
+`error_phase`."""
 
 _VERIFIERS_KINDS = ("verifier_error", "judge_failed", "judge_unparseable")
 """NeMo Gym's names of failures at an episode's very end."""
@@ -26,8 +28,12 @@ _VERIFIERS_KINDS = ("verifier_error", "judge_failed", "judge_unparseable")
 OWN_NAMES = Rollout.__annotations__.keys() - {"responses_create_params"}
 """Of the record's own fields: a task's fields of these names stand in `task_fields`."""
 
-_NEW_NAMES = ("outcome", "failure_kind", "traceback", "attempts", "task_fields", "turn_timing", "turn_rewards")
-"""Since version 2: in earlier records these are the task's."""
+_NEW_NAMES = {
+    2: ("outcome", "failure_kind", "traceback", "attempts", "task_fields", "turn_timing", "turn_rewards"),
+    3: ("made_by", "task_key", "task_sha256"),
+    4: ("seats",),
+}
+"""By the version that they are new in: in earlier records these are the task's."""
 
 
 def make_record(
@@ -88,8 +94,15 @@ def make_record(
         turn_timing=list(turn_timing),
         schema_version=SCHEMA_VERSION,
     )
+    if episode is not None:
+        index, tasks = episode.task_index, verifier.tasks
+        identity = task_identity(episode.row) if tasks is None else tasks.identity_of(index, episode.row)
+        record["task_key"], record["task_sha256"] = identity
     if verifier.tasks is not None and (origin := verifier.tasks.origin_of(rollout_id["task_index"])):
         record["task_source"] = origin
+    if (seats := verifier.seat_fields()) and episode is not None:  # empty where it failed before the players sat down
+        record["seats"] = seats
+        turn_rewards = next(seat for seat in seats.values() if "response" not in seat).get("turn_rewards", ())
     if failure is None:
         if any(turn_rewards[:-1]):
             record["turn_rewards"] = list(turn_rewards)
@@ -115,7 +128,7 @@ def _fields_of(episode: Episode, sampling: dict[str, Any] | None) -> dict[str, A
     if not OWN_NAMES.isdisjoint(row):
         fields["task_fields"] = {name: fields.pop(name) for name in row if name in OWN_NAMES}
     fields["responses_create_params"] = {**episode.request, **(sampling or {})}
-    fields["response"] = _response(episode)
+    fields["response"] = response_of(episode)
     return fields
 
 
@@ -181,22 +194,57 @@ def check_record(value: Any) -> Rollout:
         raise DataError(f"its schema_version is {version}, and this gym_llm reads up to {SCHEMA_VERSION}: update it")
     if not {"rollout_id", "reward"} <= value.keys():
         raise DataError("it has no `rollout_id` and `reward`")
-    early = is_early(value)
-    if early:
-        theirs = {name: value.pop(name) for name in _NEW_NAMES if name in value}
-        if "dataset" in value and not isinstance(value["dataset"], str):
-            theirs["dataset"] = value.pop("dataset")
-        if theirs:
-            value["task_fields"] = theirs
-        if isinstance(value["reward"], float) and not math.isfinite(value["reward"]):
-            value["reward"] = None
-    for name, (holds, expected) in _FIELDS.items():
-        if name in value and not holds(value[name]):
-            raise _refused(name, value[name], expected)
+    early = (version or 0) < 2
+    if (version or 0) < SCHEMA_VERSION:
+        _set_apart(value, version or 0)
+    if early and isinstance(value["reward"], float) and not math.isfinite(value["reward"]):
+        value["reward"] = None
+    if early or not _is_usual(value):
+        for name, (holds, expected) in _FIELDS.items():
+            if name in value and not holds(value[name]):
+                raise _refused(name, value[name], expected)
     if early:
         _add_outcome(value)
     _check_outcome(value)
     return cast(Rollout, value)
+
+
+def _is_usual(value: dict[str, Any]) -> bool:
+    """Whether a record is valid and has the fields that nearly all have: one expression in place of a loop."""
+    get = value.get
+    failure_kind, error, traceback = get("failure_kind"), get("error"), get("traceback")
+    turn_timing, made_by = get("turn_timing"), get("made_by")
+    return (
+        type(get("env_id")) is type(get("task_key")) is type(get("task_sha256")) is str
+        and type(get("terminated")) is type(get("truncated")) is bool
+        and (failure_kind is None or type(failure_kind) is str)
+        and (error is None or type(error) is str)
+        and (traceback is None or type(traceback) is str)
+        and get("error_phase", "") is None
+        and type(made_by) is dict
+        and {*map(type, made_by.values())} <= _MADE_BY_TYPES
+        and type(turn_timing) is list
+        and value.keys().isdisjoint(_SELDOM)
+        and get("outcome") in _OUTCOMES
+        and _is_reward(value["reward"])
+        and _is_rollout_id(value["rollout_id"])
+        and _is_request(get("responses_create_params"))
+        and _is_response(get("response"))
+        and _is_info(get("info"))
+        and _is_trajectory(get("trajectory"))
+        and _is_timing(get("timing"))
+        and _is_turn_timing(turn_timing)
+    )
+
+
+def _set_apart(value: dict[str, Any], version: int) -> None:
+    """Move a task's fields of which the names have become the record's own to `task_fields`, in place."""
+    newer = [name for since, names in _NEW_NAMES.items() if version < since for name in names if name in value]
+    theirs = {name: value.pop(name) for name in newer}
+    if version < 2 and "dataset" in value and not isinstance(value["dataset"], str):
+        theirs["dataset"] = value.pop("dataset")
+    if theirs and isinstance(fields := value.get("task_fields", {}), dict):
+        value["task_fields"] = {**fields, **theirs}
 
 
 def _read_nemo_gyms(value: dict[str, Any]) -> None:
@@ -240,7 +288,7 @@ def _is_rollout_id(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     task_index = value.get("task_index")
-    is_task = _is_count(task_index) or (type(task_index) is int and task_index == -1)  # -1: it came in `options`
+    is_task = type(task_index) is int and -1 <= task_index <= _LARGEST  # -1: it came in `options`
     return is_task and _is_count(value.get("repeat_index"))
 
 
@@ -254,6 +302,10 @@ def _is_text_or_none(value: Any) -> bool:
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
+
+
+def _is_made_by(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, (str, int)) for each in value.values())
 
 
 def _is_dict(value: Any) -> bool:
@@ -274,7 +326,8 @@ def _is_response(value: Any) -> bool:
     usage = value.get("usage") or {}
     if not isinstance(usage, dict):
         return False
-    return all(usage.get(name) is None or _is_count(usage[name]) for name in ("input_tokens", "output_tokens"))
+    given, generated = usage.get("input_tokens"), usage.get("output_tokens")
+    return (given is None or _is_count(given)) and (generated is None or _is_count(generated))
 
 
 def _is_info(value: Any) -> bool:
@@ -292,20 +345,42 @@ def _is_trajectory(value: Any) -> bool:
 
 
 def _is_segment(value: dict[str, Any]) -> bool:
-    columns = value.get("input_ids"), value.get("loss_mask"), value.get("logprobs"), value.get("rewards")
+    columns = [value.get(name) for name in ("input_ids", "loss_mask", "logprobs", "rewards", "constrained")]
     return len({len(column) for column in columns if isinstance(column, list)}) <= 1  # a wrapper's own may have others
 
 
+def _are_seats(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(map(_is_seat, value.values()))
+
+
+def _is_seat(seat: Any) -> bool:
+    if not isinstance(seat, dict) or type(seat.get("trained")) is not bool or not _is_count(seat.get("turns")):
+        return False
+    optional = {"responses_create_params": _is_request, "response": _is_response, "trajectory": _is_trajectory}
+    optional["turn_rewards"] = _is_list_of_rewards
+    parts = all(holds(seat[name]) for name, holds in optional.items() if name in seat)
+    return parts and type(seat.get("reward")) in _NUMBERS and _is_reward(seat["reward"]) and _is_info(seat.get("info"))
+
+
 def _is_timing(value: Any) -> bool:
-    return isinstance(value, dict) and not [each for each in value.values() if type(each) not in (int, float)]
+    return isinstance(value, dict) and {*map(type, value.values())} <= _NUMBERS
 
 
 def _is_turn_timing(value: Any) -> bool:
-    return _is_list_of_dicts(value) and all(
-        type(turn.get(name)) in (int, float) for turn in value for name in ("engine", "env")
-    )
+    if not isinstance(value, list):
+        return False
+    for turn in value:
+        if not isinstance(turn, dict):
+            return False
+        if type(turn.get("engine")) not in _NUMBERS or type(turn.get("env")) not in _NUMBERS:
+            return False
+    return True
 
 
+_NUMBERS = {int, float}
+_OUTCOMES = ("scored", "truncated", "masked")
+_MADE_BY_TYPES = {str, int}
+_SELDOM = ("seats", "dataset", "turn_rewards", "attempts", "task_fields", "task_source")
 _LARGEST = 2**63 - 1
 _FINITE = sys.float_info.max
 
@@ -315,7 +390,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dataset": (_is_text, "a text"),
     "responses_create_params": (_is_request, "a request with `input`, a text or a list of items"),
     "response": (_is_response, "a response with `output`, a list of items, and whole numbers in `usage`"),
-    "outcome": (("scored", "truncated", "masked").__contains__, "scored, truncated or masked"),
+    "outcome": (_OUTCOMES.__contains__, "scored, truncated or masked"),
     "reward": (_is_reward, "a finite number, or null"),
     "terminated": (_is_flag, "true or false"),
     "truncated": (_is_flag, "true or false"),
@@ -329,6 +404,10 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "attempts": (_is_count, "a whole number"),
     "task_fields": (_is_dict, "an object"),
     "task_source": (_is_dict, "an object"),
+    "seats": (_are_seats, "an object of seats with `trained`, `reward`, `turns` and `info`"),
+    "task_key": (_is_text, "a text"),
+    "task_sha256": (_is_text, "a text"),
+    "made_by": (_is_made_by, "an object of texts and whole numbers"),
     "timing": (_is_timing, "an object of numbers"),
     "turn_timing": (_is_turn_timing, "a list of objects with the numbers `engine` and `env`"),
 }
@@ -357,7 +436,8 @@ def _add_outcome(value: dict[str, Any]) -> None:
         value["failure_kind"] = "agent_request_failed" if value.get("error_phase") == "engine" else "verifier_error"
 
 
-def _response(episode: Episode) -> dict[str, Any]:
+def response_of(episode: Episode) -> dict[str, Any]:
+    """Return an episode as one response: all of its items, the usage summed, the rest of the last turn's response."""
     last = episode.last_response
     response: dict[str, Any] = {
         "id": f"resp_{episode.task_index}",

@@ -78,7 +78,19 @@ class _Episode:
     """An episode being played, and what its record needs."""
 
     __slots__ = (
-        *("answered", "driver", "engine", "info", "job", "phase", "request_start", "sampling", "seed", "start"),
+        *(
+            "answered",
+            "driver",
+            "engine",
+            "info",
+            "job",
+            "phase",
+            "request_start",
+            "sampling",
+            "seats",
+            "seed",
+            "start",
+        ),
         *("terminated", "truncated", "turn_rewards", "turn_timing"),
     )
 
@@ -97,12 +109,14 @@ class _Episode:
         self.info: dict[str, Any] = {"task_index": job.task_index}
         self.turn_rewards: list[float] = []
         self.turn_timing: list[TurnTiming] = []
+        self.seats: dict[str | None, str] = {}
 
     async def play(self) -> None:
         """Reset, then alternate between the engine and the environment until the episode is over."""
         driver, engine, phase, sampling = self.driver, self.engine, self.phase, self.sampling
-        episode_id, turn_timing = self.job.episode_id, self.turn_timing
+        turn_timing, seats, verifier = self.turn_timing, self.seats, driver.verifier
         options = {"task_index": self.job.task_index}
+        verifier.in_group = True  # a rollout scores groups itself: see `gym_llm.rollouts.group_scores`
         request, self.info = await driver.run(driver.reset, seed=self.seed, options=options)
         is_over = False
         while not is_over:
@@ -110,6 +124,9 @@ class _Episode:
                 request = cast(Any, {**request, **sampling})
             self.request_start = perf_counter()
             phase.on_engine = True
+            seat = verifier.agent_selection
+            if (episode_id := seats.get(seat)) is None:
+                episode_id = seats[seat] = self._id_of(seat)
             response = await engine.respond(request, episode_id=episode_id)
             phase.on_engine = False
             self.answered = answered = perf_counter()
@@ -118,7 +135,30 @@ class _Episode:
             turn_timing[-1]["env"] = perf_counter() - answered
             self.turn_rewards.append(float(reward))
             is_over = self.terminated or self.truncated
-        self._add_report(await engine.end_episode(episode_id, rewards=self.turn_rewards))
+        await self._end()
+
+    def _id_of(self, seat: str | None) -> str:
+        """The episode's id for the engine: seats that it plays are episodes of their own."""
+        return self.job.episode_id if seat is None else f"{self.job.episode_id}/{seat}"
+
+    async def _end(self, *, failed: bool = False) -> None:
+        """Tell the engine that the episode is over, and add what it reports to the info or to the seat."""
+        verifier, engine = self.driver.verifier, self.engine
+        for seat, episode_id in (self.seats or {None: self._id_of(verifier.agent_selection)}).items():
+            rewards = self.turn_rewards if seat is None else verifier.turn_rewards_of(seat)
+            report = await (
+                engine.end_episode(episode_id, failed=True)
+                if failed
+                else engine.end_episode(episode_id, rewards=rewards)
+            )
+            if seat is None:
+                self._add_report(report)
+            elif report is not None:
+                verifier.add_seat_report(seat, report.trajectory, report.info)
+        trajectories = verifier.seat_trajectories() if self.seats.keys() - {None} else None
+        own = next(iter(trajectories.values()), None) if trajectories else None
+        if own is not None and isinstance(self.info, dict):  # what the engine reported on the record's seat, too
+            self.info = {**self.info, "trajectory": own}
 
     async def fail(self, error: BaseException) -> Failure:
         """End the episode, and return what masks it.
@@ -142,7 +182,7 @@ class _Episode:
         try:
             await drive(self.driver.end, error)
         finally:
-            self._add_report(await self.engine.end_episode(self.job.episode_id, failed=True))
+            await self._end(failed=True)
         if isinstance(error, asyncio.CancelledError) and cast(Any, asyncio.current_task()).cancelling():
             raise error  # the run ends; otherwise a hook or the engine had a task of its own cancelled
         return failure_of(error, where, verifier.env_id)

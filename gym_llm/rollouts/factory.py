@@ -39,6 +39,9 @@ class EnvFactory:
     Attributes:
         arguments: The three arguments, to make an equal factory in another process.
         tasks: The source that the environments share; None if tasks come with each reset.
+        config: The arguments of their class's `Config`.
+        scores_groups: Whether their class scores groups of episodes, with `verify_group`.
+        scoring_classes: The classes whose code scores their episodes.
 
     Raises:
         gymnasium.error.Error: If the id is unknown.
@@ -67,6 +70,9 @@ class EnvFactory:
         if not isinstance(verifier, VerifierEnv) or verifier.spec is None:
             raise TypeError(f"{env_id} is a {type(verifier).__name__}, not a gym_llm.VerifierEnv.")
         self.tasks = verifier.tasks
+        self.config = verifier.config
+        self.scores_groups = verifier.scores_groups
+        self.scoring_classes = verifier.scoring_classes()
         self._bare_spec = verifier.spec
         self._creator = _creator(verifier.spec)
         self._kwargs = {name: value for name, value in verifier.spec.kwargs.items() if name != "tasks"}

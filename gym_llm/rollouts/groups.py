@@ -22,6 +22,10 @@ class GroupJobs(Iterator[Job]):
 
     It may have no job now and one later: `schedule` asks again after every episode that it passes to `finished`.
 
+    Attributes:
+        size: Episodes of each group.
+        settles: Whether there is a `settle_after`.
+
     Args:
         plan: Its tasks are played, each by `plan.repeats` episodes.
         drop_equal: Drop a group if its rewards are all equal, or if fewer than two of its episodes are scored: their
@@ -36,6 +40,7 @@ class GroupJobs(Iterator[Job]):
             raise ValueError(
                 f"settle_after is how many of a group are played first, from 2 to group_size - 1; got {settle_after}."
             )
+        self.settles = settle_after is not None
         self._first = settle_after or self.size
         self._drop_equal = drop_equal
         self._dropped = dropped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Callable
 from time import perf_counter
 from types import CodeType, FrameType
 
@@ -13,20 +14,24 @@ from gym_llm.utils.secrets import redacted_logger
 
 _PERIOD = 0.05
 _TOO_LONG = 0.1
-_HOOKS = {"generate", "setup", "user_turn", "respond", "verify", "teardown"}
+_HOOKS = {"generate", "setup", "opening", "user_turn", "respond", "verify", "teardown"}
 logger = redacted_logger(__name__)
 _named: set[CodeType] = set()
 
 
 class LoopMonitor:
-    """Warns which hook or tool blocks the running event loop, once for each function, until it is stopped.
+    """Reports which hook or tool blocks the running event loop, until it is stopped.
 
     Every 50 ms, a thread schedules a callback in the loop. If the callback does not run, the thread looks at the stack
     of the loop's thread. If the same call of the same hook is still there 100 ms later, that call blocks the loop. The
     episodes do not become slower.
+
+    Args:
+        on_block: Called with the hook's code, in the thread, each time; None to log a warning once for each function.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_block: Callable[[CodeType], None] | None = None) -> None:
+        self._on_block = on_block or _name
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._stopped = threading.Event()
@@ -49,8 +54,8 @@ class LoopMonitor:
                 hook = _running_hook(sys._current_frames().get(self._thread))
                 if hook is None or hook is not seen:
                     seen, since = hook, perf_counter()
-                elif perf_counter() - since >= _TOO_LONG and hook.f_code not in _named:
-                    _name(hook)
+                elif perf_counter() - since >= _TOO_LONG:
+                    self._on_block(hook.f_code)
             del seen  # a frame keeps alive what is in it
 
 
@@ -67,8 +72,9 @@ def _running_hook(frame: FrameType | None) -> FrameType | None:
     return hook
 
 
-def _name(hook: FrameType) -> None:
-    code = hook.f_code
+def _name(code: CodeType) -> None:
+    if code in _named:
+        return
     _named.add(code)
     cure = "@tool(blocking=True)" if code.co_name not in _HOOKS else "@hook(blocking=True)"
     logger.warning(

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gym_llm.core.tasks import GeneratedTasks
+from gym_llm.errors import DataError
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.types import Row
 
@@ -71,6 +73,7 @@ def open_plan(
     limit: int | None = None,
     repeats: int = 1,
     seed: int = 0,
+    needs_tasks: bool = True,
 ) -> Plan:
     """Make the environment once, so that whatever is wrong with it shows now, and count its episodes.
 
@@ -82,6 +85,7 @@ def open_plan(
         limit: Play only the first tasks, this many.
         repeats: Number of times that each task is played.
         seed: Generated tasks begin at index `seed * 2**32`, so that runs with other seeds have other tasks.
+        needs_tasks: False if the tasks come from elsewhere, such as records.
 
     Returns:
         The plan: every task once by default, 64 tasks where they are generated without end.
@@ -89,7 +93,7 @@ def open_plan(
     Raises:
         ValueError: If the numbers make no sense.
         gymnasium.error.Error: If the id is unknown.
-        DataError: If tasks are wrong.
+        DataError: If tasks are wrong or missing.
     """
     for name, value in (("episodes", episodes), ("limit", limit), ("repeats", repeats)):
         if value is not None and value < 1:
@@ -99,8 +103,16 @@ def open_plan(
     if seed < 0:
         raise ValueError(f"seed is 0 or more, got {seed}.")
     factory = EnvFactory(env, tasks=tasks, env_kwargs=env_kwargs) if isinstance(env, str) else env
+    if factory.tasks is None and needs_tasks:
+        raise DataError(
+            f"{factory.env_id} has no tasks of its own. Give some: tasks=..., or --tasks FILE; or write `generate`."
+        )
+    if factory.scores_groups and needs_tasks and repeats < 2:
+        raise ValueError(f"{factory.env_id} scores a task's episodes as a group: give 2 or more `repeats`.")
     size = factory.tasks.size if factory.tasks is not None else None
     first_task = seed * _SEED_STRIDE if size is None else 0
+    if isinstance(factory.tasks, GeneratedTasks) and needs_tasks:
+        factory.tasks.check(first_task)
     if episodes is not None:
         num_tasks = min(size or episodes, episodes)
         return Plan(factory, num_tasks, -(-episodes // num_tasks), episodes, first_task, interleaved=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections import Counter
-from collections.abc import AsyncGenerator, Container, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
-from typing import Any, overload
+from typing import Any, Unpack, cast, overload
 
 from gym_llm.concurrency import wait
 from gym_llm.engines import make_engine
@@ -17,11 +18,28 @@ from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
 from gym_llm.rollouts.episode_worker import EpisodeWorker
 from gym_llm.rollouts.factory import EnvFactory
+from gym_llm.rollouts.group_scores import GroupScorer, check_plays_groups, scored_groups
 from gym_llm.rollouts.groups import Group, GroupJobs
+from gym_llm.rollouts.made_by import made_by as identity_of
 from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
-from gym_llm.rollouts.settings import RolloutSettings
-from gym_llm.types import Rollout, Row
+from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
+from gym_llm.types import MadeByKey, Rollout, Row
+from gym_llm.utils.secrets import redact
+
+
+class RolloutOptions(SettingOptions, total=False):
+    """The keyword arguments of `rollout` for single episodes."""
+
+    tasks: str | list[Row] | None
+    env_kwargs: dict[str, Any] | None
+    episodes: int | None
+    limit: int | None
+    repeats: int
+    skip: Container[tuple[int, int]]
+    engine_options: dict[str, Any] | None
+    settings: RolloutSettings | None
+
 
 _PLAN = ("tasks", "env_kwargs", "episodes", "limit", "repeats")
 
@@ -40,7 +58,7 @@ def rollout(
     skip: Container[tuple[int, int]] = ...,
     engine_options: dict[str, Any] | None = ...,
     settings: RolloutSettings | None = ...,
-    **more: Any,
+    **more: Unpack[SettingOptions],
 ) -> AsyncGenerator[Rollout, None]: ...
 
 
@@ -58,7 +76,7 @@ def rollout(
     dropped: Counter[str] | None = ...,
     engine_options: dict[str, Any] | None = ...,
     settings: RolloutSettings | None = ...,
-    **more: Any,
+    **more: Unpack[SettingOptions],
 ) -> AsyncGenerator[Group, None]: ...
 
 
@@ -78,7 +96,7 @@ async def rollout(
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
     settings: RolloutSettings | None = None,
-    **more: Any,
+    **more: Unpack[SettingOptions],
 ) -> AsyncGenerator[Rollout, None] | AsyncGenerator[Group, None]:
     """Play episodes, many at once, and yield each as it finishes; with `group_size`, groups of them.
 
@@ -149,6 +167,7 @@ async def iter_records(
     *,
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
+    made_by: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
     """Play the episodes of a plan; arguments and errors are those of `rollout`.
 
@@ -159,19 +178,58 @@ async def iter_records(
         jobs: Play these instead of the whole plan; see `schedule`.
         skip: Jobs of the plan to leave out.
         engine_options: Arguments of the engine, if it is a spec.
+        made_by: What the records are made by; None for what the other arguments say.
 
     Yields:
         Records in the order of finishing.
     """
+    if made_by is None:  # in a thread: files that arguments name may be long
+        made_by = (await asyncio.to_thread(identity_of, plan.factory, engine, engine_options, settings)).key
+        if isinstance(engine, Engine):
+            made_by = {**made_by, "model": redact(engine.model)}
     num_envs = min(settings.concurrency, len(plan))
     jobs = jobs if jobs is not None else (job for job in plan.jobs() if job not in skip)
     options = seeded_options(engine, engine_options, settings.seed) if isinstance(engine, str) else {}
+    scores_groups = plan.factory.scores_groups
+    if scores_groups:
+        _check_groups(plan, settings, jobs, skip)
     async with (
         _open_workers(plan.factory, num_envs, engine, options, settings) as workers,
-        aclosing(schedule(workers, jobs, settings.on_waiting)) as records,
+        aclosing(schedule(workers, (job for job in jobs) if scores_groups else jobs, settings.on_waiting)) as played,
+        aclosing(_in_scored_groups(plan, settings, jobs, played) if scores_groups else played) as records,
     ):
         async for record in records:
+            record["made_by"] = cast(MadeByKey, made_by)
             yield record
+
+
+def _check_groups(plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], skip: Container[tuple[int, int]]) -> None:
+    """Raise ValueError if a verifier of groups would not get whole ones."""
+    env_id = plan.factory.env_id
+    check_plays_groups(plan.factory, settings.env_wrappers)
+    if isinstance(jobs, GroupJobs) and jobs.settles:
+        raise ValueError(f"{env_id} scores whole groups: leave `settle_after` out.")
+    if plan.interleaved:
+        raise ValueError(f"{env_id} scores a task's episodes as a group: give `limit` and `repeats`, not `episodes`.")
+    for task in range(plan.first_task, plan.first_task + plan.num_tasks if skip else plan.first_task):
+        if 0 < sum((task, repeat) in skip for repeat in range(plan.repeats)) < plan.repeats:
+            raise ValueError(f"{env_id} scores whole groups: `skip` all episodes of task {task}, or no episode.")
+
+
+async def _in_scored_groups(
+    plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], played: AsyncIterator[Rollout]
+) -> AsyncGenerator[Rollout, None]:
+    """Yield the records of each group that `verify_group` has scored; `jobs` learns of them only now."""
+    options: dict[str, Any] = {"step_timeout": settings.step_timeout, "retries": settings.retries}
+    async with (
+        aclosing(GroupScorer(plan.factory, **options)) as scorer,
+        aclosing(scored_groups(played, scorer, lambda task: plan.repeats)) as groups,
+    ):
+        async for group in groups:
+            for record in group:
+                if isinstance(jobs, GroupJobs):
+                    jobs.finished(Job(**record["rollout_id"]), record)
+                yield record
 
 
 def _open_workers(
@@ -204,7 +262,7 @@ async def open_local_workers(
 
 
 def collect(
-    env_id: str, engine: str | Engine = "pocket", *, progress: bool | None = None, **kwargs: Any
+    env_id: str, engine: str | Engine = "pocket", *, progress: bool | None = None, **kwargs: Unpack[RolloutOptions]
 ) -> list[Rollout]:
     """Play episodes and return their records, sorted by task and repeat; arguments and errors are `rollout`'s.
 
@@ -217,9 +275,10 @@ def collect(
     Raises:
         TooManyFailures: If every episode is masked. If some are, it warns.
     """
-    planned = {name: kwargs.pop(name) for name in _PLAN if name in kwargs}
-    played = {name: kwargs.pop(name) for name in ("skip", "engine_options") if name in kwargs}
-    settings = RolloutSettings.of(kwargs.pop("settings", None), **kwargs)
+    options: dict[str, Any] = {**kwargs}
+    planned = {name: options.pop(name) for name in _PLAN if name in options}
+    played = {name: options.pop(name) for name in ("skip", "engine_options") if name in options}
+    settings = RolloutSettings.of(options.pop("settings", None), **options)
 
     async def gather() -> list[Rollout]:
         plan = open_plan(env_id, **planned, seed=settings.seed)

@@ -1,11 +1,13 @@
-"""The task that a record was played with, and whether it is still the same."""
+"""The task and the episode of a record, and whether the task is still the same."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from gym_llm.engines.replay import is_environments, recorded_turns
 from gym_llm.records.record import OWN_NAMES, is_early
-from gym_llm.types import Rollout, Row
+from gym_llm.types import Episode, Rollout, Row
 from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import MASK
 
@@ -17,6 +19,24 @@ def row_of(record: Rollout) -> Row:
     fields: Row = {name: value for name, value in record.items() if name not in OWN_NAMES}
     fields.update(record.get("task_fields", {}))
     return fields
+
+
+def fill_episode(episode: Episode, response: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+    """Give an episode the items, counts and last turn of its record.
+
+    Args:
+        episode: One that has only been reset. It shares the record's items afterwards.
+        response: The record's `response`, its items with their token ids.
+        info: The record's `info`.
+    """
+    items = response["output"]
+    start = len(items)
+    while start and not is_environments(items[start - 1]):
+        start -= 1
+    episode.items, episode.turn_start = items, start
+    episode.turn = info.get("turn") or len(recorded_turns(response))  # type: ignore[arg-type]
+    episode.tool_errors, episode.usage = info.get("tool_errors", 0), response.get("usage")
+    episode.last_response = {**response, "output": items[start:]}
 
 
 def changed_fields(row: Row, record: Rollout, sampling: dict[str, Any]) -> list[str]:

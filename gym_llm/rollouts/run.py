@@ -17,7 +17,8 @@ from gym_llm.errors import UsageError
 from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.rollouts import failure_limit
 from gym_llm.rollouts.failure_limit import FailureLimit
-from gym_llm.rollouts.identity import changed_settings
+from gym_llm.rollouts.identity import changed_key, changed_settings, in_one_phrase
+from gym_llm.rollouts.made_by import wrapper_name
 from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import OpenWorkload, Part, tells_apart
@@ -46,7 +47,9 @@ class Run(AbstractContextManager["Run"]):
         tool_call_parser: The same for tool calls.
         output: The file; None for a new one, `rollouts/NAME-DATE-TIME.jsonl`.
         resume: Whether to continue a file that has records.
-        retry_failed: Whether to play its masked episodes again.
+        retry_failed: Whether to play its masked episodes again; whole groups of them where a verifier scores groups.
+        accept_changes: Whether to continue a file though settings, code or files have changed since; its summary lists
+            the changes (`accepted_changes`).
         max_failures: The run ends when more episodes than this are masked. A number, a share such as `"10%"` (from the
             21st masked one), or None for no limit.
         pass_threshold: The smallest reward of a solved episode, for pass@k.
@@ -84,6 +87,7 @@ class Run(AbstractContextManager["Run"]):
         output: str | os.PathLike[str] | None = None,
         resume: bool = False,
         retry_failed: bool = False,
+        accept_changes: bool = False,
         max_failures: int | str | None = failure_limit.DEFAULT,
         pass_threshold: float = PASS_THRESHOLD,
         notes: dict[str, Any] | None = None,
@@ -95,6 +99,7 @@ class Run(AbstractContextManager["Run"]):
         for wrong, sentence in (
             (resume and output is None, "resume needs output: the file to go on with."),
             (retry_failed and not resume, "retry_failed only makes sense with resume."),
+            (accept_changes and not resume, "accept_changes only makes sense with resume."),
             (self.settings.wrappers is not None and has_parsers, "Give either wrappers or parsers' names, not both."),
         ):
             if wrong:
@@ -117,11 +122,12 @@ class Run(AbstractContextManager["Run"]):
         self._to_retry: set[str] = set()
         self._seconds = self._started = 0.0
         counts = {"episodes": episodes, "limit": limit}
+        self._made_by = {name: part.made_by(self.settings) for name, part in self.parts.items()}
         self._summary_settings = {**mask(notes or {}), **self._describe(), **parsers, **counts}
         with ExitStack() as stack:
             self._file = stack.enter_context(RolloutFile(output or self._default_path(), resume=resume))
             self.path = self._file.path
-            self._take_over(retry_failed)
+            self._take_over(retry_failed, accept_changes)
             self._to_play = sum(part.remaining() for part in self.parts.values())
             if not self._to_play:
                 self._summary_settings = self._file.read_summary().get("settings", self._summary_settings)
@@ -176,12 +182,14 @@ class Run(AbstractContextManager["Run"]):
         }
 
     def _describe(self) -> dict[str, Any]:
-        parts = {name: part.describe() for name, part in self.parts.items()}
+        parts = {
+            name: {**part.describe(), "identity": self._made_by[name].identity} for name, part in self.parts.items()
+        }
         settings = self.settings
         return {
             **parts.get("", {"datasets": parts}),
             "sampling": settings.sampling or {},
-            "wrappers": None if settings.wrappers is None else list(map(_name, settings.wrappers)),
+            "wrappers": None if settings.wrappers is None else list(map(wrapper_name, settings.wrappers)),
             "concurrency": settings.concurrency,
             "workers": settings.workers,
             "seed": settings.seed,
@@ -195,33 +203,71 @@ class Run(AbstractContextManager["Run"]):
         name = sections[:80] or parse_id(first)[1]
         return f"rollouts/{name}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
-    def _take_over(self, retry_failed: bool) -> None:
+    def _take_over(self, retry_failed: bool, accept_changes: bool) -> None:
         """Count what earlier runs wrote, if it was made the way this run would."""
         if not self.path.stat().st_size:
             return
         earlier = self._file.read_summary()
         settings = earlier.get("settings", {})
-        if changes := changed_settings(settings, self._summary_settings):
-            raise UsageError(f"{self.path} was made with other settings ({', '.join(changes)}): name another output.")
+        self._refuse(changed_settings(settings, self._summary_settings), accept_changes, settings)
         models = earlier.get("datasets", {"": earlier})
         for name, part in self.parts.items():
             part.model = models.get(name, {}).get("model")
         jobs = {name: set(part.plan.jobs()) for name, part in self.parts.items()} if retry_failed else {}
+        last: dict[str, Rollout] = {}
+        broken = self._broken_groups(retry_failed)
         for record in self._file.records():
             env_id, name = record.get("env_id"), self._part_name(record)
             home = self.parts.get(name)
             if home is None or env_id is None or not home.verifier.plays(env_id):
                 env_ids = " and ".join(dict.fromkeys(part.env_id for part in self.parts.values()))
                 raise UsageError(f"{self.path} holds rollouts of {env_id}, not of {env_ids}: name another output.")
-            if not tells_apart(settings.get("datasets", {}).get(name, settings).get("tasks_sha256")) and (
-                problem := home.check_task(record, self.settings)
-            ):
+            last[name] = record
+            tells = tells_apart(settings.get("datasets", {}).get(name, settings).get("tasks_sha256"))
+            if not (tells or accept_changes) and (problem := home.check_task(record, self.settings)):
                 raise UsageError(f"{self.path} was made with other tasks ({problem}): name another output.")
             number = record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]
-            if retry_failed and record["reward"] is None and number in jobs[name]:
+            is_masked = retry_failed and record["reward"] is None and number in jobs[name]
+            if is_masked or (name, number[0]) in broken:
                 self._to_retry.add(name)
             else:
                 self._count(home, record)
+        # Changes between earlier records were accepted then: the run that wrote the last one has compared.
+        for name, record in last.items():
+            if recorded := record.get("made_by"):
+                self.parts[name].model = self.parts[name].model or recorded.get("model")
+                self._refuse(changed_key(recorded, self._made_by[name].key), accept_changes, settings)
+
+    def _broken_groups(self, retry_failed: bool) -> set[tuple[str, int]]:
+        """Return the groups to play again, by part and task index: those not whole, or with a masked episode to retry.
+
+        Only a verifier that scores groups has any: an episode's reward there depends on the others.
+        """
+        missing: dict[tuple[str, int], set[int]] = {}
+        for name, part in self.parts.items():
+            if part.plan.factory.scores_groups:
+                for task, repeat in part.plan.jobs():
+                    missing.setdefault((name, task), set()).add(repeat)
+        masked: set[tuple[str, int]] = set()
+        for record in self._file.records() if missing else ():
+            number = record["rollout_id"]
+            group = self._part_name(record), number["task_index"]
+            missing.get(group, set()).discard(number["repeat_index"])
+            if retry_failed and record["reward"] is None:
+                masked.add(group)
+        return {group for group, repeats in missing.items() if repeats or group in masked}
+
+    def _refuse(self, changes: list[str], accept_changes: bool, settings: dict[str, Any]) -> None:
+        if changes and not accept_changes:
+            raise UsageError(
+                f"{self.path} was made with other settings ({in_one_phrase(changes)}): name another output, or go on "
+                "with --accept-changes."
+            )
+        if accepted := [
+            *self._summary_settings.get("accepted_changes", settings.get("accepted_changes", [])),
+            *changes,
+        ]:
+            self._summary_settings["accepted_changes"] = list(dict.fromkeys(accepted))
 
     def _part_name(self, record: Rollout) -> str:
         return "" if "" in self.parts else record.get("dataset", "")
@@ -312,6 +358,7 @@ class Run(AbstractContextManager["Run"]):
             replace(self.settings, wrappers=part.wrappers, sampling=part.sampling(self.settings)),
             skip=part.finished,
             engine_options=part.spec.engine_options if in_workers else None,
+            made_by={**self._made_by[part.spec.dataset].key, "model": redact(engine.model)},
         )
 
     def _write(self, part: OpenWorkload, record: Rollout) -> None:
@@ -355,10 +402,6 @@ class Run(AbstractContextManager["Run"]):
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
-
-
-def _name(wrap: Any) -> str:
-    return getattr(wrap, "func", wrap).__qualname__
 
 
 def _check_names(parts: Sequence[Part]) -> None:

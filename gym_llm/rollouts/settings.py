@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, TypedDict, cast
 
 import gymnasium as gym
 
@@ -52,6 +52,24 @@ class Tracing(Protocol):
 
     def flush(self) -> None:
         """The last episode is over; may block."""
+
+
+class SettingOptions(TypedDict, total=False):
+    """The fields of `RolloutSettings`, as keyword arguments."""
+
+    wrappers: Sequence[Wrap] | None
+    concurrency: int
+    seed: int
+    sampling: dict[str, Any] | None
+    step_timeout: float | None
+    retries: int
+    workers: int
+    ray_address: str | None
+    runtime_env: RuntimeEnv | None
+    on_waiting: Callable[[dict[str, int]], None] | None
+    tracing: Tracing | None
+    agent: str | Agent | None
+    agent_timeout: float
 
 
 @dataclass(frozen=True, kw_only=True)

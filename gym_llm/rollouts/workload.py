@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import gymnasium as gym
@@ -19,6 +19,7 @@ from gym_llm.engines import Capabilities, Engine, capabilities, make_engine
 from gym_llm.engines.specs import model_spec, seeded_options
 from gym_llm.errors import UsageError
 from gym_llm.rollouts.factory import Wrap
+from gym_llm.rollouts.made_by import MadeBy, made_by
 from gym_llm.rollouts.plan import Plan, open_plan
 from gym_llm.rollouts.recorded_task import changed_fields
 from gym_llm.rollouts.settings import RolloutSettings
@@ -114,10 +115,11 @@ class Workload:
         episodes: int | None = None,
         limit: int | None = None,
         pass_threshold: float = PASS_THRESHOLD,
+        needs_tasks: bool = True,
     ) -> OpenWorkload:
         """Make the environment once, so that whatever is wrong with it shows now, and count its episodes.
 
-        A limit goes over the part's own.
+        A limit goes over the part's own. For `needs_tasks` see `open_plan`.
 
         Raises:
             UsageError: If the environment or its tasks cannot be used.
@@ -132,6 +134,7 @@ class Workload:
                 limit=limit or (None if episodes else self.limit),
                 repeats=self.repeats,
                 seed=settings.seed,
+                needs_tasks=needs_tasks,
             )
         except gym.error.UnregisteredEnv:
             raise not_found(self.env_id) from None
@@ -192,6 +195,12 @@ class OpenWorkload:
     def remaining(self) -> int:
         """Return the number of unfinished episodes."""
         return sum(job not in self.finished for job in self.plan.jobs())
+
+    def made_by(self, settings: RolloutSettings) -> MadeBy:
+        """Return the identity of this part in a run of these settings."""
+        part = self.spec
+        settings = replace(settings, wrappers=self.wrappers, sampling=self.sampling(settings))
+        return made_by(self.plan.factory, part.engine, part.engine_options, settings)
 
     @property
     def origin(self) -> dict[str, Any]:

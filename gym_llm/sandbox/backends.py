@@ -34,9 +34,9 @@ _FIRST_USER = 1_800_000_000  # far above the numbers in use
 _users = itertools.count(random.SystemRandom().randrange(100_000_000))
 
 _ASK = (
-    "import json, os, sys, sysconfig; paths = sysconfig.get_paths(); "
-    "print(json.dumps([os.path.realpath(sys.executable), [paths['purelib'], paths['platlib']], "
-    "[os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]]))"
+    "import json, os, sys, sysconfig; real, paths = os.path.realpath, sysconfig.get_paths(); "
+    "print(json.dumps([real(sys.executable), [real(paths['purelib']), real(paths['platlib'])], "
+    "[real(sys.base_prefix), real(sys.prefix)]]))"
 )
 
 

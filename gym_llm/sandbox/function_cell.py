@@ -26,11 +26,11 @@ def _answer(name: str, value: object) -> str:
     return _json.dumps({name: value}, ensure_ascii=False, default=_plain)
 
 
-def load(source: str, name: str, of_solution: bool, form: str = "") -> str:
+def load(source: str, name: str, of_solution: bool, form: str = "", names: str = "") -> str:
     """Run a program and find its function, or that method of its class `Solution`.
 
-    `form` is an expression that makes the arguments of the list `args`, where JSON cannot hold them.
-    SystemExit is a way to end for a program: its functions are there then.
+    `form` is an expression that makes the arguments of the list `args`, where JSON cannot hold them. `names` are
+    imports whose names the program finds. SystemExit is a way to end for a program: its functions are there then.
     """
     global _function, _form
     _form = eval(f"lambda args: {form}") if form else list  # noqa: S307 - a text of the verifier's own
@@ -38,6 +38,7 @@ def load(source: str, name: str, of_solution: bool, form: str = "") -> str:
         _sys.set_int_max_str_digits(0)
     module = _types.ModuleType("solution")
     _sys.modules["solution"] = module
+    exec(names, module.__dict__)
     try:
         try:
             exec(compile(source, "solution.py", "exec", dont_inherit=True), module.__dict__)

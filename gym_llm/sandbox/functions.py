@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,19 @@ from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Limit, Sandbox
 
 FUNCTION_CELL = Path(__file__).with_name("function_cell.py")
+_IMPORTABLE = """
+def _importable(sources):
+    import importlib.abc, importlib.util, sys
+
+    class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+        def find_spec(self, name, path, target=None):
+            return importlib.util.spec_from_loader(name, self) if name in sources else None
+
+        def get_source(self, name):
+            return sources[name]
+
+    sys.meta_path.insert(0, Finder())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +70,13 @@ class Functions:
         limits: Of loading it, and of each call.
         *cells: Python that together defines `load` and `call`, which answer as those of `function_cell` do; by default
             that one.
+        modules: Files that the cells can import, by their names.
     """
 
-    def __init__(self, sandbox: Sandbox, limits: Limits, *cells: Path) -> None:
+    def __init__(self, sandbox: Sandbox, limits: Limits, *cells: Path, modules: Sequence[Path] = ()) -> None:
         self._session = PythonSession(sandbox, limits)
         self._cells = cells or (FUNCTION_CELL,)
+        self._modules = modules
 
     async def __aenter__(self) -> Functions:
         return self
@@ -80,7 +96,9 @@ class Functions:
             SandboxError: If the sandbox failed.
         """
         values = ", ".join(ascii(value) for value in (source, *arguments))
-        return await self._run("\n".join([*map(_text, self._cells), f"load({values})"]))
+        sources = {module.stem: _text(module) for module in self._modules}
+        modules = [_IMPORTABLE, f"_importable({sources!a})"] if sources else []
+        return await self._run("\n".join([*modules, *map(_text, self._cells), f"load({values})"]))
 
     async def call(self, argument: str, *, cpu_seconds: float | None = None) -> Called:
         """Call it.

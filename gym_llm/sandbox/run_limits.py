@@ -18,13 +18,15 @@ class Limits:
     Attributes:
         cpu_seconds: Seconds of processor time.
         wall_seconds: Seconds in which none of the processes computes.
-        memory_bytes: Bytes of memory, files in /tmp included. A process that asks for more is refused it, at the
+        memory_bytes: Bytes of memory, files in /tmp and what sockets and pipes can hold included. More than 16,384
+            unusual mappings pass this limit, too. A process that asks for more is refused it, at the
             latest half a GiB above; together they are killed.
         disk_bytes: Bytes of the files in /tmp, which are memory.
         file_bytes: Bytes of one file.
         files: Files and folders in /tmp.
         open_files: Open files of one process.
-        processes: Processes and threads at a time.
+        processes: Processes and threads at a time. More than four sessions (`setsid`) pass this limit, too: each
+            gets as much processor time from the kernel as the others.
         output_bytes: Bytes of standard output, and as many of standard error. A program that writes more is killed;
             of what a cell writes the rest is left out.
         stack_bytes: Bytes of a stack.

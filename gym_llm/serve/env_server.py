@@ -1,4 +1,4 @@
-"""EnvServer: environments over HTTP and WebSocket, for clients of OpenEnv, NeMo Gym and MCP, on one port."""
+"""EnvServer: environments over HTTP and WebSocket, for clients of OpenEnv, NeMo Gym, MCP and ORS, on one port."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from gymnasium.envs.registration import EnvSpec
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.errors import UsageError
 from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.bodies import BodyRefused, read_value
 from gym_llm.protocols.http.http_server import HttpServer, http_problem, json_response
 from gym_llm.protocols.http.metrics import Metric, metrics_response, sum_metrics
+from gym_llm.protocols.http.server_memory import ServerBusy
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed
 from gym_llm.serve.forwarding import Forwarding
@@ -24,21 +26,27 @@ from gym_llm.serve.frontend import Frontend, Handler, MakeFrontend, NotJSON, Rou
 from gym_llm.serve.mcp import McpFrontend
 from gym_llm.serve.nemo import NemoFrontend
 from gym_llm.serve.openenv import OpenEnvFrontend
+from gym_llm.serve.ors import OrsFrontend
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import CAPACITY, IDLE_SECONDS, AtCapacity, SessionLost, Sessions, UnknownSession
 from gym_llm.types import Row
 from gym_llm.utils.deprecated import renamed, renamed_argument
-from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
 from gym_llm.utils.text import did_you_mean
 
-FRONTENDS: dict[str, MakeFrontend] = {"openenv": OpenEnvFrontend, "nemo": NemoFrontend, "mcp": McpFrontend}
+FRONTENDS: dict[str, MakeFrontend] = {
+    **{"openenv": OpenEnvFrontend, "nemo": NemoFrontend, "mcp": McpFrontend},
+    "ors": OrsFrontend,
+}
 """The protocols by name. If two share a path, the first that claims a request answers it."""
+DEFAULT_PROTOCOLS = ("openenv", "nemo", "mcp")
+"""The protocols of a server that names none. ORS is not one: its `/create` and `/delete` may be tools of NeMo Gym's."""
 _STATUS: dict[type[BaseException], int] = {
     BadRequest: 400,
     NotJSON: 400,
     UnknownSession: 404,
     AtCapacity: 503,
+    ServerBusy: 503,
     EpisodeFailed: 500,
 }
 logger = redacted_logger(__name__)
@@ -52,7 +60,7 @@ class EnvServer(HttpServer):
 
     Args:
         env_ids: Registered ids, files with an environment, or specs; one or several.
-        protocols: Names from `FRONTENDS`, or others as `module:attribute`; None for all of `FRONTENDS`.
+        protocols: Names from `FRONTENDS`, or others as `module:attribute`; None for `DEFAULT_PROTOCOLS`.
         tasks: As for `gym_llm.rollout`; only with a single environment.
         env_kwargs: Further arguments of a single environment. For several, arguments by their entry in `env_ids`.
         host: The address to listen on; one that other machines can reach needs a token.
@@ -102,7 +110,7 @@ class EnvServer(HttpServer):
             raise UsageError("tasks need a single environment: serve one, or leave tasks out.")
         inner = None if forwarding is None else forwarding.listener
         super().__init__(host=host, port=port, token=token, inner=inner)
-        protocols = list(FRONTENDS if protocols is None else protocols)
+        protocols = list(DEFAULT_PROTOCOLS if protocols is None else protocols)
         self._makers = {name: _maker(name) for name in sorted(protocols, key=[*FRONTENDS, *protocols].index)}
         factories = [EnvFactory(env_id, tasks=tasks, env_kwargs=kwargs_of.get(name_of(env_id))) for env_id in env_ids]
         self.sessions = Sessions(
@@ -145,11 +153,14 @@ class EnvServer(HttpServer):
         documents: dict[str, list[Route]] = {}
         for index, env in enumerate(self.envs):
             frontends = [make(env.over(name)) for name, make in self._makers.items()]
+            application.router.add_get(f"/{env.name}/health", self._health)
+            self._access.open_paths.add(f"/{env.name}/health")
             for prefix in ["", f"/{env.name}"] if index == 0 else [f"/{env.name}"]:
                 documents[prefix] = self._add_env(application, prefix, frontends)
         for prefix, routes in documents.items():
-            everything = {prefix: routes} if prefix else documents
-            document = openapi(everything, title=", ".join(env.env_id for env in self.envs))
+            document = openapi({"": routes} if prefix else documents, title=", ".join(env.env_id for env in self.envs))
+            if prefix:  # the paths of one environment are below its address
+                document["servers"] = [{"url": prefix}]
             application.router.add_get(f"{prefix}/openapi.json", _constant(document))
 
     def _add_env(self, application: web.Application, prefix: str, frontends: Sequence[Frontend]) -> list[Route]:
@@ -172,6 +183,7 @@ class EnvServer(HttpServer):
             return alone
         sockets = [each for each in claimants if each[1].is_socket]
         others = [each for each in claimants if not each[1].is_socket] or sockets
+        most = max((route.most_bytes or 1 << 62 for _, route in others), default=None)
 
         async def claimed_route(http: web.Request) -> web.StreamResponse:
             http[_FRONTEND] = first_frontend
@@ -179,7 +191,7 @@ class EnvServer(HttpServer):
                 frontend, route = sockets[0]
             else:
                 try:
-                    body = loads(await http.read())
+                    body = await read_value(http, most=most)
                 except ValueError:
                     body = None
                 claimed = (each for each in others if each[1].claims is not None and each[1].claims(body))
@@ -234,7 +246,7 @@ class EnvServer(HttpServer):
 
     def _error_response(self, http: web.Request, error: Exception) -> web.Response:
         status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 0)
-        if not status and isinstance(error, AccessDenied | web.HTTPException | web.RequestPayloadError):
+        if not status and isinstance(error, AccessDenied | BodyRefused | web.HTTPException | web.RequestPayloadError):
             status, message = http_problem(http, error) or (500, "")
             if not isinstance(error, AccessDenied):
                 is_unknown = isinstance(error, web.HTTPNotFound | web.HTTPMethodNotAllowed)

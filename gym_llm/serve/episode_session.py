@@ -14,10 +14,9 @@ A client may vanish at any time and reconnect, so a call is never tied to its ca
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gymnasium as gym
 
@@ -27,10 +26,13 @@ from gym_llm.core.seeding import forget_seed
 from gym_llm.core.step_clock import StepClock
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import CallerError, DataError, InfrastructureError, StepTimeout
-from gym_llm.protocols.http.metrics import Histogram
+from gym_llm.protocols.http.server_memory import Holding
 from gym_llm.records.failures import Failure
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.types import Episode, Item, OutcomeName, Request
+
+if TYPE_CHECKING:
+    from gym_llm.serve.sessions import SessionCounters
 
 _ASKED_WRONGLY = (DataError, IndexError, ValueError, TypeError, OverflowError)
 
@@ -80,18 +82,6 @@ class Step(NamedTuple):
         return self.terminated or self.truncated
 
 
-class SessionCounters(Counter[str]):
-    """Counts of an environment's sessions over one protocol.
-
-    Attributes:
-        seconds: The durations of the steps.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds = Histogram()
-
-
 class EpisodeSession:
     """The environment of one client. Used from one event loop.
 
@@ -119,11 +109,24 @@ class EpisodeSession:
         is_ended: Whether `end` was called.
         on_end: Called when the session expires or the server ends, but not when its opener closes it.
         notes: Values that protocols keep for the session.
+        holding: What its episode has received, in the process's account.
     """
 
     __slots__ = (
-        *("_clock", "_driver", "_factory", "_task", "asked_at", "env_id", "failure", "id", "is_ended", "last", "notes"),
-        *("on_end", "outcome", "tally", "total_reward", "turn_rewards"),
+        *(
+            "_clock",
+            "_driver",
+            "_factory",
+            "_task",
+            "asked_at",
+            "env_id",
+            "failure",
+            "holding",
+            "id",
+            "is_ended",
+            "last",
+        ),
+        *("notes", "on_end", "outcome", "tally", "total_reward", "turn_rewards"),
     )
 
     def __init__(
@@ -146,6 +149,7 @@ class EpisodeSession:
         self.is_ended = False
         self.on_end: Callable[[], None] | None = None
         self.notes: dict[str, Any] = {}
+        self.holding = Holding()
         self._factory = factory
         self._clock = clock
         self._driver = None if env is None else Driver(env, clock)
@@ -261,6 +265,7 @@ class EpisodeSession:
         """Return the environment, if there is one, and forget it."""
         driver, self._driver = self._driver, None
         self.last, self.notes = None, {}
+        self.holding.clear()
         if driver is None:
             return None
         forget_seed(driver.env)  # the next client must not continue this client's random numbers
@@ -287,6 +292,7 @@ class EpisodeSession:
             return asyncio.ensure_future(self._alone(function, *args))
         if self.is_ended and function != self._end:  # no one would close a new environment
             raise BadRequest("The session has ended.")
+        self.holding.take(anew=function == self._reset)
         outcome = run_until_wait(function, *args)
         if not isinstance(outcome, Waiting):
             return outcome

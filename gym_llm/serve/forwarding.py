@@ -29,7 +29,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.bodies import SMALL, read_body
 from gym_llm.protocols.http.http_server import url_of
+from gym_llm.protocols.http.server_memory import MEMORY, ServerBusy
 from gym_llm.serve.sessions import LOST, AtCapacity, SessionLost, UnknownSession, worker_of, worker_prefix
 from gym_llm.utils.limits import REQUEST_BYTES, limit
 
@@ -182,7 +184,7 @@ class Forwarding:
             AtCapacity: If the worker is starting and does not come back in time.
         """
         is_socket = http.headers.get("Upgrade", "").lower() == "websocket"
-        body = None if is_socket else await http.read()
+        body = None if is_socket else await read_body(http)
         deadline = monotonic() + _RESTART_SECONDS
         while True:
             place = await self._place(worker, session_id)
@@ -300,10 +302,13 @@ async def _pump(
     source: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
     target: web.WebSocketResponse | aiohttp.ClientWebSocketResponse,
 ) -> None:
-    """Pass on a WebSocket's messages until it closes, and then its close code."""
-    with suppress(ConnectionError, aiohttp.ClientError):
+    """Pass on a WebSocket's messages until it closes, and then its close code. Large ones are counted meanwhile."""
+    try:
         async for message in source:
-            if message.type is WSMsgType.TEXT:
+            size = len(message.data) if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else 0
+            if size > SMALL:
+                await _forward_large(message, target, size)
+            elif message.type is WSMsgType.TEXT:
                 await target.send_str(message.data)
             elif message.type is WSMsgType.BINARY:
                 await target.send_bytes(message.data)
@@ -311,8 +316,23 @@ async def _pump(
                 await target.ping(message.data)
             elif message.type is WSMsgType.PONG:
                 await target.pong(message.data)
+    except ServerBusy:
+        await source.close(code=WSCloseCode.TRY_AGAIN_LATER)
+    except (ConnectionError, aiohttp.ClientError):
+        pass  # one of the two ends is gone
     with suppress(ConnectionError, aiohttp.ClientError):
         await target.close(code=_sendable(source.close_code))
+
+
+async def _forward_large(
+    message: aiohttp.WSMessage, target: web.WebSocketResponse | aiohttp.ClientWebSocketResponse, size: int
+) -> None:
+    """Send a large message once the process's account has room for it: its sender waits, too."""
+    await MEMORY.reserve(size)
+    try:
+        await (target.send_str if message.type is WSMsgType.TEXT else target.send_bytes)(message.data)
+    finally:
+        MEMORY.release(size)
 
 
 def _sendable(code: int | None) -> int:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from aiohttp import web
 
 from gym_llm.errors import CallerError
+from gym_llm.protocols.http.bodies import read_body, read_value
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.utils.deprecated import renamed
-from gym_llm.utils.json_codec import loads
 from gym_llm.version import __version__
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -28,6 +28,7 @@ class Route(NamedTuple):
         claims: For a path of several frontends: whether a JSON body is this frontend's (None: invalid or empty JSON).
             None to take the requests that no other frontend claims.
         is_socket: For a path of several frontends: whether the route takes all WebSockets, and nothing else.
+        most_bytes: The most bytes of a body, if they are fewer than the server's limit.
     """
 
     method: str
@@ -36,6 +37,7 @@ class Route(NamedTuple):
     operation: dict[str, Any] | None = None
     claims: Callable[[Any], bool] | None = None
     is_socket: bool = False
+    most_bytes: int | None = None
 
 
 class Frontend(Protocol):
@@ -70,21 +72,20 @@ class NotJSON(CallerError):
     """Raised when a body is not a JSON object."""
 
 
-async def read_json(http: web.Request) -> dict[str, Any]:
+async def read_json(http: web.Request, *, values: int = 1) -> dict[str, Any]:
     """Return a request's body, a JSON object; {} for an empty body.
+
+    Args:
+        http: The request.
+        values: How many times as many JSON values as usual the body may have.
 
     Raises:
         NotJSON: If the body is anything else.
     """
-    return parse_json(await http.read())
-
-
-def parse_json(payload: bytes) -> dict[str, Any]:
-    """Return a body that was read as a JSON object; see `read_json`."""
-    if not payload:
+    if not await read_body(http, values=values):
         return {}
     try:
-        body = loads(payload)
+        body = await read_value(http)
     except ValueError:
         raise NotJSON("The body is not JSON.") from None
     if not isinstance(body, dict):
@@ -102,9 +103,8 @@ def openapi(routes: Mapping[str, Sequence[Route]], *, title: str) -> dict[str, A
         routes: The routes by the prefix of their paths.
         title: The title of the document.
     """
-    paths: dict[str, dict[str, Any]] = {
-        "/health": {"get": {"summary": "Whether the server runs.", "responses": {"200": {"description": "It does."}}}}
-    }
+    health = {"get": {"summary": "Whether the server runs.", "responses": {"200": {"description": "It does."}}}}
+    paths: dict[str, dict[str, Any]] = {f"{prefix}/health": health for prefix in ("", *routes)}
     for prefix, those in routes.items():
         for route in those:
             if route.operation is None:

@@ -18,10 +18,11 @@ from gym_llm.concurrency import drive
 from gym_llm.core.step_clock import StepClock
 from gym_llm.errors import CallerError, InfrastructureError
 from gym_llm.protocols.http.metrics import Histogram, Labels, Metric
+from gym_llm.protocols.http.server_memory import MEMORY
 from gym_llm.rollouts.factory import EnvFactory
-from gym_llm.serve.episode_session import EpisodeSession, SessionCounters
+from gym_llm.serve.episode_session import EpisodeSession
 from gym_llm.types import FailureKind
-from gym_llm.utils.limits import check_seconds
+from gym_llm.utils.limits import SERVER_BYTES, check_seconds, limit
 from gym_llm.utils.secrets import redacted_logger
 
 CAPACITY = 16_384
@@ -52,6 +53,18 @@ class SessionLost(UnknownSession):
     """Raised when the process of a session has ended, and the session with it."""
 
     failure_kind: FailureKind = "session_lost"
+
+
+class SessionCounters(Counter[str]):
+    """Counts of an environment's sessions over one protocol.
+
+    Attributes:
+        seconds: The durations of the steps.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = Histogram()
 
 
 class Sessions:
@@ -148,6 +161,7 @@ class Sessions:
             tally["refused"] += 1
             raise AtCapacity(f"All {self.capacity:,} sessions are taken: try again later.")
         if self._expiring is None:
+            MEMORY.holders.add(self)
             self._expiring = asyncio.create_task(self._expire())
         idle = self._idle[env_id]
         env = idle.pop() if idle else None
@@ -169,8 +183,8 @@ class Sessions:
             if self._prefix and _WORKER.match(session_id) and not session_id.startswith(self._prefix):
                 raise SessionLost(LOST)
             raise UnknownSession(
-                "The session does not exist: it has expired "
-                f"(after {self.idle_seconds:g} s without a request), was closed, or was never opened."
+                "The session does not exist: it expired "
+                f"(after {self.idle_seconds:g} s idle, or for its memory), was closed, or never opened."
             )
         self.keep(session)
         return session
@@ -193,6 +207,23 @@ class Sessions:
             session.tally["closed"] += 1
             self._end_soon(session)
 
+    def relieve(self, needed: int) -> None:
+        """End the sessions that hold most of the process's memory, until there is room for some more bytes.
+
+        A session that holds no more than an equal share stays.
+        """
+        share = limit(SERVER_BYTES) // max(1, len(self._sessions))
+        large = [session for session in self._sessions.values() if session.holding.size > share]
+        for session in sorted(large, key=lambda each: -each.holding.size):
+            if MEMORY.used + needed <= limit(SERVER_BYTES):
+                return
+            logger.warning("A session of %s was ended: it held %s bytes.", session.env_id, session.holding.size)
+            del self._sessions[session.id]
+            session.tally["expired"] += 1
+            session.holding.clear()
+            _tell_end(session)
+            self._end_soon(session)
+
     def dismiss(self) -> None:
         """Call every session's `on_end`: the server is about to end."""
         for session in list(self._sessions.values()):
@@ -200,6 +231,7 @@ class Sessions:
 
     async def aclose(self) -> None:
         """End all sessions and close the environments; a reset or a step under way has a moment to end."""
+        MEMORY.holders.discard(self)
         if self._expiring is not None:
             self._expiring.cancel()
         self.dismiss()

@@ -20,6 +20,8 @@ class _TaskScore:
     episodes: int = 0
     solved: int = 0
     reward_sum: float = 0.0
+    first_reward: float | None = None
+    are_equal: bool = True
 
 
 @dataclass(slots=True)
@@ -61,7 +63,9 @@ class Summary:
         """Count one record, fresh or read back from a file."""
         self.episodes += 1
         number = record.get("dataset", ""), record["rollout_id"]["task_index"]
-        task = self._tasks.setdefault(number, _TaskScore())
+        task = self._tasks.get(number)
+        if task is None:
+            task = self._tasks[number] = _TaskScore()
         reward = record["reward"]
         if reward is None:
             self.failures += 1
@@ -73,6 +77,10 @@ class Summary:
             task.episodes += 1
             task.solved += reward >= self.pass_threshold
             task.reward_sum += reward
+            if task.first_reward is None:
+                task.first_reward = reward
+            elif task.first_reward != reward:
+                task.are_equal = False
             self.truncated += bool(record.get("truncated"))
         info = record.get("info") or {}
         self.turns += info.get("turn", 0)
@@ -128,6 +136,11 @@ class Summary:
                 total = math.fsum(pass_at_k(n, c, k) * number for (n, c), number in counted.items())
                 result[k] = total / sum(counted.values())
         return result
+
+    def equal_groups(self) -> tuple[int, int]:
+        """Return how many tasks have several rewards, all equal, and how many have several."""
+        groups = [task for task in self._tasks.values() if task.episodes > 1]
+        return sum(task.are_equal for task in groups), len(groups)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON values, NaN as None."""

@@ -7,6 +7,7 @@ of tokens that were never drawn ("retokenization drift", https://blog.vllm.ai/20
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
 from collections import OrderedDict
@@ -15,8 +16,10 @@ from typing import Any, Literal, cast, get_args
 
 from gym_llm.errors import EngineError
 from gym_llm.protocols.chat.requests import request_to_chat
+from gym_llm.tokens.call_format import CallFormat, call_format
 from gym_llm.tokens.template import render, template_variables
 from gym_llm.tokens.template_profile import message_form
+from gym_llm.tokens.token_bytes import TokenBytes
 from gym_llm.types import Item, Request
 from gym_llm.utils.secrets import redacted_logger
 from gym_llm.utils.text import excerpt
@@ -50,6 +53,9 @@ class PromptTokens:
       templates replace the sampled end of a turn (gpt-oss: `<|end|>` for `<|return|>`). Only the last model turn and
       the items after it are read: changes of earlier items go unnoticed.
 
+    Gemma 4's templates show a turn's text behind the tools' answers, though the model wrote it before its calls. There
+    `"template"` starts a new segment, and `"append"` keeps the text where the model wrote it, once.
+
     A template may complete a turn that was cut off in its reasoning or in a call (`</think>`, the rest of a call's
     JSON). `"template"` keeps this completion, `"append"` leaves it out.
 
@@ -69,12 +75,14 @@ class PromptTokens:
         self.stop_token_ids = frozenset(stop_token_ids)
         self._tokenizer = tokenizer
         self._form = message_form(tokenizer)
+        self._bytes = TokenBytes(tokenizer)
         self._warned = False
         self._stop_texts = {token: self.decode([token]) for token in sorted(stop_token_ids)}
         stops = sorted(filter(None, self._stop_texts.values()), key=len, reverse=True)  # the longest matches first
         self._stop = re.compile("|".join(map(re.escape, stops)) or "(?!)")
         special = sorted({*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, special)) or "(?!)")
+        self._added: dict[str, int] = dict(tokenizer.get_added_vocab())
         self._latest: OrderedDict[str, tuple[array[int], str]] = OrderedDict()
         self._cached_characters = 0
 
@@ -225,6 +233,39 @@ class PromptTokens:
     def decode(self, ids: list[int]) -> str:
         """The text of ids, special tokens and all."""
         return cast(str, self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    @functools.cached_property
+    def call_format(self) -> CallFormat | None:
+        """The format of the model's calls, as far as its template shows it; see `call_format`."""
+        return call_format(self._tokenizer, self._form, list(filter(None, self._stop_texts.values())))
+
+    @functools.cached_property
+    def thinks(self) -> bool:
+        """Whether the model may think in `<think>` tags: the tokenizer or the template has them."""
+        tags = {"<think>", "</think>"}
+        return tags <= set(self._added) or all(tag in str(self._tokenizer.chat_template) for tag in tags)
+
+    def turn_start(self, request: Request) -> str:
+        """The end of a request's prompt: what the template writes at the beginning of the model's turn."""
+        variables = template_variables(request_to_chat({**request, "input": []}))
+        user: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
+        prompt = render(user, variables, self._tokenizer, self._form)
+        message = render(user, {**variables, "add_generation_prompt": False}, self._tokenizer, self._form)
+        return prompt.removeprefix(message)
+
+    def pieces(self, text: str) -> list[int | str]:
+        """Split a text at the tokenizer's added tokens, which are returned as ids."""
+        pieces: list[int | str] = []
+        position = 0
+        for match in self._special.finditer(text):
+            if match[0] in self._added:
+                pieces += [text[position : match.start()], self._added[match[0]]]
+                position = match.end()
+        return [piece for piece in (*pieces, text[position:]) if piece != ""]
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token; see `TokenBytes`."""
+        return self._bytes.of(token)
 
     def _remember(self, conversation: str, ids: list[int], text: str) -> None:
         _, old = self._latest.pop(conversation, (None, ""))

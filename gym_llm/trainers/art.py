@@ -1,6 +1,7 @@
 """Episodes for ART (OpenPipe's Agent Reinforcement Trainer): its `Trajectory` and `TrajectoryGroup`.
 
-ART does not accept the token ids of a prompt. It takes messages and the `Choice`s of a chat server. It renders the
+ART takes messages and the `Choice`s of a chat server. From 0.5.19 on (which needs Python 3.12), each choice carries the
+ids of its prompt and of its answer, and ART trains on these. ART 0.5.18 does not accept ids of a prompt. It renders the
 messages with the tokenizer's chat template, tokenises the text, and replaces each choice's text by its sampled ids. The
 model's own template would render another conversation than the one that was played: Qwen3's drops or adds reasoning.
 
@@ -16,7 +17,6 @@ from typing import Any
 
 from art import Trajectory, TrajectoryGroup
 from art.preprocessing.tokenize import tokenize_trajectory
-from art.trajectories import History
 from openai.types.chat.chat_completion import Choice, ChoiceLogprobs
 from openai.types.chat.chat_completion_message import ChatCompletionMessage
 from openai.types.chat.chat_completion_token_logprob import ChatCompletionTokenLogprob
@@ -25,6 +25,11 @@ from gym_llm.errors import DataError, EpisodeMasked
 from gym_llm.trainers.shared.masked import masking_error
 from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
 from gym_llm.types import Rollout
+
+try:
+    from art.trajectories import LegacyHistory as History
+except ImportError:  # ART 0.5.18
+    from art.trajectories import History
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
 """Shows every message as it is. Belongs into the trained model's `InternalModelConfig`."""
@@ -86,6 +91,7 @@ def trajectory_group(records: Sequence[Rollout], tokenizer: Any) -> TrajectoryGr
     ```python
     model = art.TrainableModel(
         name="weather",
+        run_name="weather-1",  # from ART 0.5.19 on
         project="gym_llm",
         base_model="Qwen/Qwen3-8B",
         _internal_config=art.dev.InternalModelConfig(chat_template=CHAT_TEMPLATE),
@@ -112,12 +118,14 @@ def _messages(row: TokenRow, tokenizer: Any) -> list[Any]:
     read = 0
     for start, end in row.turns:
         messages.append({"role": "user", "content": _text(row.input_ids[read:start], tokenizer)})
-        messages.append(_choice(row.input_ids[start:end], row.logprobs[start:end], tokenizer))
+        messages.append(_choice(row, start, end, tokenizer))
         read = end
     return messages
 
 
-def _choice(sampled: list[int], log_probs: list[float], tokenizer: Any) -> Choice:
+def _choice(row: TokenRow, start: int, end: int, tokenizer: Any) -> Choice:
+    sampled, log_probs = row.input_ids[start:end], row.logprobs[start:end]
+    ids: dict[str, Any] = {"prompt_token_ids": row.input_ids[:start], "token_ids": sampled}
     return Choice(
         finish_reason="stop",
         index=0,
@@ -128,6 +136,7 @@ def _choice(sampled: list[int], log_probs: list[float], tokenizer: Any) -> Choic
             ]
         ),
         message=ChatCompletionMessage(role="assistant", content=_text(sampled, tokenizer)),
+        **ids,
     )
 
 

@@ -23,6 +23,7 @@ ITEMS, CALLS, VALUES = "GYM_LLM_MAX_ITEMS", "GYM_LLM_MAX_CALLS", "GYM_LLM_MAX_VA
 RESPONSE_BYTES, HUB_BYTES = "GYM_LLM_MAX_RESPONSE_BYTES", "GYM_LLM_MAX_HUB_BYTES"
 ROW_BYTES, EXPANSION, WINDOW_BYTES = "GYM_LLM_MAX_ROW_BYTES", "GYM_LLM_MAX_EXPANSION", "GYM_LLM_MAX_WINDOW_BYTES"
 REQUEST_BYTES, FILE_BYTES = "GYM_LLM_MAX_REQUEST_BYTES", "GYM_LLM_MAX_FILE_BYTES"
+REQUEST_VALUES, SERVER_BYTES = "GYM_LLM_MAX_REQUEST_VALUES", "GYM_LLM_MAX_SERVER_BYTES"
 _LONG = 10_000
 FEW = 64
 """Of items and calls there may always be so many: short answers are not even compared with the limits."""
@@ -34,7 +35,11 @@ LIMITS: dict[str, Limit] = {
     RESPONSE_BYTES: Limit(
         1 << 26, 1, "bytes of a server's answer, decompressed (128,000 tokens with log probabilities take 15 MiB)"
     ),
-    REQUEST_BYTES: Limit(1 << 25, 1, "bytes of a request that `gym-llm serve-model` takes"),
+    REQUEST_BYTES: Limit(1 << 25, 1, "bytes of a request to a server"),
+    REQUEST_VALUES: Limit(1 << 17, 1_000, "texts, lists and objects of a request to a server; 16 numbers are one"),
+    SERVER_BYTES: Limit(
+        1 << 32, 1 << 20, "bytes that a server's large requests and sessions hold together in one process"
+    ),
     HUB_BYTES: Limit(1 << 26, 1, "bytes of a registry's answer about its data sets (files of theirs may be larger)"),
     FILE_BYTES: Limit(1 << 33, 1, "bytes of a file that is fetched from a hub or a URL"),
     ROW_BYTES: Limit(1 << 25, 1, "bytes of a row of a task file"),

@@ -1,4 +1,4 @@
-"""Every code block of the documentation is run as it is printed, or says why it is not; the site builds."""
+"""Every code block of the documentation is run as it is printed, or says why it is not."""
 
 from __future__ import annotations
 
@@ -105,23 +105,6 @@ def test_the_blocks_of_a_page_run_one_after_another_and_leave_no_litter(page: Pa
     assert set(left.splitlines()) - written - asked_for == set()
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "WARNING" not in done.stderr, done.stderr[-3000:]
-    pages = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("index.html")}
-    assert {"index.html", "environments/weather/index.html", "reference/command-line/index.html"} <= pages
-    reference = (tmp_path / "site" / "reference" / "command-line" / "index.html").read_text("utf-8")
-    assert "gym-llm rollout" in reference and "--max-failures" in reference
-    assert "look for &lt;think&gt;" in reference
-    assert not re.search(r'(?:src|href)="https?://(?!github\.com)[^"]+\.(?:js|css)"', reference), (
-        "another server's code"
-    )
-
-
 def test_no_two_pages_write_the_same_file_so_that_they_can_be_followed_in_one_folder() -> None:
     commands = [
         (name(page), command)
@@ -173,6 +156,10 @@ def test_a_run_is_completed_by_the_same_lines(tmp_path: Path, monkeypatch: pytes
     assert first.startswith("256 episodes to play\n") and second.startswith("0 episodes to play\n")
     assert first.splitlines()[1] == second.splitlines()[1]
     assert len(Path("runs/sums.jsonl").read_bytes().splitlines()) == 256
+
+
+def test_a_group_is_scored_together() -> None:
+    run(NAMED["groups"])
 
 
 def test_parsers_are_made_by_name() -> None:
@@ -236,6 +223,16 @@ print(terminated, reward, info["reward_components"], info["tool_errors"])
     assert last == "True 1.0 {'right': 0.8, 'looked': 0.2} 1"
 
 
+def test_the_type_parameter_of_the_documentation_is_the_task() -> None:
+    play = """
+env = Title([VerifierEnv.row("Say it.", title="The Otter")])
+env.reset(seed=0)
+reward = env.step([{"type": "message", "role": "assistant", "content": "Otter, The"}])[1]
+print(Title.Task is Book, env.episode.state, reward)
+"""
+    assert run(NAMED["types"] + play).splitlines()[-1] == "True ['The', 'Otter'] 1.0"
+
+
 def test_a_judge_says_what_an_answer_is_worth() -> None:
     play = """
 import gymnasium, gym_llm
@@ -258,13 +255,6 @@ def test_the_engine_plays() -> None:
 
 def test_the_vector_environment_of_the_documentation_steps_and_sends() -> None:
     assert re.search(r"^\[[\d\s]+\]$", run(NAMED["vector"]), re.MULTILINE | re.DOTALL)
-
-
-def test_the_verifier_of_the_readme_is_played_from_its_file(tmp_path: Path) -> None:
-    (tmp_path / "spell.py").write_text(NAMED["spell"])
-    command = [python(), "-m", "gym_llm.cli", "rollout", "./spell.py", "--show", "1", "--limit", "4"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "mine/Spell-v0 played by pocket" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_simulated_user_asks_on() -> None:

@@ -19,3 +19,11 @@ pytestmark = pytest.mark.slow
 def test_an_example_plays_with_tools_and_every_token_is_kept(example, branches):
     agent = f"{ROOT}/examples/agents/{example}.py:agent"
     assert in_peer("agents", "agents.py", agent, "append") == {"episodes": 6, "calls": 12, "branches": branches}
+
+
+@pytest.mark.parametrize("agent", ["tool", "native", "smolagents"])
+def test_agents_that_force_calls_or_a_schema_play_with_a_model_of_token_ids(agent):
+    """Typed output of pydantic-ai, by a tool and by a schema, and smolagents without an option, which forces calls."""
+    played = in_peer("agents", "forced_agents.py", agent)
+    assert played["episodes"] == 2 and played["forced"]
+    assert (played["reports"] > 0) == (agent != "smolagents")

@@ -34,10 +34,14 @@ async def test_its_clients_play_tool_episodes_and_single_turns():
 async def test_openenv_validate_passes(mode: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENENV_MODE", mode)
     protocols = ["openenv", "mcp"] if mode == "production" else None  # NeMo Gym's has a /reset and a /step, too
-    async with EnvServer(ID, port=0, protocols=protocols) as server:
-        report = await asyncio.to_thread(validate, "--url", server.url)
-        assert report.returncode == 0, report.stdout + report.stderr
-        assert f"mode: {mode}" in report.stdout and "Verdict: PASS" in report.stdout
+    async with (
+        EnvServer(ID, port=0, protocols=protocols) as server,
+        EnvServer([ID, "gym_llm/FollowUp-v0"], port=0, protocols=protocols) as several,
+    ):
+        for url in (server.url, f"{several.url}/Weather-v0", f"{several.url}/FollowUp-v0"):
+            report = await asyncio.to_thread(validate, "--url", url)
+            assert report.returncode == 0, report.stdout + report.stderr
+            assert f"mode: {mode}" in report.stdout and "Verdict: PASS" in report.stdout
 
 
 @in_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ SOLUTIONS = [
 @pytest.mark.parametrize("number", range(5))
 def test_the_examples_can_be_solved(number: int) -> None:
     _, task = list(read_jsonl(ROOT / "envs" / "bigcodebench" / "data" / "example.jsonl"))[number]
-    reward, info = play(SOLUTIONS[number], task["verifier_metadata"])
+    reward, info = play(SOLUTIONS[number], task["verifier_metadata"], subprocess_timeout=20.0)
     assert (reward, info["status"], info["details"]) == (1.0, "pass", {})
     assert play("pass", task["verifier_metadata"])[1]["status"] == "fail"
 
@@ -122,6 +123,84 @@ VALUES = {
         "assertIs(unittest.mock.patch('builtins.open', unittest.mock.mock_open(read_data='1')).start() is None, False); "
         "self.assertEqual(task_func('a'), '1')",
     ),
+    "a frame": (
+        "import pandas\ndef task_func(x): return pandas.DataFrame({'a': [1, 2], 'b': ['x', None]}, index=[3, 4])",
+        "assertEqual(task_func(1).loc[4, 'a'], 2); import pandas; self.assertIsInstance(task_func(1), pandas.DataFrame); "
+        "self.assertTrue(task_func(1)['b'].equals(pandas.Series(['x', None], index=[3, 4], name='b')))",
+    ),
+    "axes": (
+        "import matplotlib.pyplot as plt\ndef task_func(x):\n    _, ax = plt.subplots()\n    ax.plot([1, 2], [x, 4], label='l')\n"
+        "    ax.set_title('T')\n    ax.legend()\n    return ax",
+        "assertEqual(task_func(3).get_title(), 'T'); import matplotlib.pyplot as plt; ax = task_func(3); "
+        "self.assertIsInstance(ax, plt.Axes); self.assertEqual(list(ax.lines[0].get_ydata()), [3, 4]); "
+        "self.assertIs(plt.gcf(), ax.figure); plt.close('all'); self.assertEqual(plt.get_fignums(), []); "
+        "self.assertEqual([t.get_text() for t in ax.get_legend().get_texts()], ['l'])",
+    ),
+    "bars": (
+        "import matplotlib.pyplot as plt\ndef task_func(x): return plt.bar(['a', 'b'], [x, 2])",
+        "assertEqual([bar.get_height() for bar in task_func(1).patches], [1, 2]); import matplotlib.pyplot as plt; "
+        "self.assertEqual(len(plt.gca().patches), 2)",
+    ),
+    "what it prints": (
+        "def task_func(x): print('it is', x)",
+        "assertEqual(1, 1); import io, contextlib\n"
+        "        with contextlib.redirect_stdout(io.StringIO()) as said: task_func(3)\n"
+        "        self.assertEqual(said.getvalue(), 'it is 3\\n')",
+    ),
+    "what it logs": (
+        "import logging\nlog = logging.getLogger('task')\ndef task_func(x): log.info('it is %s', x)",
+        "assertEqual(1, 1)\n        with self.assertLogs('task', 'INFO') as logs: task_func(3)\n"
+        "        self.assertEqual(logs.output, ['INFO:task:it is 3'])",
+    ),
+    "what it warns of": (
+        "import warnings\ndef task_func(x): warnings.warn('old', DeprecationWarning)",
+        "assertEqual(1, 1)\n        with self.assertWarns(DeprecationWarning): task_func(3)",
+    ),
+    "random numbers of a seed": (
+        "import random, numpy\ndef task_func(x): return [random.random(), float(numpy.random.rand())]",
+        "assertEqual(1, 1); import random, numpy; random.seed(x := 7); numpy.random.seed(x); a = task_func(1); "
+        "random.seed(x); numpy.random.seed(x); self.assertEqual(a, [random.random(), numpy.random.rand()]); "
+        "random.seed(x); b = task_func(1); self.assertEqual((b[0], random.random()), (a[0], 0.15084917392450192))",
+    ),
+    "an argument that it changes": (
+        "def task_func(x):\n    x.append(3)\n    x[0] = {'a': x[0]}\n    return x",
+        "assertEqual(1, 1); x = [1]; self.assertIs(task_func(x), x); self.assertEqual(x, [{'a': 1}, 3])",
+    ),
+    "a folder, a file and a variable": (
+        "import os\ndef task_func(x):\n    open('f', 'w').write(os.environ['V'])\n    os.environ['W'] = os.getcwd()\n    return 'f'",
+        "assertEqual(1, 1); import os, tempfile; os.chdir(tempfile.mkdtemp()); os.environ['V'] = 'v'; name = task_func(1); "
+        "self.assertEqual((open(name).read(), os.environ['W']), ('v', os.getcwd()))",
+    ),
+    "calls of a mock": (
+        "import subprocess\ndef task_func(x):\n    done = subprocess.run(['a', x], check=True)\n    with open('f') as f:\n"
+        "        return done.stdout.strip() + f.read()",
+        "assertEqual(1, 1)\n        with unittest.mock.patch('subprocess.run') as run, "
+        "unittest.mock.patch('builtins.open', unittest.mock.mock_open(read_data='2')):\n"
+        "            run.return_value.stdout = ' 1 '\n            self.assertEqual(task_func('b'), '12')\n"
+        "        run.assert_called_once_with(['a', 'b'], check=True)",
+    ),
+    "an error of a mock": (
+        "import time\ndef task_func(x):\n    try: time.sleep(x)\n    except ZeroDivisionError as error: return str(error)",
+        "assertEqual(1, 1)\n        with unittest.mock.patch('time.sleep', side_effect=ZeroDivisionError('no')):\n"
+        "            self.assertEqual(task_func(1), 'no')",
+    ),
+    "a function of the tests": (
+        "def task_func(x): return [x(i) for i in range(3)]", "assertEqual(task_func(lambda i: i * i), [0, 1, 4])"
+    ),
+    "an exception's text and fields": (
+        "import json\ndef task_func(x): return json.loads(x)",
+        "assertEqual(1, 1); import json\n        with self.assertRaises(json.JSONDecodeError) as caught: task_func('{')\n"
+        "        self.assertEqual((caught.exception.pos, caught.exception.doc), (1, '{'))",
+    ),
+    "a model of a library's class": (
+        "import string\ndef task_func(x): return string.Template(x)",
+        "assertEqual(1, 1); import string; t = task_func('$a'); self.assertIsInstance(t, string.Template); "
+        "self.assertEqual((t.template, t.substitute(a=3)), ('$a', '3'))",
+    ),
+    "a coroutine": (
+        "async def task_func(x): return x + 1", "assertEqual(__import__('asyncio').run(task_func(1)), 2)"
+    ),
+    "a name that only the tests import": ("def task_func(x): return textwrap.dedent(x)", "assertEqual(task_func(' a'), 'a')"),
     "a thread that goes on": (
         "import threading, time\ndef task_func(x):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n    return 1",
         "assertEqual(task_func(1), 1)",
@@ -132,9 +211,18 @@ VALUES = {
 @pytest.mark.parametrize("name", VALUES)
 def test_a_right_program_passes_whatever_it_returns(name: str) -> None:
     code, test = VALUES[name]
-    tests = f"import unittest, unittest.mock\nclass TestCases(unittest.TestCase):\n    def test_it(self): self.{test}\n"
-    reward, info = play(code, METADATA | {"test": tests})
+    tests = f"import textwrap, unittest, unittest.mock\nclass TestCases(unittest.TestCase):\n    def test_it(self):\n        self.{test}\n"
+    reward, info = play(code, METADATA | {"test": tests}, subprocess_timeout=20.0)
     assert (reward, info["details"]) == (1.0, {})
+
+
+def test_the_memory_is_the_programs() -> None:
+    code, test = VALUES["a frame"]
+    tests = f"import unittest\nclass TestCases(unittest.TestCase):\n    def test_it(self):\n        self.{test}\n"
+    reward, info = play(code, METADATA | {"test": tests}, subprocess_timeout=20.0, memory_mib=256)
+    assert (reward, info["details"]) == (1.0, {})
+    greedy = "def task_func(x):\n    global kept\n    kept = bytearray(700 << 20)\n    return 2"
+    assert play(greedy, subprocess_timeout=20.0, memory_mib=256)[0] == 0.0
 
 
 def test_which_code_is_read() -> None:
@@ -146,8 +234,18 @@ def test_which_code_is_read() -> None:
     assert scored("gym_llm/BigCodeBench-v0", right, SMALL, verifier_metadata=METADATA)[0] == 1.0
 
 
+def test_an_interpreter_behind_a_link_has_its_packages(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(sys.prefix)
+    python = str(tmp_path / "link" / "bin" / "python")
+    code = "import numpy\ndef task_func(x): return numpy.sqrt(x)"
+    assert play(code, python=python, subprocess_timeout=20.0)[0] == 1.0
+
+
 def test_another_interpreter_can_run_it() -> None:
-    assert play("import numpy\ndef task_func(x): return numpy.sqrt(x)", python=sys.executable)[0] == 1.0
+    assert (
+        play("import numpy\ndef task_func(x): return numpy.sqrt(x)", python=sys.executable, subprocess_timeout=20.0)[0]
+        == 1.0
+    )
     with pytest.raises(ValueError, match="python is the path of a Python interpreter"):
         BigCodeBench(python="/bin/false")
     with pytest.raises(ValueError, match="subprocess_timeout"):

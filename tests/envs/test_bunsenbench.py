@@ -6,6 +6,7 @@ from verifier_vectors import replay_all
 
 from gym_llm.envs.bunsenbench.env import BunsenBench
 from gym_llm.envs.bunsenbench.grading import chosen_letter, plain_chemistry, why_no_choice
+from gym_llm.envs.bunsenbench.nemo import choice as nemo_choice
 from gym_llm.errors import DataError
 
 OPTIONS = [{"A": "OH-"}, {"B": "SO4²⁻"}, {"C": "2-butanol"}, {"D": "5 µg & more"}]
@@ -140,3 +141,28 @@ def test_a_hostile_megabyte_costs_little(unit):
     text = unit * (1_000_000 // len(unit))
     assert cpu_seconds(chosen_letter, text, TEXTS) < 0.5
     assert cpu_seconds(lambda: why_no_choice(text, refused=False, cut_short=False)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "here", "nemo"),
+    [
+        ("<choice>SO₄2-</choice>", "B", "B"),
+        (r"<choice>\mathrm{(B)}.</choice>", "B", None),
+        ("The answer is: B\nok", "B", None),
+        ("hi choose B\nok", None, "B"),
+        ("Answer: C\n<answer>A</answer> not", "A", "A"),
+        (r"\boxed{B} \boxed{A\}", "B", "B"),
+        ("", None, None),
+    ],
+)
+def test_to_conform_answers_are_read_as_nemo_gym_reads_them(text, here, nemo):
+    row = {"options": OPTIONS, "expected_answer": "B"}
+    for conform, letter in ((None, here), ("nemo", nemo)):
+        reward, info = scored("gym_llm/BunsenBench-v0", text, {"conform": conform}, **row)
+        assert (info["extracted_answer"], reward) == (letter, float(letter == "B"))
+
+
+@pytest.mark.parametrize("piece", ["<answer>", "<answer ", "\\boxed{", "answer: ", "\n", "I choose ", "(", "<choices>"])
+def test_to_conform_a_megabyte_of_anything_takes_little_time(piece):
+    text = "answer: " + piece * (1_000_000 // len(piece)) + "x"
+    assert cpu_seconds(lambda said: nemo_choice(said, [("A", "x"), ("B", "y")], "B"), text) < 1.0

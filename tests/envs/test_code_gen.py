@@ -89,7 +89,10 @@ def test_of_a_failure_the_input_and_both_outputs_are_told_but_not_all_of_them() 
         ("import sys\na = sys.stdin.buffer.readline()\nprint(int(a))\nassert not sys.stdin.buffer.readline()", 0.0),
         ("import sys\nprint(int(sys.stdin.buffer.read()))", 1.0),
         ("from __future__ import annotations\nprint(input())", 0.0),
-        ("print(input())\nexit()", 0.0),
+        ("print(input())\nexit()", 1.0),
+        ("print(input())\nquit()", 0.0),
+        ("import sys\nprint(input())\nexit(0)\nprint(2)", 1.0),
+        ("import numpy as np\nprint(np.array([int(input())]).sum())", 1.0),
         ("import sys\nprint(input())\nsys.exit()", 1.0),
         ("import sys\nfor line in sys.stdin: print(line.strip())", 1.0),
         ("def main():\n    print(input())\nif __name__ == '__main__':\n    main()", 1.0),
@@ -101,9 +104,22 @@ def test_of_a_failure_the_input_and_both_outputs_are_told_but_not_all_of_them() 
     ],
 )  # fmt: skip
 def test_valid_programs_that_wrapping_breaks_and_others(code: str, wrapped: float) -> None:
-    script = 0.0 if "gcd" in code else 1.0  # which only LiveCodeBench's imports define
-    assert play(code, [("1\n", "1")])[0] == script
+    assert play(code, [("1\n", "1")])[0] == 1.0
     assert play(code, [("1\n", "1")], runner="wrapped")[0] == wrapped
+
+
+@pytest.mark.parametrize("options", [{}, {"conform": "nemo"}])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(a: List[int], b: Optional[int] = None) -> int: return a + b",
+        "class Solution:\n    def f(self, a: List[int], b: Dict[str, int]): return accumulate([a, b]) and a + b",
+        "def f(a, b):\n    q = deque([a, b])\n    heapify(l := list(q))\n    return sum(l) + gcd(2, 4) - 2",
+        "def pow(*_): return 0\ndef f(a, b): return max(a, 0) + b + pow(1)",
+    ],
+)
+def test_names_that_starter_code_uses_need_no_import(code: str, options: dict[str, Any]) -> None:
+    assert play(code, [("1\n2", "3"), ("2\n2", "4")], "f", **options)[0] == 1.0
 
 
 @pytest.mark.parametrize("runner", ["script", "wrapped"])

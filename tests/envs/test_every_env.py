@@ -206,7 +206,7 @@ def test_observations_are_fresh_and_items_are_left_alone(env_id: str) -> None:
 
 HOSTILE_ACTIONS = 1_000
 """Actions for each verifier, with another seed for each: together they are tens of thousands."""
-_SLOW_TO_RESET = {"gym_llm/Harbor-v0": often(100, HOSTILE_ACTIONS)}  # each episode has a container
+_SLOW_TO_RESET = dict.fromkeys(("gym_llm/Harbor-v0", "gym_llm/SWEBench-v0"), often(100, HOSTILE_ACTIONS))  # containers
 
 
 @pytest.mark.slow
@@ -247,7 +247,7 @@ def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypat
     actions = _SLOW_TO_RESET.get(env_id, HOSTILE_ACTIONS)
     for n in range(actions):
         action = source.action()
-        episode = env.episode
+        episode, seat = env.episode, env.agent_selection
         turn, said = episode.turn, len(episode.items)
         try:
             observation, reward, terminated, truncated, info = env.step(action)
@@ -257,7 +257,8 @@ def test_hostile_actions_raise_nothing_and_call_no_method(env_id: str, monkeypat
             assert (episode.turn, len(episode.items)) == (turn, said), "a refused action changed the episode"
             continue
         assert reward.__class__ is float and terminated.__class__ is truncated.__class__ is bool
-        new = observation["input"][len(episode.request["input"]) + said :]
+        shown = observation if seat is None else env.observe(seat)  # the next observation may be another seat's
+        new = shown["input"][len(episode.request["input"]) + said :]
         calls = [item for item in new if item.get("type") == "function_call"]
         answers = [item for item in new if item.get("type") == "function_call_output"]
         if answers:

@@ -66,7 +66,7 @@ def test_upstream_reads_the_first_score_of_a_line_and_derives_the_verdict() -> N
         "YES",
         "Score: 8/10, not 3/10",
     )
-    assert judged(ENV_ID, TASK, "H2O", "Score: 8/10, not 3/10", judge_mode="research")[1]["verdict"] == "NO"
+    assert judged(ENV_ID, TASK, "H2O", "Score: 8/10, then 3/10", judge_mode="research")[1]["verdict"] == "NO"
     assert judged(ENV_ID, TASK, "", "Judgement: NO", conform="nemo")[1]["extracted_answer"] is None
 
 

@@ -119,6 +119,17 @@ def test_an_answer_cut_off_is_worth_nothing() -> None:
     assert (reward, truncated, info["thinking_incomplete"], info["reward_safety"]) == (0.0, True, True, 1.0)
 
 
+@pytest.mark.parametrize("conform", [None, "nemo"])
+@pytest.mark.parametrize("status", ["incomplete", "completed", None])
+def test_calls_that_were_cut_short_end_the_episode_as_incomplete_thinking(status: Any, conform: Any) -> None:
+    env = gym.make("gym_llm/IndirectPromptInjection-v0", conform=conform)
+    env.reset(options={"task": task()})
+    details = {"reason": "max_output_tokens"}
+    cut = response(function_call(*READ), status=status, incomplete_details=details)
+    _, reward, _, truncated, info = env.step(cut)
+    assert (reward, truncated, info["thinking_incomplete"]) == (0.0, True, True)
+
+
 def test_arguments_that_are_no_object_follow_nothing() -> None:
     env = gym.make("gym_llm/IndirectPromptInjection-v0")
     env.reset(options={"task": task([])})

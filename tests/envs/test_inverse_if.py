@@ -27,7 +27,7 @@ def test_recorded_episodes_score_as_recorded() -> None:
         ('```json\n{"result": "PASS", "explanation": "Two."}\n```', "PASS", "PASS"),
         ('{"explanation": "a {brace} and {\\"b\\": 1}", "result": "fail"}', "FAIL", "FAIL"),
         ('An example is {"result": "PASS"}. Mine: {"result": "FAIL"}', "FAIL", "PASS"),
-        ('{"why": {"n": 1}, "result": "FAIL"} PASSES nothing', "FAIL", "PASS"),
+        ('{"why": {"n": 1}, "result": "FAIL"}. PASSES nothing', "FAIL", "PASS"),
     ],
 )
 def test_the_last_object_counts(text: str, right: str, theirs: str) -> None:

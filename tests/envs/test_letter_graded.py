@@ -68,9 +68,10 @@ def test_words_are_read_as_words(env_id: str, said: str, right: str, nemo: str) 
 @pytest.mark.parametrize(
     ("env_id", "fallback"), [(SIMPLE, "not_attempted"), (OMNI, "incorrect"), (ABSTAIN, "incorrect")]
 )
-def test_what_cannot_be_read_is_asked_again_and_then_falls_back(env_id: str, fallback: str) -> None:
+def test_what_cannot_be_read_is_asked_again_and_only_to_conform_falls_back(env_id: str, fallback: str) -> None:
     assert graded(env_id, "hm", "A")[1]["verdict"] == "correct"
-    assert graded(env_id, "hm", "well")[1]["verdict"] == fallback
+    with pytest.raises(JudgeError, match="cannot be read"):
+        graded(env_id, "hm", "well")
     assert graded(env_id, "hm", conform="nemo")[1]["verdict"] == fallback
 
 
@@ -135,6 +136,7 @@ def test_upstream_takes_the_thinking_out_of_what_the_judge_of_abstention_says() 
     assert (info["verdict"], info["judge_output"]) == ("incorrect", "B")
 
 
-def test_a_draw_of_grades_is_the_grade_of_a_judge_that_cannot_be_read() -> None:
-    assert graded(SIMPLE, "A", "B", judge_votes=2)[1]["verdict"] == "not_attempted"
+def test_a_draw_of_grades_is_unreadable() -> None:
+    with pytest.raises(JudgeError, match="draw"):
+        graded(SIMPLE, "A", "B", judge_votes=2)
     assert graded(SIMPLE, "A", "B", "B", judge_votes=3)[1]["verdict"] == "incorrect"

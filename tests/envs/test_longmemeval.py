@@ -54,9 +54,10 @@ def test_nothing_said_asks_nobody() -> None:
     assert (reward, info["empty_response"]) == (0.0, True)
 
 
-def test_what_is_no_word_for_it_masks() -> None:
+@pytest.mark.parametrize("text", ["Yesterday.", "No idea.", "No comment", "Not a yes"])
+def test_what_is_no_word_for_it_masks(text: str) -> None:
     with pytest.raises(JudgeError):
-        judged(ENV_ID, task(), "Ann", "Yesterday.")
+        judged(ENV_ID, task(), "Ann", text)
 
 
 def test_an_unknown_type_is_refused() -> None:

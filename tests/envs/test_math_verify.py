@@ -11,6 +11,7 @@ import gymnasium as gym
 import pytest
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.utils.env_checker import check_env
+from testing import scored
 
 import gym_llm  # noqa: F401 - registers the ids
 from gym_llm.errors import DataError
@@ -54,6 +55,33 @@ def play(expected: str, text: str, **kwargs: Any) -> tuple[float, dict[str, Any]
 def test_answers_are_compared_as_mathematics(expected: str, text: str, reward: float) -> None:
     got, info = play(expected, text)
     assert (got, info["timed_out"]) == (reward, False)
+
+
+@pytest.mark.parametrize(
+    ("expected", "text", "reward", "nemo"),
+    [
+        ("70", r"\boxed{70\%}", 0.0, 0.0),
+        ("70", "70%", 0.0, 1.0),  # math-verify 0.8.0 compares the digits, too
+        ("70", "The answer is 70 percent.", 0.0, 1.0),
+        ("12.5", r"\boxed{12.5\%}", 0.0, 0.0),
+        ("0.7", r"\boxed{70\%}", 1.0, 1.0),
+        (r"\{5, 70\}", r"\boxed{5, 70\%}", 0.0, 0.0),
+        (r"70\%", r"\boxed{70}", 1.0, 0.0),
+        (r"12.5\%", r"\boxed{12.5}", 1.0, 0.0),
+        (r"70\%", r"\boxed{0.7}", 1.0, 1.0),
+        (r"70\%", r"\boxed{70\%}", 1.0, 1.0),
+        ("3.5", "3.5.0", 0.0, 1.0),
+        ("0", r"\boxed{3.5.0}", 0.0, 1.0),
+        ("3.5", "It is 3.5.", 1.0, 1.0),
+        ("3.5", r"In version 3.5.0 it is \boxed{3.5}.", 1.0, 1.0),
+    ],
+)
+def test_a_percentage_equals_its_number_only_where_one_is_expected(
+    expected: str, text: str, reward: float, nemo: float
+) -> None:
+    task = {"responses_create_params": {"input": "?"}, "expected_answer": expected, "question": "?"}
+    as_theirs, _ = scored("gym_llm/MathWithJudge-v0", text, {"conform": "nemo"}, **task)
+    assert (play(expected, text)[0], as_theirs) == (reward, nemo)
 
 
 def test_details_say_what_was_found() -> None:

@@ -101,6 +101,17 @@ def test_equal_texts_and_equal_numbers_are_the_same(answer, expected, reward):
     assert play(answer, expected)[0] == reward
 
 
+def test_nemo_gym_reads_the_last_box_only_if_it_is_closed():
+    for said, here, nemo in (
+        (r"\boxed{x_{2016}}", "x_{2016}", "x_{2016}"),
+        (r"\boxed{1} then \boxed{x_{2016}", "1", None),
+        (r"\boxed {1}", "1", None),
+        (r"\boxed{a\}b}", r"a\}b", "a\\"),
+    ):
+        assert play(said, "0.5")[1] == here
+        assert play(said, "0.5", conform="nemo")[1] == nemo
+
+
 def test_nemo_gym_reads_no_fraction():
     assert play("\\boxed{\\frac{1}{2}}", "0.5", conform="nemo")[0] == 0.0
     assert play("\\boxed{0.50}", "0.5", conform="nemo")[0] == 1.0

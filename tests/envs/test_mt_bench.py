@@ -89,6 +89,8 @@ def test_the_judge_sees_references_if_the_row_has_them() -> None:
         ("[[rating]]", None),
         ("[[8/10]]", None),
         ("[[٥]]", None),
+        ("It is not Rating: [[5]]", None),
+        ("Nicht [[5]]", None),
         ("[5]", None),
         ("5", None),
         ("", None),

@@ -17,7 +17,15 @@ IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith
 ROWS = 5
 
 WITHOUT = {
+    "Debate": "a judge prefers one side",
+    "Negotiation": "the other seat decides what a proposal earns",
+    "ProposerSolver": "the other seats decide what a problem earns",
+    "KuhnPoker": "the other seats decide what a move earns",
+    "TicTacToe": "the other seat decides what a move earns",
+    "BBQ": "a judge finds out what it says",
+    "GenRMCompare": "a judge prefers it to the other answers of its group",
     "ArenaJudge": "a judge prefers it to a baseline",
+    "ConversationalToolUse": "a judge grades a conversation for it",
     "HealthBench": "a judge has criteria for it",
     "IFBench": "it is any text that follows the instructions",
     "InstructionFollowing": "it is any text that follows the instructions",

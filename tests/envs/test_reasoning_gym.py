@@ -114,6 +114,51 @@ def test_settings_levels_and_weights_choose_what_is_generated() -> None:
     assert set(names) == {"gcd", "lcm"} and names.count("gcd") > names.count("lcm")
 
 
+def test_a_composite_is_the_librarys_own() -> None:
+    import reasoning_gym
+    from reasoning_gym.composite import DatasetSpec
+
+    specs = [
+        {"name": "gcd", "weight": 2},
+        {"name": "chain_sum", "weight": 1.5, "config": {"min_terms": 5, "max_terms": 6}},
+        {"name": "spell_backward", "weight": 1},
+    ]
+    own = reasoning_gym.create_dataset(
+        "composite", seed=3, size=40, datasets=[DatasetSpec(**{"config": {}, **spec}) for spec in specs]
+    )
+    env = ReasoningGym(composite={"datasets": specs, "size": 40, "seed": 3})
+    seen = set()
+    for seed in range(30):
+        made = env.generate(np.random.default_rng(seed))
+        entry = own[made["metadata"]["source_index"]]
+        assert {name: made[name] for name in entry} == json.loads(json.dumps(entry))
+        seen.add(made["metadata"]["source_dataset"])
+        assert play({name: made[name] for name in entry}, f"<answer>{made['answer']}</answer>")[0] == 1.0
+    assert seen == {"gcd", "chain_sum", "spell_backward"}
+
+
+def test_a_composite_that_makes_no_sense_is_refused() -> None:
+    gcd = {"name": "gcd", "weight": 1}
+    for composite in (
+        {"datasets": []},
+        {"datasets": [gcd, gcd]},
+        {"datasets": [{"name": "gdc"}]},
+        {"datasets": [{**gcd, "weight": 0}]},
+        {"datasets": [{**gcd, "config": 3}]},
+        {"datasets": [{**gcd, "levels": 3}]},
+        {"datasets": [gcd], "size": 0},
+        {"datasets": [gcd], "seed": None},
+        {"datasets": [gcd], "sizes": 5},
+    ):
+        with pytest.raises(ValueError):
+            ReasoningGym(composite=composite)
+    with pytest.raises(ValueError, match="leave out"):
+        ReasoningGym(composite={"datasets": [gcd]}, level=3)
+    with pytest.raises(DataError, match="makes no task"):
+        wrong = {"datasets": [{**gcd, "config": {"no_such": 1}}]}
+        ReasoningGym(composite=wrong).generate(np.random.default_rng(0))
+
+
 def test_all_datasets_are_known_and_others_refused() -> None:
     assert len(dataset_names()) >= 105 and {"rubiks_cube", "arc_agi", "graph_color"} <= dataset_names()
     assert "composite" not in dataset_names()

@@ -130,6 +130,41 @@ FORGED = {
 }  # fmt: skip
 
 
+EMPTY = ["{}", "''", "b''", "set()", "[]", "()", "frozenset()", "np.empty(0)", "np.empty((0, 1, 1))", "float('nan')"]
+EMPTY += [
+    "([], [])",
+    "('', '')",
+    "({}, {})",
+    "[[], [1.0, 2.0]]",
+    "{'a': [], 'b': [1.0]}",
+    "np.full(2, np.nan)",
+    "[1.0]",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", EMPTY)
+def test_a_value_without_items_passes_no_loop_over_it(value: str) -> None:
+    loop = "y = f(1)\nassert all(np.allclose(a, b) for a, b in zip(y, target))"
+    nested = "y = f(2)\nassert all(abs(a - b) < 1 for p, q in zip(y, target) for a, b in zip(p, q))"
+    each = "y = f(3)\nfor item in y:\n    assert item in target"
+    tests = [loop, nested, each, "assert not np.any(np.abs(f(4) - target) > 1)"]
+    if value == "[1.0]":  # a part of what is right; only zip can say that there should be more
+        tests = [loop, nested]
+    for test in tests:
+        row = problem(test, targets=[[[1.0, 2.0], [3.0, 4.0]]] if test == nested else [[1.0, 2.0]])
+        reward, info = played(row, f"def f(x): return {value}")
+        assert (reward, info["step_results"]) == (0.0, [False]), (test, info)
+
+
+@pytest.mark.slow
+def test_values_with_items_pass_loops_over_them() -> None:
+    loop = "y = f(1)\nassert all(np.allclose(a, b) for a, b in zip(y, target))"
+    other = "y = f(2)\nassert all(a == b for a, b in zip(y, target))\nassert list(zip([1], 'xy')) == [(1, 'x')]"
+    row = problem(loop, other, "assert f(0) == target", targets=[[1.0, 2.0], [1.0, 2.0], []])
+    assert played(row, "def f(x): return [1.0, 2.0] if x else []")[0] == 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("value", ["np.empty(0)", "np.empty((0, 1, 1))", "[]"])
 def test_an_empty_value_is_close_to_nothing(value: str) -> None:

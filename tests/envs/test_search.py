@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
 
 import gymnasium as gym
 import pytest
 from aiohttp import web
-from testing import ROOT, function_call, message, outputs, row
+from testing import ROOT, function_call, message, outputs, row, serving
 from verifier_vectors import replay_all
 
 from gym_llm.data import read_jsonl
@@ -34,21 +33,6 @@ def play(task, *turns, **kwargs):
 
 def ask(name, arguments, **kwargs):
     return play(LETTER, [function_call(name, arguments)], message("?"), **kwargs)[2][0]
-
-
-@asynccontextmanager
-async def serving(answer):
-    """The URL of a server on loopback whose every answer a function makes."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
-    finally:
-        await runner.cleanup()
 
 
 def test_recorded_episodes_score_as_recorded():
@@ -247,7 +231,7 @@ def test_pages_are_fetched_as_text_and_not_without_end():
         return web.Response(status=404)
 
     async def fetch():
-        async with serving(answer) as url:
+        async with serving({"/{path:.*}": answer}) as url:
             assert await fetch_page(f"{url}/page", allow_private=True) == "One\ntwo"
             assert await fetch_page(f"{url}/there", allow_private=True) == "One\ntwo"
             assert len(await fetch_page(f"{url}/long", allow_private=True)) == 1_000_000
@@ -281,7 +265,7 @@ def test_services_are_asked_with_keys_that_no_message_has(monkeypatch):
         for name in ("GOOGLE_API_KEY", "GOOGLE_CX", "TAVILY_API_KEY"):
             monkeypatch.setenv(name, f"secret-{name}-1234")
         monkeypatch.setattr(backends, "_SECONDS_BETWEEN", 0.0)
-        async with serving(answer) as url:
+        async with serving({"/{path:.*}": answer}) as url:
             google, tavily = backends.Google(url=url), backends.Tavily(url=url)
             statuses.extend([503, 429])
             assert await google.search("tea?") == [("Tea", "https://a.example", "green")]

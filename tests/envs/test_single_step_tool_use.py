@@ -192,3 +192,9 @@ def test_many_large_and_deep_calls_cost_little():
         env.reset(options={"task_index": 0})
         env.episode.items.extend(calls)
         assert cpu_seconds(env.verify, env._task, env.episode) < 1.0
+
+
+def test_what_only_pythons_json_reads_counts_as_nemo_gym_reads_it():
+    expected = {"type": "function_call", "name": "f", "arguments": '{"a": 1}'}
+    written = function_call("f", '{"a": NaN}')
+    assert play(expected, written)[1] != play(expected, written, conform="nemo")[1]

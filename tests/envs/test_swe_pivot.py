@@ -284,3 +284,20 @@ def test_a_call_that_says_nothing_has_no_target(expected, arguments):
     again = function_call(expected["name"], arguments)
     assert play(expected, again)[:2] == (0.0, "target_mismatch")
     assert play(expected, again, conform="nemo")[0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tool", "written", "here", "nemo"),
+    [
+        ("edit", json.dumps(json.dumps({"path": "a/b.py"})), "target_mismatch", "unknown_error"),
+        ("bash", json.dumps("ls"), "target_mismatch", "unknown_error"),
+        ("bash", "[1]", "target_mismatch", "unknown_error"),
+        ("bash", "not JSON", "target_mismatch", "none"),
+        ("finish", json.dumps("done"), "none", "none"),
+        ("bash", '{"command": "ls", "timeout": NaN}', "target_mismatch", "none"),
+    ],
+)
+def test_arguments_that_are_not_an_object_fail_as_they_do_in_nemo_gym(tool, written, here, nemo):
+    wanted = {"edit": {"path": "a/b.py"}, "bash": {"command": "ls"}}.get(tool, {})
+    assert compare(tool, wanted, written) == here
+    assert compare(tool, wanted, written, conform="nemo") == nemo

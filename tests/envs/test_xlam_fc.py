@@ -1,5 +1,7 @@
 """XlamFC: which calls fit, and how they are paired."""
 
+import json
+
 import gymnasium as gym
 import pytest
 from testing import cpu_seconds, function_call, message, message_item, row
@@ -118,3 +120,19 @@ def test_a_message_is_no_call():
     env = XlamFC()
     env.reset(options={"task_index": 4})
     assert env.step(message("You are welcome."))[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "here", "nemo"),
+    [
+        (json.dumps(json.dumps({"a": 1})), 0.0, 1.0),
+        ('{"a": 1, "b": NaN}', 0.0, 1.0),
+        ('{"a": 1, "b": 1e999}', 0.0, 1.0),
+        ('{"a": NaN}', 0.0, 0.0),
+        (json.dumps("a"), 0.0, 0.0),
+        ('"' * 3, 0.0, 0.0),
+    ],
+)
+def test_what_only_pythons_json_reads_counts_as_nemo_gym_reads_it(arguments, here, nemo):
+    call = function_call("f", arguments)
+    assert (play([expect(a=1)], call)[0], play([expect(a=1)], call, conform="nemo")[0]) == (here, nemo)

@@ -9,7 +9,10 @@ from warm import bin_folder
 
 pytestmark = pytest.mark.slow
 
-_ELSEWHERE = {"openenv_counter.py"}
+_ELSEWHERE = {
+    "openenv_counter.py",
+    *(f"foreign_{name}.py" for name in ("games", "tasks", "mcp_server", "openenv_server", "nemo_servers")),
+}
 """Started by another script, in an environment that has what it imports."""
 
 SCRIPTS = [

@@ -102,7 +102,14 @@ NEED_PACKAGES = {
     f"gym_llm/{name}-v0"
     for name in (
         *("MathVerify", "MathWithAutograder", "MathWithJudge", "NSTools", "PhysicsJudge", "PolyMath"),
-        *("ReasoningGym", "StructuredOutputs", "TerminalMultiHarness", "UGPhysicsJudge", "WMTTranslation"),
+        *(
+            "ConversationalToolUse",
+            "ReasoningGym",
+            "StructuredOutputs",
+            "TerminalMultiHarness",
+            "UGPhysicsJudge",
+            "WMTTranslation",
+        ),
     )
 }
 

@@ -25,18 +25,50 @@ def _never_vacuous(function):  # type: ignore[no-untyped-def]
     return compared
 
 
-def _is_vacuous(value):  # type: ignore[no-untyped-def]
-    if isinstance(value, (list, tuple)):
-        return len(value) == 0 or any(_has_empty_array(item) for item in value)
-    return _has_empty_array(value)
-
-
-def _has_empty_array(value):  # type: ignore[no-untyped-def]
-    if isinstance(value, (list, tuple, dict)):
-        return any(map(_has_empty_array, value.values() if isinstance(value, dict) else value))
+def _lacks_values(value):  # type: ignore[no-untyped-def]
+    """Whether it, or a part of it, has no items, or is "not a number" as a whole."""
+    if isinstance(value, (str, bytes, list, tuple, dict, set, frozenset)):
+        if len(value) == 0:
+            return True
+        parts = value.values() if isinstance(value, dict) else value
+        return not isinstance(value, (str, bytes)) and any(map(_lacks_values, parts))
     if hasattr(value, "tocoo"):
         return 0 in value.shape
-    return isinstance(value, numpy.ndarray) and value.size == 0
+    if isinstance(value, (float, complex, numpy.ndarray, numpy.inexact)):
+        numbers = numpy.asarray(value)
+        return numbers.size == 0 or (numbers.dtype.kind in "fc" and bool(numpy.isnan(numbers).all()))
+    return False
+
+
+def _containers(value):  # type: ignore[no-untyped-def]
+    if isinstance(value, (list, tuple, dict, set, frozenset, numpy.ndarray)):
+        yield value
+    if isinstance(value, (list, tuple, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _containers(part)
+
+
+class _Returned:
+    """The values that the solution returned, in the order in which the tests use them."""
+
+    def __init__(self, returned, namespace):  # type: ignore[no-untyped-def]
+        self._left = {site: iter(values.decode(many)) for site, many in returned.items()}
+        self._namespace = namespace
+        self._containers = {}  # type: ignore[var-annotated]
+
+    def __call__(self, site):  # type: ignore[no-untyped-def]
+        value = next(self._left[site])
+        if _lacks_values(value) and not _lacks_values(self._namespace["target"]):
+            raise AssertionError("it returned no values where some are expected")  # loops over it would assert nothing
+        self._containers.update((id(part), part) for part in _containers(value))
+        return value
+
+    def zip(self, *parts, **named):  # type: ignore[no-untyped-def]
+        """Pair items as `zip` does; a returned value that is shorter or longer than another part has failed."""
+        sizes = {len(part) for part in parts if hasattr(part, "__len__")}
+        if len(sizes) > 1 and any(self._containers.get(id(part)) is part for part in parts):
+            raise AssertionError(f"it returned a value of another length: {sorted(sizes)}")
+        return zip(*parts, **named)  # noqa: B905 - the test says whether it is strict
 
 
 def _main():  # type: ignore[no-untyped-def]
@@ -45,17 +77,10 @@ def _main():  # type: ignore[no-untyped-def]
     package, folder = types.ModuleType("scicode"), types.ModuleType("scicode.compare")
     package.compare, folder.cmp = folder, compare  # type: ignore[attr-defined]
     sys.modules.update({"scicode": package, "scicode.compare": folder, "scicode.compare.cmp": compare})
-    returned = {site: iter(values.decode(many)) for site, many in _read("returned.json").items()}
     targets, tests = values.decode(_read("targets.json")), _read("tests.json")
     namespace = {"__name__": "__main__", "targets": targets}
-
-    def handed_over(site):  # type: ignore[no-untyped-def]
-        value = next(returned[site])
-        if _is_vacuous(value) and not _is_vacuous(namespace["target"]):
-            return values.Opaque("an array without items")
-        return value
-
-    namespace["__returned__"] = handed_over
+    returned = _Returned(_read("returned.json"), namespace)
+    namespace.update(__returned__=returned, zip=returned.zip)
     with open("dependencies.txt", encoding="utf-8") as file:
         exec(compile(file.read(), "dependencies.py", "exec", dont_inherit=True), namespace)
     for number, (test, target) in enumerate(zip(tests, targets, strict=False)):

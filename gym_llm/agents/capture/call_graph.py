@@ -32,6 +32,7 @@ class Sample:
         size: The number of bytes of the ids of prompt and sample, four each.
         checksum: The CRC-32 of these bytes.
         log_probs: The natural log of each sampled id's probability, as the engine reported it.
+        is_constrained: Whether it was sampled under a constraint (`gym_llm.types.CONSTRAINED`).
         parent: The longest sample with whose ids, prompt included, this prompt begins; None for a root.
         children: The number of samples whose parent this is.
     """
@@ -41,6 +42,7 @@ class Sample:
     size: int
     checksum: int
     log_probs: array[float]
+    is_constrained: bool = False
     parent: Sample | None = None
     children: int = 0
     # A sample that is continued has its ids in the one that continues it: a conversation has one buffer, of its end.
@@ -156,7 +158,15 @@ class CallGraph:
         self._sizes: list[int] = []
         self._by_end: dict[int, dict[int, list[Sample]]] = {}
 
-    def add(self, call: Call, prompt: list[int], sampled: list[int], log_probs: list[float]) -> Sample | None:
+    def add(
+        self,
+        call: Call,
+        prompt: list[int],
+        sampled: list[int],
+        log_probs: list[float],
+        *,
+        is_constrained: bool = False,
+    ) -> Sample | None:
         """Add a call's prompt and sampled ids; return None if nothing was sampled.
 
         Raises:
@@ -172,7 +182,8 @@ class CallGraph:
         if not said:
             return None
         parent, checksum = self._longest(asked, call.previous)
-        sample = Sample(call, len(prompt), len(asked) + len(said), crc32(said, checksum), numbers, parent)
+        size, checksum = len(asked) + len(said), crc32(said, checksum)
+        sample = Sample(call, len(prompt), size, checksum, numbers, is_constrained, parent)
         sample.own(asked + said)
         if (ends := self._by_end.get(sample.size)) is None:
             ends = self._by_end[sample.size] = {}
@@ -196,7 +207,8 @@ class CallGraph:
 
         An entry has `input_ids`, `loss_mask` and `logprobs`, as `gym_llm.wrappers.TokenIdTracking` describes them. If
         several branches share a part, the first has the mask and log probabilities of its sampled ids, and in the
-        others they are context. So each sampled id counts once. None if no call had token ids.
+        others they are context. So each sampled id counts once. If a call was constrained, all entries have
+        `constrained`, too. None if no call had token ids.
         """
         if not self.has_tokens:
             return None
@@ -207,14 +219,19 @@ class CallGraph:
         input_ids = _integers(leaf.ids)
         loss_mask = [0] * len(input_ids)
         logprobs = [0.0] * len(input_ids)
+        constrained = [0] * len(input_ids)
         sample: Sample | None = leaf
         while sample is not None and id(sample) not in counted:
             end = sample.size // _ID_BYTES
             loss_mask[sample.start : end] = [1] * (end - sample.start)
             logprobs[sample.start : end] = sample.log_probs.tolist()
+            if sample.is_constrained:
+                constrained[sample.start : end] = [1] * (end - sample.start)
             counted.add(id(sample))
             sample = sample.parent
-        return {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
+        columns = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
+        has_constraints = any(each.is_constrained for each in self.samples)
+        return {**columns, "constrained": constrained} if has_constraints else columns
 
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
         """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.

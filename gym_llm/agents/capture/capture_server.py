@@ -21,15 +21,16 @@ from gym_llm.agents.capture.session_api import SessionControl
 from gym_llm.concurrency.relaxed_gc import relaxed_gc
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.engine_response import text_response
-from gym_llm.engines.model_server import ModelApiServer
+from gym_llm.engines.model_server import ModelApiServer, read_count
 from gym_llm.errors import InfrastructureError
 from gym_llm.protocols import Dialect, Refusal
 from gym_llm.protocols.http.access import AccessDenied, given_key
 from gym_llm.protocols.http.http_server import Handler, json_response
 from gym_llm.protocols.http.metrics import Metric
 from gym_llm.protocols.http.model_api import check_context, write_response
+from gym_llm.protocols.http.server_memory import MEMORY, Holding
 from gym_llm.types import ResponseDict, Usage
-from gym_llm.utils.limits import check_seconds
+from gym_llm.utils.limits import SERVER_BYTES, check_seconds, limit
 
 CAPACITY = 4_096
 """The most sessions at once, by default."""
@@ -107,6 +108,7 @@ class CaptureServer(ModelApiServer):
         self.sessions: dict[str, CaptureSession] = {}
         self.opens_for_prefixes = engine is not None
         self._control = None if engine is None else SessionControl(self, upstreams=upstreams)
+        self._holdings: dict[str, Holding] = {}
         self._named: set[str] = set()  # of sessions that a path has opened: names that others can guess
 
     def open(self, session: CaptureSession) -> None:
@@ -121,10 +123,13 @@ class CaptureServer(ModelApiServer):
         if len(self.sessions) >= self.capacity:
             raise NoRoom(f"All {self.capacity:,} sessions are taken: try again later.")
         self.sessions[session.id] = session
+        self._holdings[session.id] = Holding()
 
     def close(self, id: str) -> CaptureSession | None:
         """Remove a session, which makes no more calls; return it, or None if the id is unknown."""
         self._named.discard(id)
+        if (holding := self._holdings.pop(id, None)) is not None:
+            holding.clear()
         if (session := self.sessions.pop(id, None)) is not None:
             session.close()
         return session
@@ -172,11 +177,17 @@ class CaptureServer(ModelApiServer):
         session = self._session(http)
         return list(dict.fromkeys([session.engine.model, *session.others]))
 
+    async def _count(self, http: web.Request, body: dict[str, Any]) -> int | None:
+        session = self._session(http)
+        engine = session.others.get(str(body.get("model")), session.engine)
+        return await asyncio.to_thread(engine.count_tokens, read_count(body))
+
     async def _answer(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
         session = self._session(http)
         calls: list[Call] = []
 
         async def respond(body: dict[str, Any]) -> ResponseDict:
+            self._check_memory(session)
             model = body.get("model")
             name = model if isinstance(model, str) else None
             try:
@@ -186,6 +197,9 @@ class CaptureServer(ModelApiServer):
                     raise
                 session.budget_stops += 1
                 return _stop(session)
+            finally:
+                if (holding := self._holdings.get(session.id)) is not None:
+                    holding.add(session.size - holding.size)
             check_context(response)
             calls.append(call)
             return response
@@ -195,6 +209,16 @@ class CaptureServer(ModelApiServer):
                 session.withdraw(call)
 
         return await write_response(http, dialect, respond, lost)
+
+    def _check_memory(self, session: CaptureSession) -> None:
+        """Refuse a call of a session with more than an equal share of the process's memory, if that is overdrawn.
+
+        The sessions of programs in this process are their own affair.
+        """
+        if self._control is None or not MEMORY.is_overdrawn:
+            return
+        if session.size * len(self.sessions) > limit(SERVER_BYTES):
+            raise CallRefused("The sessions' memory is full, and this one holds most of it.", code="session_full")
 
     def _session(self, http: web.Request) -> CaptureSession:
         key = http.match_info.get("key")

@@ -15,7 +15,7 @@ from gym_llm.errors import EngineError
 from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, Item, Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
 
 MOST_CALLS = 10_000
@@ -109,6 +109,11 @@ class CaptureSession:
         self._bytes = 0
         self._lines = 0
         self._free_lines: list[str] = []
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the calls take."""
+        return self._bytes
 
     def trajectory(self) -> list[dict[str, Any]] | None:
         """Return one entry for each branch of the policy's calls so far; see `CallGraph.trajectory`."""
@@ -206,7 +211,8 @@ class CaptureSession:
             if not call.is_policy:
                 continue
             try:
-                sample = self.graph.add(call, prompt, sampled, log_probs)
+                is_constrained = item.get(CONSTRAINED) is True
+                sample = self.graph.add(call, prompt, sampled, log_probs, is_constrained=is_constrained)
             except ValueError as error:
                 raise EngineError(f"{call.model} gave invalid tokens: {error}.") from None
             if sample is not None:

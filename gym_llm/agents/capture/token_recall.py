@@ -31,8 +31,8 @@ from gym_llm.utils.json_codec import dumps
 
 _LOOKED_AT = 64  # calls with the same history and the same words: retries
 _RANKS = {"reasoning": 0, "message": 1, "function_call": 2}
-_SHOWN = ("instructions", "tools", "tool_choice", "reasoning", "chat_template_kwargs")
-"""Fields that a chat template may show besides the items."""
+_SHOWN = ("instructions", "tools", "reasoning", "chat_template_kwargs")
+"""Fields that a chat template may show besides the items. A `tool_choice` is not shown, but "none" hides the tools."""
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ def _key(item: Item) -> str:
 
 
 def _hash_of_frame(request: Request) -> int:
-    return hash(dumps([request.get(name) for name in _SHOWN]))
+    return hash(dumps([request.get("tool_choice") == "none", *(request.get(name) for name in _SHOWN)]))
 
 
 def _said(turn: list[Item]) -> tuple[Any, ...]:

@@ -181,7 +181,7 @@ def _decide(label: str, row: Row, turns: list[Turn]) -> None:
 
 def _tasks(env: VerifierEnv, limit: int, seed: int) -> dict[int, PreparedTask]:
     if env.tasks is None:
-        raise DataError("it has no tasks of its own: give some with --rows FILE.")
+        raise DataError("it has no tasks of its own: give some with --tasks FILE.")
     size = env.tasks.size
     indices = range(min(limit, size)) if size is not None else [seed + number for number in range(limit)]
     return {index: env.tasks[index] for index in indices}

@@ -2,7 +2,8 @@
 
 from gym_llm.author.scaffold.attack_check import check_attack
 from gym_llm.author.scaffold.file_checks import check_file, is_file
-from gym_llm.author.scaffold.verifier_checks import Check, Verifier, check_verifier, find_verifier, missing_package
+from gym_llm.author.scaffold.play_checks import Check
+from gym_llm.author.scaffold.verifier_checks import Verifier, check_verifier, find_verifier, missing_package
 from gym_llm.author.scaffold.write import write_verifier
 
 __all__ = [

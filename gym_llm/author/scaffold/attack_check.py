@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gym_llm.author.attack import attack
 from gym_llm.author.scaffold.file_checks import is_file
-from gym_llm.author.scaffold.verifier_checks import Check, find_verifier
+from gym_llm.author.scaffold.play_checks import Check
+from gym_llm.author.scaffold.verifier_checks import find_verifier
 from gym_llm.core.registry.ids import env_ids, verifier_folder
 from gym_llm.errors import ConfigError, UsageError
 from gym_llm.rollouts.config import load_config
@@ -15,7 +16,7 @@ from gym_llm.rollouts.config import load_config
 _SHOWN = 5
 
 
-def check_attack(name: str) -> Iterator[Check]:
+def check_attack(name: str, tasks: str | None = None) -> Iterator[Check]:
     """Attack the verifiers of a name, a file's or a folder's, which its other checks have registered."""
     folder = None
     names = [name]
@@ -30,12 +31,12 @@ def check_attack(name: str) -> Iterator[Check]:
                 return  # another check says so
             names = [section.env for section in config.environments.values()]
     for env_id in names:
-        yield _attacked(env_id, folder)
+        yield _attacked(env_id, folder, tasks)
 
 
-def _attacked(env_id: str, folder: str | None) -> Check:
+def _attacked(env_id: str, folder: str | None, tasks: str | None) -> Check:
     try:
-        report = attack(env_id, folder=folder)
+        report = attack(env_id, rows=tasks, folder=folder)
     except UsageError as error:
         return Check("attack", "not run", str(error))
     findings = report.open_findings

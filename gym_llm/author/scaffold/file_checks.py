@@ -11,7 +11,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.utils.env_checker import check_env
 
-from gym_llm.author.scaffold.verifier_checks import EXAMPLES, Check, run_tests
+from gym_llm.author.scaffold.play_checks import EXAMPLES, Check, check_play
+from gym_llm.author.scaffold.verifier_checks import run_tests
 from gym_llm.core.registry.env_files import dry_run_kwargs, find_env
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import UsageError
@@ -23,12 +24,22 @@ def is_file(name: str) -> bool:
     return name.partition(":")[0].endswith(".py")
 
 
-def check_file(name: str) -> Iterator[Check]:
-    """Make each check of an environment in a file when its result is asked for; see `find_env`."""
+def check_file(name: str, tasks: str | None = None) -> Iterator[Check]:
+    """Make each check of an environment in a file when its result is asked for; see `find_env`.
+
+    Args:
+        name: The file, with the environment's name if it has several.
+        tasks: A source of tasks; None for the environment's own.
+    """
     path = Path(name.partition(":")[0])
+
+    def make() -> Any:
+        given: dict[str, Any] = {} if tasks is None else {"tasks": tasks}
+        return gym.make(spec, disable_env_checker=True, **dry_run_kwargs(spec), **given).unwrapped
+
     try:
         spec = find_env(name)
-        env: Any = gym.make(spec, disable_env_checker=True, **dry_run_kwargs(spec)).unwrapped
+        env = make()
     except Exception as error:  # the file and its environment may do anything
         sentence = str(error) if isinstance(error, UsageError) else reason(error)
         yield Check("environment", "failed", sentence)
@@ -41,6 +52,8 @@ def check_file(name: str) -> Iterator[Check]:
         yield Check("environment", "ok", f"{env.env_id}, {f'with the tools {tools}' if tools else 'without tools'}")
         yield _tasks(env)
         yield _contract(env)
+        if env.tasks is not None:
+            yield from check_play(make, has_stand_in=bool(env.dry_run_kwargs))
     tests = sorted({*path.parent.glob(f"test_{path.stem}.py"), *path.parent.glob(f"tests/test_{path.stem}.py")})
     if tests:
         yield run_tests(path.parent, [str(test.resolve()) for test in tests])
@@ -50,7 +63,7 @@ def check_file(name: str) -> Iterator[Check]:
 
 def _tasks(env: VerifierEnv) -> Check:
     if env.tasks is None:
-        return Check("tasks", "missing", "it has none of its own; they come with `--tasks FILE`")
+        return Check("tasks", "missing", "it has none of its own; try it with `--tasks FILE`")
     count = min(env.num_tasks or EXAMPLES, EXAMPLES)
     try:
         for index in range(count):

@@ -13,20 +13,18 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium as gym
 
 import gym_llm
+from gym_llm.author.scaffold.play_checks import EXAMPLES, Check, check_play
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.core.registry.ids import env_ids, parse_id, register, verifier_folder
 from gym_llm.data.prepare import EnvDataset, prepare_data
 from gym_llm.errors import ConfigError, DataError
 from gym_llm.records.record_files import read_records
 from gym_llm.rollouts.config import Config, load_config
-
-EXAMPLES = 5
-"""Rows in `data/example.jsonl`, as NeMo Gym asks for."""
 
 _LICENCE = re.compile(r"licen[cs]e|Apache|\bMIT\b|\bGPL|CC[- ]BY|Creative Commons", re.IGNORECASE)
 
@@ -41,17 +39,6 @@ class Verifier:
     """The folder that Python imports it from; its configuration's paths are relative to it."""
     tests: list[Path]
     """Files; may be empty."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """The result for one thing that a verifier should have."""
-
-    subject: str
-    state: Literal["ok", "failed", "missing", "not run"]
-    """`missing`: it may do without for now; `not run`: it could not be checked here, so nobody knows."""
-    detail: str
-    """A sentence."""
 
 
 def find_verifier(name: str) -> Verifier:
@@ -89,8 +76,13 @@ def missing_package(verifier: Verifier) -> str | None:
     return None
 
 
-def check_verifier(verifier: Verifier) -> Iterator[Check]:
-    """Make each check when its result is asked for, the tests last."""
+def check_verifier(verifier: Verifier, tasks: str | None = None) -> Iterator[Check]:
+    """Make each check when its result is asked for, the tests last.
+
+    Args:
+        verifier: Its folder.
+        tasks: A source of tasks to play; None for the example rows.
+    """
     with _importable(verifier):
         try:
             config = load_config([verifier.folder / "config.yaml"], folder=verifier.root)
@@ -106,6 +98,8 @@ def check_verifier(verifier: Verifier) -> Iterator[Check]:
             yield _example_rows(verifier, config)
             yield _metrics(verifier)
             yield _rollouts(verifier, config)
+            for section in config.environments.values():
+                yield from _plays(section.env, section.kwargs, tasks or str(verifier.folder / "data" / "example.jsonl"))
         yield _readme(verifier)
     yield _tests(verifier)
 
@@ -126,6 +120,15 @@ def _example_rows(verifier: Verifier, config: Config) -> Check:
     if count != EXAMPLES:
         return Check("example rows", "failed", f"{path.name} has {count} rows, {EXAMPLES} are wanted.")
     return Check("example rows", "ok", f"{EXAMPLES} rows, each accepted by the verifier")
+
+
+def _plays(env_id: str, kwargs: dict[str, Any], tasks: str) -> Iterator[Check]:
+    stand_ins = dry_run_kwargs(env_id)
+
+    def make() -> Any:
+        return gym.make(env_id, tasks=tasks, disable_env_checker=True, **{**stand_ins, **kwargs}).unwrapped
+
+    return check_play(make, has_stand_in=bool(stand_ins))
 
 
 def _metrics(verifier: Verifier) -> Check:

@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from gym_llm.core.registry.ids import parse_id, unknown_env
+from gym_llm.core.registry.ids import env_ids, id_of_folder, parse_id, their_names, unknown_env
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data.recipes.catalogue import benchmark_names
 from gym_llm.data.recipes.recipe import canonical
@@ -35,34 +35,62 @@ from gym_llm.utils.text import did_you_mean, nearest
 _CREATORS: dict[str, Callable[..., Any]] = {}
 """What makes the environments of the files that were loaded, by their attribute of this module."""
 
+_BY_DATASET = {"harbor": "gym_llm/Harbor-v0"}
+"""Other frameworks that a verifier of ours plays: its argument `dataset` names what."""
+
 _MOST_READ = 1 << 20
+_MOST_MEANT = 3
 
 
 def find_env(name: str) -> str | EnvSpec:
-    """Resolve a name: return the spec of an environment in a file, or the name unchanged for Gymnasium to look up.
+    """Resolve a name: return the spec of an environment in a file, or the id for Gymnasium to look up.
 
     Args:
-        name: `FILE.py` for a file with one environment: one that it registers, or else a subclass of `VerifierEnv`.
-            `FILE.py:NAME` for one of several, by id or class. `module:ID` is Gymnasium's form; the module may be in
-            the current folder even if that is not on Python's path.
+        name: An id, or the name of a registered verifier's folder (`multiple_choice`). `FILE.py` for a file with one
+            environment: one that it registers, or else a subclass of `VerifierEnv`. `FILE.py:NAME` for one of several,
+            by id or class. `FRAMEWORK:NAME` for an environment of another framework (`textarena:TicTacToe-v0`,
+            `harbor:terminal-bench@2.0`).
+            `module:ID` is Gymnasium's form; the module may be in the current folder even if that is not
+            on Python's path.
 
     Raises:
         UsageError: If the file or module does not exist, the file cannot be loaded, or it has not exactly one
             environment that matches.
     """
     head, colon, wanted = name.partition(":")
+    if wanted and (spec := _their_spec(head, wanted)) is not None:
+        return spec
     if head.endswith(".py"):
         return _one_of(Path(head), wanted)
     top = head.partition(".")[0]
+    if colon and not wanted and head.lower().replace("-", "_") in their_names():
+        raise unknown_env(name)
     if colon and top.isidentifier():
         module_file, file = _module_file(top), Path(f"{head}.py")
         if file.is_file() and module_file in (None, file.resolve()):
             return _one_of(file, wanted)
         if module_file is None and not Path(top).is_dir():
-            raise UsageError(f"There is no module {head!r}: it is not installed, and no {top}.py lies in this folder.")
+            near = nearest(head, their_names(), cutoff=0.8)
+            hint = f" Did you mean {near}:{wanted}?" if near else ""
+            raise UsageError(
+                f"There is no module {head!r}: it is not installed, and no {top}.py lies in this folder.{hint}"
+            )
         if module_file is None:
             sys.path.append(str(Path.cwd()))
-    return name
+    return id_of_folder(name) or name
+
+
+def _their_spec(framework: str, name: str) -> EnvSpec | None:
+    """The spec of a framework's environment; None if the framework is unknown, or the name is one of our ids."""
+    if framework in _BY_DATASET:
+        spec = gym.spec(_BY_DATASET[framework])
+        return replace(spec, kwargs={**spec.kwargs, "dataset": name})
+    env_id = their_names().get(framework.lower().replace("-", "_"))
+    if env_id is None or env_id.partition("/")[0] == name.partition("/")[0]:
+        return None
+    spec = gym.spec(env_id)
+    main: str = load_env_creator(cast(str, spec.entry_point)).main_argument  # type: ignore[union-attr]
+    return replace(spec, kwargs={**spec.kwargs, main: name})
 
 
 def env_spec(env: str | EnvSpec) -> EnvSpec:
@@ -100,12 +128,28 @@ def not_found(name: str) -> UsageError:
             continue
         if mentions and wanted and "register" in text:
             return UsageError(f"There is no environment {name!r} yet: {path} here may register it; give ./{path}.")
-    if (near := nearest(canonical(name), benchmark_names() if "/" not in name else [])) is not None:
+    if (near := _near_benchmark(wanted)) is not None:
         return UsageError(
             f"There is no environment {name!r}. Did you mean the benchmark {near}? `gym-llm list --benchmarks` "
             f"names all."
         )
     return unknown_env(name)
+
+
+def _near_benchmark(name: str) -> str | None:
+    """Return the benchmarks that an unknown name may mean: those that begin with it, else the most similar one.
+
+    >>> _near_benchmark("gym_llm/AIME-v0"), _near_benchmark("aim25"), _near_benchmark("arithmetic")
+    ('aime24, aime25 or aime26', 'aime25', None)
+    """
+    head, known = canonical(parse_id(name)[1]), benchmark_names()
+    if any(parse_id(env_id)[1].lower().startswith(head.replace("_", "")) for env_id in env_ids()):
+        return None
+    family = sorted((each for each in known if head and each.startswith(head)), key=lambda each: (len(each), each))
+    family = family[:_MOST_MEANT]
+    if family:
+        return " or ".join(filter(None, (", ".join(family[:-1]), family[-1])))
+    return nearest(head, known if "/" not in name else [])
 
 
 def _one_of(path: Path, wanted: str) -> EnvSpec:

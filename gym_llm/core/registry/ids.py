@@ -6,12 +6,14 @@ A folder with a `config.yaml` is a verifier. Its id is the file's first `env:` l
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
 from gym_llm.errors import ConfigError, UsageError
 from gym_llm.utils.text import nearest
@@ -19,6 +21,9 @@ from gym_llm.utils.text import nearest
 ENTRY_POINT_GROUP = "gym_llm.envs"
 
 _VECTOR_MODULE = "gym_llm.vector.make_vector"
+_THEIRS = Path(__file__).parents[2] / "envs" / "theirs" / "peers"
+_THEIR_MODULE = "gym_llm.envs.theirs.classes"
+_THEIR_ID = re.compile(r"""^ENV_ID = "([^"]+)"$""", re.MULTILINE)
 _ENV_LINE = re.compile(r"""^( +)env: *["']?([^\s"'#]+)""", re.MULTILINE)
 
 
@@ -30,6 +35,8 @@ def register_envs() -> None:
             raise ConfigError(f"{config} has no `env:` line, which names the verifier of its folder.")
         _, env_id = min(lines, key=lambda line: len(line[0]))  # a section's, not one nested in its kwargs
         register(env_id, f"gym_llm.envs.{config.parent.name}.env:{parse_id(env_id)[1]}")
+    for env_id in their_names().values():
+        register(env_id, f"{_THEIR_MODULE}:{parse_id(env_id)[1]}")
     for point in entry_points(group=ENTRY_POINT_GROUP):
         register(point.name, point.value)
 
@@ -42,15 +49,34 @@ def register(env_id: str, entry_point: str) -> None:
 def env_ids() -> list[str]:
     """The registered verifier ids, ours and other packages', sorted by name and version.
 
+    The ids of other frameworks' environments are not among them: `their_names`.
+
     >>> "gym_llm/MultipleChoice-v0" in env_ids()
     True
     """
     known = (
         env_id
         for env_id, spec in gym.registry.items()
-        if env_id.startswith("gym_llm/") or str(spec.vector_entry_point).startswith(f"{_VECTOR_MODULE}:")
+        if not _is_theirs(spec)
+        and (env_id.startswith("gym_llm/") or str(spec.vector_entry_point).startswith(f"{_VECTOR_MODULE}:"))
     )
     return sorted(known, key=parse_id)
+
+
+@functools.cache
+def their_names() -> dict[str, str]:
+    """The ids of the environments that other frameworks play, by the framework's name.
+
+    >>> their_names()["textarena"]
+    'gym_llm/TextArena-v0'
+    """
+    files = sorted(_THEIRS.glob("[a-z]*.py"))
+    found = {file.stem: _THEIR_ID.search(file.read_text("utf-8")) for file in files}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+def _is_theirs(spec: EnvSpec) -> bool:
+    return str(spec.entry_point).startswith(_THEIR_MODULE)
 
 
 def parse_id(env_id: str) -> tuple[str, str, int]:
@@ -80,12 +106,31 @@ def verifier_folder(env_id: str) -> Path | None:
     return (path if path.is_dir() else path.parent).resolve()
 
 
+def id_of_folder(name: str) -> str | None:
+    """Return the id of the registered verifier whose folder has this name; None if no or several ids have it.
+
+    >>> id_of_folder("multiple_choice"), id_of_folder("gym_llm/MultipleChoice-v0")
+    ('gym_llm/MultipleChoice-v0', None)
+    """
+    if not name.isidentifier() or name in gym.registry:
+        return None
+    entries = ((env_id, gym.registry[env_id].entry_point) for env_id in env_ids())
+    found = [env_id for env_id, entry in entries if isinstance(entry, str) and _folder_name(entry) == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _folder_name(entry_point: str) -> str:
+    return entry_point.partition(":")[0].removesuffix(".env").rpartition(".")[2]
+
+
 def unknown_env(env_id: str) -> UsageError:
-    """Return the error for an unregistered id, with the nearest registered one.
+    """Return the error for an unregistered id, with the nearest registered one; `textarena` lacks a game's name.
 
     >>> print(unknown_env("arithmetic"))
     There is no environment 'arithmetic'. Did you mean gym_llm/Arithmetic-v0? `gym-llm list` names all.
     """
+    if (framework := env_id.lower().replace("-", "_").rstrip(":")) in their_names():
+        return UsageError(f"{env_id!r} is a framework: give {framework}:NAME, one of its environments.")
     names = {form: name for name in env_ids() for form in (parse_id(name)[1].lower(), name.lower())}
     suggestion = nearest(env_id.lower(), names) or nearest(parse_id(env_id)[1].lower(), names)
     hint = f" Did you mean {names[suggestion]}?" if suggestion else ""

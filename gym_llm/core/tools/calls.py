@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Container, Mapping
 from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError
 
 from gym_llm.concurrency import in_driver, run_blocking, wait
+from gym_llm.core.forgotten_await import await_hook, call_hook
 from gym_llm.core.tools.tool import Tool, error_output, tool_output
 from gym_llm.errors import ToolError
 from gym_llm.types import Item
@@ -38,7 +39,7 @@ def run_calls(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any
             raised after all tools have ended.
     """
     outcomes: list[_Result | Awaitable[Any]] = []
-    refused = _beyond_limits(calls, tools)
+    refused = beyond_limits(calls, tools)
     try:
         for index, call in enumerate(calls):
             outcomes.append(refused[index] if index in refused else _start(env, tools, call, state))
@@ -58,8 +59,8 @@ def run_calls(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any
     return outputs, errors
 
 
-def _beyond_limits(calls: list[Item], tools: Mapping[str, Tool]) -> dict[int, _Result]:
-    """The outputs of those calls, by index, that a turn is too large for."""
+def beyond_limits(calls: list[Item], tools: Container[str]) -> dict[int, _Result]:
+    """Return the outputs of the calls, by index, that are beyond the limits of a turn; `tools` has the tools' names."""
     refused: dict[int, _Result] = {}
     if len(calls) > FEW and len(calls) > (most := limit(CALLS)):
         output = error_output(f"It was not made: of a turn the first {most:,} calls are.")
@@ -90,8 +91,8 @@ def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> _Resu
         if tool.wants_state:
             arguments["state"] = state
         if tool.blocking and in_driver():
-            return run_blocking(tool.function, env, **arguments)
-        result = tool.function(env, **arguments)
+            return run_blocking(call_hook, tool.function, env, **arguments)
+        result = call_hook(tool.function, env, **arguments)
         return result if inspect.isawaitable(result) else (_output(result), False)
     except ToolError as error:
         return error_output(str(error)), True
@@ -108,7 +109,7 @@ async def _gather(awaitables: list[Awaitable[Any]]) -> list[Any]:
 
 async def _without_exit(awaitable: Awaitable[Any]) -> Any:
     try:
-        return await awaitable
+        return await await_hook(awaitable)
     except SystemExit as error:
         return error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gym_llm.data.files.atomic import replacing, write_atomically
+from gym_llm.data.files.atomic import replacing, replacing_folder
 from gym_llm.evaluation.export.record_conversation import items_of_record
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.types import TOKEN_FIELDS, Item, Rollout
@@ -30,9 +30,10 @@ def write(records: Iterable[Rollout], output: Path) -> None:
             for record in records:
                 file.write(dumps(trajectory(record)))
         return
-    for record in records:
-        document = trajectory(record)
-        write_atomically(output / f"{document['trajectory_id']}.json", dumps(document, indent=True))
+    with replacing_folder(output) as folder:
+        for record in records:
+            document = trajectory(record)
+            (folder / f"{document['trajectory_id']}.json").write_bytes(dumps(document, indent=True))
 
 
 def trajectory(record: Rollout) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -24,10 +24,14 @@ class _Format(NamedTuple):
     takes_masked: bool = True
     is_chat: bool = True
     """Whether what has no place in a chat has none here."""
+    is_fine_tuning: bool = False
+    """Whether episodes that do not end with an answer are left out, and reasoning unless it is asked for."""
 
 
 FORMATS: dict[str, _Format] = {
-    "openai-chat": _Format("gym_llm.evaluation.export.record_conversation:write", ".chat.jsonl", takes_masked=False),
+    "openai-chat": _Format(
+        "gym_llm.evaluation.export.record_conversation:write", ".chat.jsonl", takes_masked=False, is_fine_tuning=True
+    ),
     "atif": _Format("gym_llm.evaluation.export.atif:write", ".atif.jsonl", is_chat=False),
     "inspect": _Format("gym_llm.evaluation.export.inspect_log:write", ".eval"),
     "atropos": _Format("gym_llm.evaluation.export.atropos_groups:write", ".atropos.jsonl"),
@@ -66,6 +70,7 @@ def export(
     min_reward: float | None = None,
     drop_masked: bool = False,
     dataset: str | None = None,
+    reasoning: bool = False,
     on_read: Callable[[int], None] | None = None,
 ) -> Exported:
     """Write the episodes of a rollout file in another tool's format.
@@ -77,21 +82,24 @@ def export(
         min_reward: Only episodes of this reward or more; masked ones have none.
         drop_masked: Leave masked episodes out of formats that have a place for them.
         dataset: Only episodes of this dataset, of a file that has several.
+        reasoning: For `openai-chat`: keep `reasoning_content`, which TRL's `SFTTrainer` takes and OpenAI refuses.
         on_read: Called with the bytes of each line that was read.
 
     Raises:
-        UsageError: If the format is unknown, or what it needs is not installed.
+        UsageError: If the format is unknown, has no `reasoning` option, or what it needs is not installed.
         DataError: If the file cannot be read or written, or a line is not a record.
     """
     if to not in FORMATS:
         raise UsageError(f"There is no format {to!r}.{did_you_mean(to, FORMATS)} There are {', '.join(FORMATS)}.")
     form = FORMATS[to]
+    if reasoning and not form.is_fine_tuning:
+        raise UsageError(f"The format {to} keeps reasoning anyway: only openai-chat has the option.")
     exported = Exported(Path(output) if output is not None else _beside(Path(path), form.ending))
     if exported.output.exists() and exported.output.samefile(path):
         raise UsageError(f"{output} is the file that is read: name another one.")
     module, _, function = form.write.partition(":")
     try:
-        write: Callable[[Iterable[Rollout], Path], Any] = getattr(import_module(module), function)
+        write: Callable[..., Any] = getattr(import_module(module), function)
     except ModuleNotFoundError as error:
         raise UsageError(f"The format {to} needs {error.name}: {install(to)}.") from None
     keep_masked = form.takes_masked and not drop_masked and min_reward is None
@@ -107,14 +115,14 @@ def export(
                 exported.masked += 1
             elif reward is not None and min_reward is not None and reward < min_reward:
                 exported.below += 1
-            elif form.is_chat and (reason := _unsayable(record)) is not None:
+            elif form.is_chat and (reason := _unsayable(record, form)) is not None:
                 exported.unsayable += 1
                 exported.reason = exported.reason or reason
             else:
                 exported.episodes += 1
                 yield record
 
-    write(chosen(), exported.output)
+    write(chosen(), exported.output, **({"reasoning": reasoning} if form.is_fine_tuning else {}))
     return exported
 
 
@@ -125,12 +133,12 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(name + ending)
 
 
-def _unsayable(record: Rollout) -> str | None:
+def _unsayable(record: Rollout, form: _Format) -> str | None:
     """Return why a record is not a chat; None if it is one."""
-    from gym_llm.evaluation.export.record_conversation import conversation
+    from gym_llm.evaluation.export.record_conversation import conversation, fine_tuning_chat
 
     try:
-        conversation(record)
+        (fine_tuning_chat if form.is_fine_tuning else conversation)(record)
     except EngineError as error:
         return str(error)
     return None

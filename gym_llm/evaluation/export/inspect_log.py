@@ -76,7 +76,7 @@ def _stats(samples: list[Any], times: list[float]) -> Any:
 
 
 def _sample(record: Rollout, model: str) -> Any:
-    messages = [_message(message) for message in conversation(record)["messages"]]
+    messages = [chat_message(message) for message in conversation(record)["messages"]]
     given = next((n for n, message in enumerate(messages) if message.role == "assistant"), len(messages))
     info = record.get("info") or {}
     task_index = record["rollout_id"]["task_index"]
@@ -111,7 +111,8 @@ def _sample(record: Rollout, model: str) -> Any:
     )
 
 
-def _message(message: dict[str, Any]) -> Any:
+def chat_message(message: dict[str, Any]) -> Any:
+    """Return a chat message as Inspect's."""
     role, content = message["role"], message.get("content")
     parts = _parts(content)
     if role == "assistant":

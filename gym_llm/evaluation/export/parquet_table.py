@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gym_llm.data.files.atomic import replacing, write_atomically
+from gym_llm.data.files.atomic import replacing, replacing_folder
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.export.record_conversation import conversation
 from gym_llm.records.record import OWN_NAMES
@@ -28,7 +28,8 @@ tags: [gym_llm, rollouts]
 ---
 Episodes of {envs}, exported by gym_llm: `messages` (a chat; a content that is no text is JSON), `tools` (JSON),
 `reward` (null where the episode is masked: a fault, not a zero), and `segments` with the token ids that were read and
-sampled, a mask of the sampled ones, and their log probabilities.
+sampled, a mask of the sampled ones, their log probabilities, and a mask of those sampled under a constraint (null where
+the episode has none).
 """
 
 
@@ -48,12 +49,12 @@ def write_folder(records: Iterable[Rollout], output: Path) -> None:
 
     rows = noted()
     number = 0
-    while (first := list(islice(rows, 1))) or not number:
-        _write_rows(chain(first, islice(rows, _SHARD_ROWS - 1)), output / f"data/train-{number:05}.parquet")
-        number += 1
-    write_atomically(
-        output / "README.md", _CARD.format(envs=", ".join(filter(None, envs)) or "no environment").encode()
-    )
+    with replacing_folder(output) as folder:
+        while (first := list(islice(rows, 1))) or not number:
+            _write_rows(chain(first, islice(rows, _SHARD_ROWS - 1)), folder / f"data/train-{number:05}.parquet")
+            number += 1
+        card = _CARD.format(envs=", ".join(filter(None, envs)) or "no environment")
+        (folder / "README.md").write_bytes(card.encode())
 
 
 def row(record: Rollout) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def row(record: Rollout) -> dict[str, Any]:
         "info": _json(info),
         "task": _json({**row, **record.get("task_fields", {})}),
         "segments": [
-            {name: segment[name] for name in ("input_ids", "loss_mask", "logprobs")}
+            {name: segment.get(name) for name in ("input_ids", "loss_mask", "logprobs", "constrained")}
             for segment in record.get("trajectory") or ()
         ],
     }
@@ -107,6 +108,7 @@ def _schema(arrow: Any) -> pyarrow.Schema:
     message = {"role": text, "content": text, "reasoning_content": text}
     message |= {"tool_calls": arrow.list_(call), "tool_call_id": text}
     columns = {"input_ids": arrow.int32(), "loss_mask": arrow.int8(), "logprobs": arrow.float64()}
+    columns |= {"constrained": arrow.int8()}
     segment = arrow.struct({name: arrow.list_(kind) for name, kind in columns.items()})
     kinds = {name: whole for name in ("task_index", "repeat_index")}
     kinds |= {name: text for name in ("env_id", "dataset", "outcome")} | {"reward": arrow.float64()}

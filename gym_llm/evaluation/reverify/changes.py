@@ -58,6 +58,7 @@ class Reverified:
         left_masked: How many stay masked, because their episodes are not whole.
         summary: Of the records as they are now.
         changes: What differs.
+        made_by: What scores now: versions, and hashes of the verifier and its arguments.
     """
 
     path: str
@@ -69,6 +70,7 @@ class Reverified:
     summary: Summary = field(default_factory=Summary)
     changes: list[Change] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
+    made_by: dict[str, Any] = field(default_factory=dict)
     _rewards: int = 0
     _reward_sum: float = 0.0
 
@@ -128,6 +130,20 @@ def with_verdict(
         return None
     report.scored += 1
     was: Any = record.get("info")
+    made_by: Any = record.get("made_by")
+    if (
+        type(score) is Score
+        and score.reward == record["reward"]
+        and score.info == was
+        and record["outcome"] == ("truncated" if score.truncated else "scored")
+        and record.get("env_id") == was.get("env_id", report.env_id)
+        and made_by is not None
+        and report.made_by.items() <= made_by.items()
+        and "turn_rewards" not in record
+        and not any(score.turn_rewards[:-1])
+    ):
+        report.summary.add(record)
+        return None
     turn_rewards = _turn_rewards(record, score)
     if isinstance(score, Failure):
         reward, truncated = None, False
@@ -148,6 +164,8 @@ def with_verdict(
     if turn_rewards != record.get("turn_rewards"):
         is_same, trajectory = False, _without_rewards(trajectory)
     is_same = is_same and not fields and record.get("env_id") == report.env_id and not is_early(record)
+    if made_by is not None:
+        is_same = is_same and all(made_by.get(name) == new_hash for name, new_hash in report.made_by.items())
     if is_same and reward is not None:
         report.summary.add(record)
         return None
@@ -161,6 +179,7 @@ def with_verdict(
         **faults,
         "info": info,
         "trajectory": trajectory,
+        "made_by": {**(made_by or {}), **report.made_by},
         "timing": record.get("timing", {}),
         "schema_version": SCHEMA_VERSION,
     }

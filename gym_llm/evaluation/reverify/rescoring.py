@@ -13,12 +13,12 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv
-from gym_llm.engines.replay import is_environments, recorded_turns
+from gym_llm.engines.replay import recorded_turns
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.token_spans import SPAN, with_copies
 from gym_llm.rollouts.plan import Job
-from gym_llm.rollouts.recorded_task import row_of
-from gym_llm.types import Episode, Item, ReverifyMode, Rollout, Row
+from gym_llm.rollouts.recorded_task import fill_episode, row_of
+from gym_llm.types import Item, ReverifyMode, Rollout, Row
 
 _UNFINISHED = {"incomplete", "failed", "cancelled"}
 _AFTER_THE_END = ("verify", "teardown")
@@ -69,11 +69,11 @@ def mode_of(env: VerifierEnv) -> ReverifyMode:
     return "stateless" if cls.reverify_mode == "unknown" and not own else cls.reverify_mode
 
 
-def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
+def score_items(driver: Driver, record: Rollout, seed: int) -> Score:
     """Score an episode that is rebuilt from its record; `setup` and `teardown` run around `verify`.
 
     Args:
-        env: An environment that plays nothing else meanwhile.
+        driver: An environment's; it plays nothing else meanwhile.
         record: One that `can_be_scored`, perhaps with its token ids written once. Not changed.
         seed: The seed of the run that recorded it, for what `setup` draws.
 
@@ -82,55 +82,39 @@ def score_items(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
             tasks.
         Exception: What the hooks raise.
     """
-    driver = Driver(env)
     _reset(driver, record, seed)
     playing = driver.verifier.playing
     if "turn_rewards" in record or "reward" in record.get("info", {}):
         raise NotFromItems(f"{playing.env_id} rewards turns, too, which verify does not know: {_RERUN}.")
-    response: Any = _with_ids(record)["response"]
-    items: list[Item] = response["output"]
-    _check_declared(playing, items)
-    start = len(items)
-    while start and not is_environments(items[start - 1]):
-        start -= 1
-    said = record.get("info", {})
-    turn = said.get("turn") or len(recorded_turns(response))
+    response: Any = with_ids(record)["response"]
+    _check_declared(playing, response["output"])
     episode: Any = playing.episode
-    episode = Episode(
-        episode.task_index,
-        episode.row,
-        episode.request,
-        episode.state,
-        items,
-        turn,
-        start,
-        said.get("tool_errors", 0),
-        response.get("usage"),
-        {**response, "output": items[start:]},
-    )
-    playing.episode = episode
-    if playing.open_episode is not None:
-        playing.open_episode = episode
-    info: dict[str, Any] = {"task_index": episode.task_index, "turn": turn, "tool_errors": episode.tool_errors}
+    fill_episode(episode, response, record.get("info", {}))
+    info: dict[str, Any] = {
+        "task_index": episode.task_index,
+        "turn": episode.turn,
+        "tool_errors": episode.tool_errors,
+    }
     reward = playing.score_truncated(info)
     if playing is not driver.verifier:
         info["env_id"] = playing.env_id
-    return Score(reward, _was_truncated(record, items[start:], response), info)
+    return Score(reward, _was_truncated(record, episode.items[episode.turn_start :], response), info)
 
 
-def score_replayed(env: gym.Env[Any, Any], record: Rollout, seed: int) -> Score:
+def score_replayed(driver: Driver, record: Rollout, seed: int) -> Score:
     """Play an episode again with its recorded turns: all hooks and tools run, as in a rollout.
 
     The arguments are those of `score_items`.
 
     Raises:
         DataError: If the environment wants another turn than those there are.
-        NotFromItems: If it has no such tasks.
+        NotFromItems: If it has no such tasks, or the policy has played several seats.
         Exception: What hooks and tools raise.
     """
-    driver = Driver(env)
+    if sum(seat.get("player") == "policy" for seat in record.get("seats", {}).values()) > 1:
+        raise NotFromItems("The policy has played several seats: such episodes cannot be played again from a record.")
     info = _reset(driver, record, seed)
-    response: Any = _with_ids(record)["response"]
+    response: Any = with_ids(record)["response"]
     turns = recorded_turns(response)
     outcome: Step = None, 0.0, False, False, info
     rewards: list[float] = []
@@ -171,7 +155,9 @@ def _reset(driver: Driver, record: Rollout, seed: int) -> dict[str, Any]:
 
 def _prepared(verifier: VerifierEnv, index: int, row: Row) -> PreparedTask:
     """A row, checked; once for all repeats of a task that are not far from each other."""
-    checked = _CHECKED.setdefault(verifier, {})
+    checked = _CHECKED.get(verifier)
+    if checked is None:
+        checked = _CHECKED[verifier] = {}
     prepared = checked.get(index)
     if prepared is None or prepared.row != row:
         if len(checked) >= _MOST_CHECKED:
@@ -180,8 +166,8 @@ def _prepared(verifier: VerifierEnv, index: int, row: Row) -> PreparedTask:
     return prepared
 
 
-def _with_ids(record: Rollout) -> Rollout:
-    """A record whose items have their token ids, for hooks that look at them."""
+def with_ids(record: Rollout) -> Rollout:
+    """Return a record whose items have their token ids, for hooks that look at them."""
     response: Any = record["response"]
     for item in response["output"]:
         if SPAN in item:
@@ -214,8 +200,10 @@ def _check_declared(env: VerifierEnv, items: list[Item]) -> None:
         raise NotFromItems(f"{env.env_id} cannot be scored from recorded items (reverify_mode): {_RERUN}.")
     if cls.step is not VerifierEnv.step:
         raise NotFromItems(f"{env.env_id} has a `step` of its own, which may reward, too: {_RERUN}.")
-    names = _tool_names(cast(Any, cls))
-    calls_tools = any(item.get("type") == "function_call" and item.get("name") in names for item in items)
+    names = _tool_names(cls)  # type: ignore[arg-type]
+    calls_tools = bool(names) and any(
+        item.get("type") == "function_call" and item.get("name") in names for item in items
+    )
     if calls_tools or cls.speaks_for_user():
         what = "tools" if calls_tools else "the user"
         raise NotFromItems(

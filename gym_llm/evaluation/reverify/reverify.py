@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -16,6 +16,7 @@ from gym_llm.core.driver import Driver
 from gym_llm.data.files.atomic import replacing
 from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.reverify.changes import Reverified, with_verdict
+from gym_llm.evaluation.reverify.group_pass import GroupPass, Member
 from gym_llm.evaluation.reverify.rescoring import (
     NotFromItems,
     Score,
@@ -29,6 +30,8 @@ from gym_llm.records.failures import TRANSIENT, Failure
 from gym_llm.records.record import check_record
 from gym_llm.records.record_files import numbered_records
 from gym_llm.rollouts.env_slots import EnvSlots
+from gym_llm.rollouts.group_scores import GroupScorer
+from gym_llm.rollouts.made_by import scored_by
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
 from gym_llm.types import Rollout
@@ -72,7 +75,8 @@ async def areverify(
     An episode is rebuilt from its record: `setup`, `verify` and `teardown` run; tools answer as recorded. Episodes in
     which tools or `respond` took part are refused unless the class declares `reverify_mode = "stateless"`;
     `rerun_tools` plays the recorded turns through the environment instead. A masked episode is scored if only `verify`
-    or `teardown` had failed; otherwise it stays masked.
+    or `teardown` had failed; otherwise it stays masked. A verifier with `verify_group` scores each group of the file
+    again; a group of which episodes are missing stays as it was.
 
     Args:
         path: The rollout file, ours or NeMo Gym's; may be compressed.
@@ -92,7 +96,7 @@ async def areverify(
     if concurrency < 1:
         raise UsageError(f"concurrency is 1 or more, got {concurrency}.")
     part = Part(env_id, tasks=None, env_kwargs=env_kwargs or {})
-    opened = part.plan(RolloutSettings())
+    opened = part.plan(RolloutSettings(), needs_tasks=False)
     summary_path = None
     if output is not None:
         check_output(output)
@@ -100,6 +104,8 @@ async def areverify(
         check_output(summary_path)
     settings = run_settings(path, dataset or "")
     report = Reverified(os.fspath(path), None if output is None else os.fspath(output), opened.env_id)
+    scored = scored_by(opened.plan.factory)
+    report.made_by = dict(scored.key)
     repeats = settings.get("repeats")
     report.summary.repeats = repeats if isinstance(repeats, int) and repeats > 0 else 1
     with ExitStack() as files:
@@ -108,9 +114,15 @@ async def areverify(
         async with aclosing(EnvSlots(opened.plan.factory, concurrency, step_timeout=_STEP_SECONDS)) as shard:
             seed = settings.get("seed")
             pass_ = _Pass(shard, report, new, rerun_tools, seed if isinstance(seed, int) else 0)
-            await pass_.run(path, dataset, on_read)
+            if opened.plan.factory.scores_groups:
+                async with aclosing(GroupScorer(opened.plan.factory, concurrency=concurrency)) as scorer:
+                    await pass_.run_groups(scorer, path, dataset, on_read, repeats)
+            else:
+                await pass_.run(path, dataset, on_read)
     if summary_path is not None:
         told = mask({"env_kwargs": part.env_kwargs}, part.secrets)
+        if isinstance(identity := settings.get("identity"), dict):
+            told["identity"] = {**identity, **scored.identity}
         more = {"env_id": opened.env_id, **told, "reverified": os.fspath(path), "gym_llm": __version__}
         with replacing(summary_path) as file:
             numbers = {"output": os.path.basename(report.output or ""), **report.summary.as_dict(), "complete": True}
@@ -136,21 +148,21 @@ class _Pass:
         self, path: str | os.PathLike[str], dataset: str | None, on_read: Callable[[int], None] | None
     ) -> None:
         """Score, and write."""
-        lines: deque[tuple[int, bytes]] = deque(maxlen=1)
 
-        def records() -> Any:
-            for number, line, record in numbered_records(path, _parse):
-                lines.append((number, line))
-                if on_read is not None:
-                    on_read(len(line))
-                if dataset not in (None, record.get("dataset", "")):
-                    self._put(_Line(number, line, record, None))
-                yield record
+        def pass_by(member: Member) -> None:
+            self._put(_Line(*member, None))
 
         try:
-            for count, record in enumerate(of_one_dataset(records(), path, dataset), 1):
-                score = await self._scored(record) if can_be_scored(record) else None
-                self._put(_Line(*lines[0], record, score))
+            for count, (number, line, record) in enumerate(_members(path, dataset, on_read, pass_by), 1):
+                score = None
+                if can_be_scored(record):
+                    if not self._free:
+                        await self._slot()
+                    score = self._scored(record)
+                if self._lines or isinstance(score, asyncio.Task):
+                    self._put(_Line(number, line, record, score))
+                else:
+                    self._write(number, line, record, score)
                 if count % _YIELD_EVERY == 0:
                     await asyncio.sleep(0)
                 if len(self._lines) > _MOST_WAITING and isinstance(task := self._lines[0].score, asyncio.Task):
@@ -166,18 +178,38 @@ class _Pass:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _scored(self, record: Rollout) -> Score | Failure | asyncio.Task[Score | Failure]:
-        """Begin to score an episode in a free slot; what has to be waited for is a task."""
+    async def run_groups(
+        self,
+        scorer: GroupScorer,
+        path: str | os.PathLike[str],
+        dataset: str | None,
+        on_read: Callable[[int], None] | None,
+        repeats: Any,
+    ) -> None:
+        """Score and write a file whose verifier scores groups; `repeats` is the run's own setting, if it is known."""
+
+        def pass_by(member: Member) -> None:
+            self._write(*member, None)
+
+        members = _members(path, dataset, on_read, pass_by)
+        size = repeats if isinstance(repeats, int) and repeats > 0 else None
+        await GroupPass(self._shard, scorer, self._score, self._write, seed=self._seed, repeats=size).run(members)
+
+    async def _slot(self) -> None:
+        """Wait for a free slot."""
         while not self._free:
             await asyncio.wait(
                 [line.score for line in self._lines if isinstance(line.score, asyncio.Task)],
                 return_when=asyncio.FIRST_COMPLETED,
             )
             await asyncio.sleep(0)  # its slot is free when its callback has run
+
+    def _scored(self, record: Rollout) -> Score | Failure | asyncio.Task[Score | Failure]:
+        """Begin to score an episode in a free slot; what has to be waited for is a task."""
         slot = self._free[-1]
         driver = self._shard.driver(slot)
         try:
-            outcome = run_until_wait(self._score, driver.env, record, self._seed)
+            outcome = run_until_wait(self._score, driver, record, self._seed)
         except NotFromItems:
             raise
         except BaseException as error:
@@ -201,7 +233,7 @@ class _Pass:
             if isinstance(score, Score) or score.kind not in TRANSIENT:
                 return score
         await asyncio.sleep(_PAUSE)
-        return await self._outcome(driver, driver.run(self._score, driver.env, record, self._seed))
+        return await self._outcome(driver, driver.run(self._score, driver, record, self._seed))
 
     async def _outcome(self, driver: Driver, score: Awaitable[Score]) -> Score | Failure:
         try:
@@ -224,12 +256,39 @@ class _Pass:
                     return
                 score = score.result()
             self._lines.popleft()
-            if (changed := with_verdict(record, score, self._report, number)) is not None:
-                text = dumps_record(changed)
-            elif not text.endswith(b"\n"):
-                text += b"\n"
-            if self._new is not None:
-                self._new.write(text)
+            self._write(number, text, record, score)
+
+    def _write(self, number: int, text: bytes, record: Rollout, score: Score | Failure | None) -> None:
+        changed = with_verdict(record, score, self._report, number)
+        if self._new is None:
+            return
+        if changed is not None:
+            text = dumps_record(changed)
+        elif not text.endswith(b"\n"):
+            text += b"\n"
+        self._new.write(text)
+
+
+def _members(
+    path: str | os.PathLike[str],
+    dataset: str | None,
+    on_read: Callable[[int], None] | None,
+    pass_by: Callable[[Member], None],
+) -> Iterator[Member]:
+    """The lines of a dataset in a file; `pass_by` gets those of other datasets, before the next line is read."""
+    latest: deque[Member] = deque(maxlen=1)
+
+    def records() -> Iterator[Rollout]:
+        for number, line, record in numbered_records(path, _parse):
+            latest.append(Member(number, line, record))
+            if on_read is not None:
+                on_read(len(line))
+            if dataset not in (None, record.get("dataset", "")):
+                pass_by(latest[0])
+            yield record
+
+    for _ in of_one_dataset(records(), path, dataset):
+        yield latest[0]
 
 
 def _parse(line: bytes) -> Rollout:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gym_llm.errors import DataError
+from gym_llm.evaluation.health_signs import SIGNS, record_signs
 from gym_llm.evaluation.view.episode_table import UNREADABLE
 from gym_llm.evaluation.view.index import RunIndex
 from gym_llm.evaluation.view.scan import LONGEST_LINE
+from gym_llm.records.record import check_record
 from gym_llm.utils.json_codec import dumps, loads
 
 LARGEST = 16 << 20
@@ -21,6 +24,7 @@ _DEEPEST = 100
 def episode_json(run: RunIndex, n: int) -> bytes:
     """An episode's record as JSON.
 
+    The record has `view_signs` in addition: signs of trouble (`gym_llm.evaluation.health_signs`) and what they mean.
     A record of more than `LARGEST` bytes has its long texts and lists cut, and a `view_note` that says so. A line that
     is not a record is an object with `view_error`, why not, and `view_text`, how it begins.
 
@@ -36,9 +40,18 @@ def episode_json(run: RunIndex, n: int) -> bytes:
     except ValueError:  # in its trajectory, which was not looked at for the list
         return _unreadable(line[:_EXCERPT], "cannot be read: it is not JSON")
     if len(line) <= LARGEST:
-        return line
+        signs = _signs(record)
+        return line.rstrip().removesuffix(b"}") + b',"view_signs":' + dumps(signs).rstrip() + b"}" if signs else line
     note = f"This record has {len(line):,} bytes: its long texts and lists are cut. The file has them whole."
-    return dumps({**_cut(record, _DEEPEST), "view_note": note})
+    shown = _cut(record, _DEEPEST)  # as it is in the file; reading it as a record changes old ones
+    return dumps({**shown, "view_note": note, "view_signs": _signs(record)})
+
+
+def _signs(record: Any) -> dict[str, str]:
+    try:
+        return {name: SIGNS[name] for name in record_signs(check_record(record))}
+    except DataError:  # a record of something else, which is shown all the same
+        return {}
 
 
 def _unreadable(line: bytes, why: str) -> bytes:

@@ -17,19 +17,21 @@ UNREADABLE = 3
 MOST_FIELDS = 32
 """Number of fields of infos and rows that are kept as columns: the first ones that are met."""
 
-COUNTS = ("task", "repeat", "turns", "tool_errors", "tokens")
+COUNTS = ("task", "repeat", "turns", "tool_errors", "tokens", "output_tokens")
 NAMES = ("dataset", "env_id", "failure_kind")
 _PLACES = ("offset", "length", "cut", "cut_length")
-_OWN = (*_PLACES, "outcome", *COUNTS, "reward", "seconds", *NAMES, "answer", "preview")
+_TEXTS = ("answer", "preview", "prompt")
+_OWN = (*_PLACES, "outcome", *COUNTS, "reward", "seconds", *NAMES, *_TEXTS)
 _FIELDS = tuple(f"f{n}" for n in range(MOST_FIELDS))
 _NUMBERS = {**{name: name for name in ("n", *COUNTS, "reward", "seconds")}, "bytes": "length"}
-_SORTED = {**_NUMBERS, **{name: name for name in (*NAMES, "outcome", "answer")}}
+_SORTED = {**_NUMBERS, **{name: name for name in (*NAMES, "outcome", "answer", "prompt")}}
+_SORTED["task_mean"] = "avg(reward) OVER (PARTITION BY dataset, task)"
 _COLUMNS = (
     *(f"{name} INTEGER NOT NULL CHECK ({name} >= 0)" for name in _PLACES),
     f"outcome INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND {UNREADABLE})",
     *(f"{name} INTEGER" for name in COUNTS),
     *(f"{name} REAL" for name in ("reward", "seconds")),
-    *(f"{name} TEXT" for name in (*NAMES, "answer", "preview")),
+    *(f"{name} TEXT" for name in (*NAMES, *_TEXTS)),
     *(f"{name} ANY" for name in _FIELDS),
 )
 _SCHEMA = (
@@ -60,6 +62,7 @@ class EpisodeRow(NamedTuple):
     turns: int | None = None
     tool_errors: int | None = None
     tokens: int | None = None
+    output_tokens: int | None = None
     reward: float | None = None
     seconds: float | None = None
     dataset: str | None = None
@@ -67,6 +70,7 @@ class EpisodeRow(NamedTuple):
     failure_kind: str | None = None
     answer: str | None = None
     preview: str | None = None
+    prompt: str | None = None
     fields: Sequence[tuple[str, Any]] = ()
 
 
@@ -134,18 +138,38 @@ class EpisodeTable:
     ) -> tuple[int, list[dict[str, Any]]]:
         """Return the number of rows that fulfil a condition, and a page of them in the order of a column.
 
-        Rows without a value come last; equal ones stay in the file's order.
+        Rows without a value come last; equal ones stay in the file's order. `task` sorts by dataset, task and repeat;
+        `task_mean` sorts by the mean reward of the rows of one task, and keeps them together.
 
         Raises:
             KeyError: If the column is unknown.
         """
-        column = self._column(sort, _SORTED)
-        down = "DESC" if descending else ""
+        order = self._order(sort, descending)
         with self._lock:
             total = self.select("count(*)", f"WHERE {where}", parameters)[0][0]
-            order = f"n {down}" if column == "n" else f"{column} IS NULL, {column} {down}, n"
             page = self.select("n", f"WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?", [*parameters, limit, offset])
             return total, self.rows([n for (n,) in page])
+
+    def position(self, n: int, where: str, parameters: Sequence[Any], *, sort: str, descending: bool) -> int | None:
+        """Return the place of an episode among the rows that `find` returns; None if it is not among them.
+
+        Raises:
+            KeyError: If the column is unknown.
+        """
+        inner = f"SELECT n AS it, row_number() OVER (ORDER BY {self._order(sort, descending)}) - 1 AS place"
+        inner = f"({inner} FROM episodes WHERE {where})"
+        found = self.select("place", f"JOIN {inner} ON it = n WHERE n = ?", [*parameters, n])
+        return found[0][0] if found else None
+
+    def _order(self, sort: str, descending: bool) -> str:
+        column = self._column(sort, _SORTED)
+        down = "DESC" if descending else ""
+        if column == "n":
+            return f"n {down}"
+        by_task = f"dataset {down}, task {down}, repeat, n"
+        if sort == "task":
+            return f"task IS NULL, {by_task}"
+        return f"{column} IS NULL, {column} {down}, {by_task if sort == 'task_mean' else 'n'}"
 
     def _column(self, name: str, own: dict[str, str]) -> str:
         """The SQL name of a column of the table, or of a field."""
@@ -182,7 +206,7 @@ class EpisodeTable:
         values = dict(zip(("n", *_OWN), row, strict=False))
         shown = {"n": values["n"], "outcome": OUTCOMES[values["outcome"]]}
         shown |= {name: values[name] for name in (*COUNTS, *NAMES, "reward", "seconds", "answer")}
-        shown |= {name: values[name] or "" for name in ("dataset", "env_id", "preview")}
+        shown |= {name: values[name] or "" for name in ("dataset", "env_id", "preview", "prompt")}
         shown["bytes"] = values["length"]
         shown["error"] = shown["preview"] if values["outcome"] == UNREADABLE else None
         fields = zip(self.fields, row[_FIRST_FIELD:], strict=False)

@@ -73,7 +73,12 @@ class RunIndex:
     @property
     def is_growing(self) -> bool:
         """Whether it was written to in the last ten seconds."""
-        return time.time() - os.fstat(self._descriptor).st_mtime < _GROWING_SECONDS
+        return time.time() - self.modified < _GROWING_SECONDS
+
+    @property
+    def modified(self) -> float:
+        """The time of its last change, in seconds since 1970."""
+        return os.fstat(self._descriptor).st_mtime
 
     def line(self, n: int, limit: int) -> bytes:
         """The line of a row, or how it begins.

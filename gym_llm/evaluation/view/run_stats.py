@@ -15,6 +15,7 @@ from gym_llm.stats.intervals import clustered_error, number
 _BINS = 20
 _MOST_DATASETS = 100
 _MOST_REPEATS = 256
+_MOST_POINTS = 2000
 
 
 class _Columns(NamedTuple):
@@ -58,6 +59,25 @@ def run_stats(
     return stats
 
 
+def points(table: EpisodeTable, dataset: str | None = None) -> dict[str, Any]:
+    """Return the length (sampled tokens, or all where these are unknown) and the reward of episodes.
+
+    Of more than two thousand every k-th is returned, so that all parts of the file are represented.
+    """
+    chosen = "reward NOT NULL AND ifnull(output_tokens, tokens) > 0 AND (?1 IS NULL OR dataset IS nullif(?1, ''))"
+    total = table.select("count(*)", f"WHERE {chosen}", (dataset,))[0][0]
+    step = max(1, -(-total // _MOST_POINTS))
+    inner = f"(SELECT n AS it, row_number() OVER (ORDER BY n) - 1 AS place FROM episodes WHERE {chosen})"
+    rows = table.select(
+        "n, ifnull(output_tokens, tokens), reward, outcome, task, repeat",
+        f"JOIN {inner} ON it = n WHERE place % ?2 = 0 ORDER BY n",
+        (dataset, step),
+    )
+    names = ("n", "tokens", "reward", "outcome", "task", "repeat")
+    columns: dict[str, Any] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+    return {**{name: columns.get(name, []) for name in names}, "total": total}
+
+
 def _columns(table: EpisodeTable) -> _Columns:
     rows = table.select("dataset, ifnull(task, 0), ifnull(repeat, 0), reward, outcome, failure_kind", "ORDER BY n")
     datasets, tasks, repeats, rewards, outcomes, kinds = zip(*rows, strict=True) if rows else ([],) * 6
@@ -90,6 +110,7 @@ def _figures(columns: _Columns, shown: NDArray[Any]) -> dict[str, Any]:
         "mean": number(mean),
         "standard_error": number(error),
         "coverage": len(scored) / episodes if episodes else None,
+        "is_binary": bool(len(scored)) and bool(((scored == 0.0) | (scored == 1.0)).all()),
         "histogram": _histogram(scored),
     }
 

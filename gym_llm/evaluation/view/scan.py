@@ -1,14 +1,7 @@
 """Reading the rows of the episode list from a rollout file, at some hundred megabytes a second.
 
-Most of a record's bytes are its trajectory: numbers that no list shows and that take longest to parse. This module cuts
-them out of the line before it parses the line:
-
-1. In JSON the bytes `,"trajectory":[{` are always a key and the start of its value. In a text the quotes are escaped.
-2. The value ends at the first `]}]` if it contains no text, that is, if its only quotes are those of the four known
-    keys.
-3. Otherwise, or if the rest of the line is not a record, the whole line is parsed.
-
-The viewer reads the trajectory when it shows the episode.
+No list shows the trajectories, so they are cut out of the lines before these are parsed
+(`gym_llm.records.trajectory_bytes`). The viewer reads a trajectory when it shows the episode.
 """
 
 from __future__ import annotations
@@ -21,6 +14,7 @@ from typing import Any
 from gym_llm.errors import DataError
 from gym_llm.evaluation.view.episode_table import MOST_FIELDS, OUTCOMES, UNREADABLE, EpisodeRow
 from gym_llm.records.record import OWN_NAMES, check_record
+from gym_llm.records.trajectory_bytes import find_trajectory
 from gym_llm.types import message_text
 from gym_llm.utils.json_codec import dumps, loads
 
@@ -28,8 +22,6 @@ BLOCK = 8 << 20
 LONGEST_LINE = 64 << 20
 """A longer one is listed as unreadable: what is in it is not looked at."""
 
-_KEY = b',"trajectory":[{'
-_COLUMNS = (b'"input_ids":[', b'"loss_mask":[', b'"logprobs":[', b'"rewards":[')
 _LONGEST_NAME = 80
 _LONGEST_TEXT = 80
 _LONGEST_ANSWER = 200
@@ -37,29 +29,6 @@ _LONGEST_PREVIEW = 120
 _NOT_FIELDS = {"task_index", "turn", "tool_errors", "extracted_answer", "reward_components"}
 _NOT_ROW_FIELDS = {*OWN_NAMES, "responses_create_params"}
 _KINDS = {name: number for number, name in enumerate(OUTCOMES)}
-
-
-def find_trajectory(line: bytes) -> tuple[int, int]:
-    """Return the place of a line's trajectory, with the comma before it, and its length.
-
-    (the line's length, 0) if it has none that can be cut out.
-
-    >>> find_trajectory(b'{"a":1,"trajectory":[{"input_ids":[1],"loss_mask":[0],"logprobs":[0.0]}],"b":2}')
-    (6, 66)
-    """
-    start = line.find(_KEY)
-    if start >= 0:
-        end = at = start + len(_KEY)
-        while (end := line.find(b"]", end)) >= 0 and not line.startswith(b"]}]", end):  # looks for a byte are fastest
-            end += 1
-        while end >= 0 and (at := line.find(b'"', at, end)) >= 0:
-            length = next((len(name) for name in _COLUMNS if line.startswith(name, at)), 0)
-            if not length:
-                return len(line), 0
-            at += length
-        if end >= 0:
-            return start, end + 3 - start
-    return len(line), 0
 
 
 def scan(
@@ -164,6 +133,7 @@ def read_line(offset: int, line: bytes) -> list[EpisodeRow]:
         turns=info.get("turn", 0),
         tool_errors=info.get("tool_errors", 0),
         tokens=min((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0), 2**63 - 1),
+        output_tokens=usage.get("output_tokens"),
         reward=record["reward"],
         seconds=None if seconds is None else _float(seconds),
         dataset=_clean(record.get("dataset", "")[:_LONGEST_ANSWER]),
@@ -171,6 +141,7 @@ def read_line(offset: int, line: bytes) -> list[EpisodeRow]:
         failure_kind=_clean((record.get("failure_kind") or "")[:_LONGEST_ANSWER]),
         answer=_clean(_answer(info)),
         preview=_clean(preview),
+        prompt=_clean(_prompt(record.get("responses_create_params") or {})),
         fields=_fields(info, record),
     )
     return [row]
@@ -216,6 +187,17 @@ def _preview(output: list[dict[str, Any]]) -> str:
             except (AttributeError, TypeError):  # its content is none
                 continue
             if text := " ".join(text[: 4 * _LONGEST_PREVIEW].split()):
+                return text[:_LONGEST_PREVIEW]
+    return ""
+
+
+def _prompt(request: Any) -> str:
+    """Return the beginning of the user's last message of a request: before it there may be examples."""
+    asked = request.get("input")
+    for item in [{"content": asked}] if isinstance(asked, str) else reversed(asked or []):
+        if item.get("type", "message") == "message" and item.get("role", "user") == "user":
+            said = message_text([{"role": "assistant", "content": item.get("content")}])
+            if text := " ".join(said[: 4 * _LONGEST_PREVIEW].split()):
                 return text[:_LONGEST_PREVIEW]
     return ""
 

@@ -1,7 +1,8 @@
 """A self-contained page: opens from disk, asks no server, and runs no script but its own.
 
 The page's modules become one script: each is a function that returns what it exports, called in the order in which they
-need each other. That takes modules in a plain style (see `_bundled`), and leaves nothing for a bundler to do. The data
+need each other. That takes modules in a plain style (see `_bundled`), and leaves nothing for a bundler to do. The code
+of others (`static/vendor`) is another script, and its fonts are in the style sheet. The data
 are compressed, in base64: whatever a model wrote, none of it is read as HTML.
 """
 
@@ -24,8 +25,9 @@ from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import UsageError
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.index import RunIndex, scan_pool
-from gym_llm.evaluation.view.run_stats import run_stats
-from gym_llm.evaluation.view.view_server import MOST_ROWS, STATIC, describe
+from gym_llm.evaluation.view.run_stats import points, run_stats
+from gym_llm.evaluation.view.view_server import MOST_ROWS, STATIC, describe_all
+from gym_llm.evaluation.view.vocabulary import pieces_of
 from gym_llm.utils.json_codec import dumps, loads
 
 MOST_BYTES = 10_000_000
@@ -36,7 +38,9 @@ _EXPORT = re.compile(r"^export (?=(?:async function\*?|function\*?|class|const) 
 _EXPORTS = re.compile(r"^export \{([^}]*)\};", re.MULTILINE)
 _LEFT = re.compile(r"^(import|export)\b.*", re.MULTILINE)
 _SCRIPT = re.compile(r'<script type="module" src="/static/([\w.-]+)"></script>')
-_STYLE = re.compile(r'<link rel="stylesheet" href="/static/([\w.-]+)">')
+_LIBRARY = re.compile(r'<script defer src="/static/(vendor/[\w.-]+)"></script>')
+_STYLE = re.compile(r'<link rel="stylesheet" href="/static/([\w./-]+)">')
+_FONT = re.compile(r"url\((fonts/[\w-]+\.woff2)\) format\(.woff2.\)(,url\([\w./-]+\) format\(.\w+.\))*")
 _DIGITS = 4
 _TOLD_SECONDS = 0.1
 
@@ -80,6 +84,7 @@ async def export_page(
             run.close()
     text = _page(data)
     if len(text) > MOST_BYTES and any([_drop_tokens(record) for run in data["episodes"] for record in run]):
+        data["pieces"] = [{**each, "pieces": {}} for each in data["pieces"]]
         data["note"] = f"{data['note']} Token ids and log probabilities are left out.".strip()
         text = _page(data)
     write_atomically(page, text)
@@ -89,15 +94,25 @@ async def export_page(
 def _data(runs: list[RunIndex], most: int) -> dict[str, Any]:
     """Return the page's data: the server's answers, with the episodes numbered by their place in the page."""
     counts = _shares([len(run.table) for run in runs], most)
-    data: dict[str, Any] = {"runs": [], "rows": [], "stats": [], "episodes": [], "note": ""}
-    for number, (run, count) in enumerate(zip(runs, counts, strict=True)):
+    listed = [each | {"growing": False, "indexed": 1.0} for each in describe_all(runs)]
+    data: dict[str, Any] = {
+        "runs": listed,
+        "rows": [],
+        "stats": [],
+        "episodes": [],
+        "points": [],
+        "pieces": [],
+        "note": "",
+    }
+    for run, count in zip(runs, counts, strict=True):
         table = run.table
-        data["runs"].append(describe(number, run) | {"growing": False, "indexed": 1.0})
         data["rows"].append(table.rows(range(count)))
         data["stats"].append(
             run_stats(table) | {"grid": run_stats(table, limit=max(MOST_ROWS, count), first=count)["grid"]}
         )
+        data["points"].append(points(table))
         data["episodes"].append([_rounded(loads(episode_json(run, n))) for n in range(count)])
+        data["pieces"].append(pieces_of(run, data["episodes"][-1]))
     total, shown = sum(len(run.table) for run in runs), sum(counts)
     if shown < total:
         data["note"] = f"{shown:,} of {total:,} episodes are in this page; the figures are of all."
@@ -148,21 +163,34 @@ def _round(value: dict[str, Any], name: str) -> None:
 def _page(data: dict[str, Any]) -> bytes:
     packed = b64encode(gzip.compress(dumps(data), 9, mtime=0)).decode()
     page = (STATIC / "index.html").read_text("utf-8")
-    style = "\n".join((STATIC / name).read_text("utf-8") for name in _STYLE.findall(page))
+    style = "\n".join(_with_fonts(name) for name in _STYLE.findall(page))
     script = "".join(_bundled(name) for name in _SCRIPT.findall(page))
-    for content, end in ((style, "</style"), (script, "</script")):
+    library = "\n".join((STATIC / name).read_text("utf-8") for name in _LIBRARY.findall(page))
+    for content, end in ((style, "</style"), (script, "</script"), (library, "</script")):
         if end in content.lower():
             raise ValueError(f"the page's own files must not have {end}")
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src {_hash(style)}; font-src data:; "
+        "img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; "
+        "trusted-types dompurify"
     )
     head = f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n<style>{style}</style>'
     blocks = f'''<script type="application/json" id="view-data">"{packed}"</script>
+<script>{library}</script>
 <script type="module">{script}</script>'''
-    page = _SCRIPT.sub("", _STYLE.sub("", page))
+    page = _SCRIPT.sub("", _LIBRARY.sub("", _STYLE.sub("", page)))
     page = page.replace("</body>", f"{blocks}\n</body>", 1)  # before anything is put in that could have it, too
     return page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{head}', 1).encode()
+
+
+def _with_fonts(name: str) -> str:
+    """A style sheet with its fonts in it."""
+    folder = (STATIC / name).parent
+
+    def packed(match: re.Match[str]) -> str:
+        return f"url(data:font/woff2;base64,{b64encode((folder / match[1]).read_bytes()).decode()}) format('woff2')"
+
+    return _FONT.sub(packed, (STATIC / name).read_text("utf-8"))
 
 
 def _hash(content: str) -> str:

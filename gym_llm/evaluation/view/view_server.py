@@ -16,12 +16,14 @@ from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.view.episode_page import episode_json
 from gym_llm.evaluation.view.episode_table import NAMES, OUTCOMES, UNREADABLE, EpisodeTable
 from gym_llm.evaluation.view.index import RunIndex, scan_pool
-from gym_llm.evaluation.view.run_files import read_summary, shown_name
-from gym_llm.evaluation.view.run_stats import run_stats
+from gym_llm.evaluation.view.run_facts import describe, run_keys
+from gym_llm.evaluation.view.run_files import shown_name
+from gym_llm.evaluation.view.run_stats import points, run_stats
 from gym_llm.evaluation.view.search import LONGEST_QUERY, Search
+from gym_llm.evaluation.view.vocabulary import pieces_of
 from gym_llm.protocols.http.http_server import HttpServer, http_problem
 from gym_llm.records.failures import reason
-from gym_llm.utils.json_codec import dumps
+from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import redacted_logger
 
 HOST = "127.0.0.1"
@@ -29,10 +31,11 @@ MOST_ROWS = 1000
 """The most rows, or tasks of the grid, in one answer."""
 
 STATIC = Path(__file__).with_name("static")
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2"}
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types dompurify"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -100,6 +103,8 @@ class ViewServer(HttpServer):
                 web.get("/api/stats", self._stats),
                 web.get("/api/episode", self._episode),
                 web.get("/api/siblings", self._siblings),
+                web.get("/api/points", self._points),
+                web.get("/api/pieces", self._pieces),
             ]
         )
 
@@ -122,7 +127,7 @@ class ViewServer(HttpServer):
         return _file(http.match_info["name"])
 
     async def _runs(self, _: web.Request) -> web.Response:
-        return _json(await asyncio.to_thread(lambda: [describe(n, run) for n, run in enumerate(self.runs)]))
+        return _json(await asyncio.to_thread(lambda: describe_all(self.runs)))
 
     async def _rows(self, http: web.Request) -> web.Response:
         query = http.query
@@ -140,16 +145,15 @@ class ViewServer(HttpServer):
             if matches is not None:
                 where += " AND n IN (SELECT value FROM json_each(?))"
                 parameters.append(dumps(matches).decode())
-            page: dict[str, Any] = {
-                "offset": offset,
-                "limit": min(limit, MOST_ROWS),
-                "descending": query.get("desc") in ("1", "true"),
-            }
+            order: dict[str, Any] = {"sort": query.get("sort") or "n", "descending": query.get("desc") in ("1", "true")}
             try:
-                total, rows = table.find(where, parameters, sort=query.get("sort") or "n", **page)
+                total, rows = table.find(where, parameters, **order, offset=offset, limit=min(limit, MOST_ROWS))
+                position = table.position(_count(query, "at", 0), where, parameters, **order) if "at" in query else None
             except KeyError as error:
                 raise _refused(f"There is no column {error} to sort by.") from None
             answer: dict[str, Any] = {"total": total, "rows": rows, "fields": table.fields}
+            if "at" in query:
+                answer["position"] = position
             return answer if searched >= 1.0 else {**answer, "searched": searched}
 
         return _json(await asyncio.to_thread(find))
@@ -176,6 +180,15 @@ class ViewServer(HttpServer):
             f"(task = t AND dataset IS d AND outcome != {UNREADABLE} AND o != {UNREADABLE}) ORDER BY n LIMIT ?2"
         )
         return _json({"rows": table.rows([row for (row,) in table.select("n", same, (n, MOST_ROWS))])})
+
+    async def _points(self, http: web.Request) -> web.Response:
+        run = self._run(http)
+        return _json(await asyncio.to_thread(points, run.table, http.query.get("dataset")))
+
+    async def _pieces(self, http: web.Request) -> web.Response:
+        run = self._run(http)
+        n = self._row(http, run)
+        return _json(await asyncio.to_thread(lambda: pieces_of(run, [loads(episode_json(run, n))])))
 
     # -- what they share ---------------------------------------------------------------------------------------------
 
@@ -227,18 +240,10 @@ class ViewServer(HttpServer):
         return _json({"error": message}, status)
 
 
-def describe(number: int, run: RunIndex) -> dict[str, Any]:
-    """A run as the page lists it."""
-    return {
-        "run": number,
-        "name": shown_name(run.path),
-        "bytes": run.size,
-        "episodes": len(run.table),
-        "indexed": round(run.indexed, 4),
-        "growing": run.is_growing,
-        "changed": run.changed,
-        "summary": read_summary(run.path),
-    }
+def describe_all(runs: Sequence[RunIndex]) -> list[dict[str, Any]]:
+    """The runs as the page lists them, each with a `key` that addresses use."""
+    keys = run_keys([run.path for run in runs])
+    return [{**describe(n, run), "key": key} for n, (run, key) in enumerate(zip(runs, keys, strict=True))]
 
 
 def conditions(table: EpisodeTable, query: dict[str, str]) -> tuple[str, list[Any]]:
@@ -298,7 +303,9 @@ def _file(name: str) -> web.Response:
     path = STATIC / name
     if name not in static_files() or path.suffix not in _TYPES:
         raise _refused(f"There is no {name[:80]!r} here.", 404)
-    return web.Response(body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8", headers=_HEADERS)
+    kind = _TYPES[path.suffix]
+    charset = "utf-8" if kind.startswith("text/") else None
+    return web.Response(body=path.read_bytes(), content_type=kind, charset=charset, headers=_HEADERS)
 
 
 def static_files() -> list[str]:

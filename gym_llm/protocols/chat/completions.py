@@ -29,7 +29,7 @@ from gym_llm.protocols.chat.chat_messages import (
 )
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict, Usage
+from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, Item, ResponseDict, Usage
 from gym_llm.utils.limits import FEW, ITEMS, limit
 from gym_llm.utils.text import excerpt
 
@@ -108,7 +108,7 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
     """Return the chat completion of a response with one model turn: the inverse of `chat_to_response`.
 
     Token ids and log probabilities are where vLLM puts them, with tokens written as `token_id:N`, as vLLM does with
-    `return_tokens_as_token_ids`.
+    `return_tokens_as_token_ids`. `gym_llm.types.CONSTRAINED` is beside the ids.
 
     Raises:
         ValueError: If the response is invalid, or its output has anything but reasoning, assistant messages and
@@ -144,21 +144,30 @@ def _chat_of(response: ResponseDict) -> dict[str, Any]:
         "usage": usage and {_USAGE[key]: value for key, value in usage.items() if key in _USAGE},
     }
     last = output[-1] if output else {}
-    prompt_ids, token_ids, log_probs = (last.get(field) for field in TOKEN_FIELDS)
+    prompt_ids, token_ids, log_probs = [last.get(field) for field in TOKEN_FIELDS]
     if prompt_ids is None or token_ids is None or log_probs is None or len(token_ids) != len(log_probs):
         token_ids = None
     else:
         chat_completion["prompt_token_ids"] = prompt_ids
         choice["token_ids"] = token_ids
+        if last.get(CONSTRAINED):
+            choice[CONSTRAINED] = True
         choice["logprobs"] = {
             "content": [
                 {"token": f"token_id:{token}", "logprob": log_prob, "bytes": None, "top_logprobs": []}
                 for token, log_prob in zip(token_ids, log_probs, strict=True)
             ]
         }
-    for part in (part for item in output if isinstance(item.get("content"), list) for part in item["content"]):
-        if part.get("logprobs") and (token_ids is None or len(part["logprobs"]) == len(token_ids)):
-            choice["logprobs"] = {"content": part["logprobs"]}
+    parts = [part for item in output if isinstance(item.get("content"), list) for part in item["content"]]
+    entries = [entry for part in (*parts, *output[-1:]) for entry in part.get("logprobs") or ()]
+    if entries and not token_ids:
+        choice["logprobs"] = {"content": entries}
+    elif entries and token_ids and log_probs:  # those of a text are in their place among the turn's
+        values = [entry.get("logprob") for entry in entries]
+        for start in range(len(token_ids) - len(values) + 1):
+            if log_probs[start] == values[0] and log_probs[start : start + len(values)] == values:
+                choice["logprobs"]["content"][start : start + len(values)] = entries
+                break
     return chat_completion
 
 

@@ -56,7 +56,7 @@ def chat_to_request(body: dict[str, Any]) -> Request:
         for key, value in body.items():
             if value is not None:
                 _FROM_CHAT.get(key, dict.__setitem__)(request, key, value)
-        if "top_logprobs" in request:
+        if request.get("top_logprobs"):
             request.pop("include", None)  # the one asks for the other
     except ValueError:
         raise

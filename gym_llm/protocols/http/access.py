@@ -66,6 +66,7 @@ class AccessControl:
             add_secrets({token})
         self.host = host
         self.token = token
+        self.open_paths = {"/health"}
         self._is_loopback = is_loopback(host)
 
     def check_origin(self, http: web.BaseRequest) -> None:
@@ -78,18 +79,22 @@ class AccessControl:
         if self._is_loopback and not is_loopback(asked):
             raise AccessDenied("This server answers only this machine, under a loopback name such as localhost.", 403)
         if (origin := http.headers.get("Origin")) is None:
+            # Browsers send no Origin with pictures, scripts and links. A link shows its answer to the user only.
+            is_link = http.method == "GET" and http.headers.get("Sec-Fetch-Dest") == "document"
+            if http.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not is_link:
+                raise AccessDenied("This server does not answer pages of other sites.", 403)
             return
         site = _name(origin)
         if site != asked and not (self._is_loopback and is_loopback(site)):
             raise AccessDenied("This server does not answer pages of other sites.", 403)
 
     def check_token(self, http: web.BaseRequest) -> None:
-        """Refuse a request without the token, if there is one. `GET /health` needs no token.
+        """Refuse a request without the token, if there is one. A GET of one of `open_paths` needs no token.
 
         Raises:
             AccessDenied: With status 401.
         """
-        if self.token is None or (http.path == "/health" and http.method in ("GET", "HEAD")):
+        if self.token is None or (http.path in self.open_paths and http.method in ("GET", "HEAD")):
             return
         if not hmac.compare_digest(given_key(http).encode(errors="surrogateescape"), self.token.encode()):
             raise AccessDenied("The token is wrong or missing.", 401)

@@ -13,7 +13,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from gym_llm.errors import CallerError, UsageError
 from gym_llm.protocols.http.access import AccessControl, AccessDenied
+from gym_llm.protocols.http.bodies import BodyRefused, release_body
+from gym_llm.protocols.http.listener import LimitedHandler, Listener
 from gym_llm.protocols.http.metrics import Metric, Metrics
+from gym_llm.protocols.http.server_memory import ServerBusy
 from gym_llm.records.failures import reason
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import REQUEST_BYTES, limit
@@ -121,6 +124,19 @@ class HttpServer:
 
     @web.middleware
     async def _guard(self, http: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = http.protocol
+        if isinstance(connection, LimitedHandler):
+            connection.begin_request()
+            try:
+                answer = await self._answered(http, handler)
+            except BaseException:
+                connection.end_request(is_known=False)
+                raise
+            connection.end_request(is_known=answer.status < 400 and http.path not in self._access.open_paths)
+            return answer
+        return await self._answered(http, handler)
+
+    async def _answered(self, http: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._authorize(http)
             return await handler(http)
@@ -130,13 +146,17 @@ class HttpServer:
             if isinstance(error, web.HTTPException) and error.status < 400:
                 raise
             return self._error_response(http, error)
+        finally:
+            release_body(http)
 
 
 def http_problem(http: web.Request, error: BaseException) -> tuple[int, str] | None:
     """Return the status and message of an error that is the client's; None for any other."""
     match error:
-        case AccessDenied():
+        case AccessDenied() | BodyRefused():
             return error.status, str(error)
+        case ServerBusy():
+            return 503, str(error)
         case web.HTTPRequestEntityTooLarge():
             return 413, f"A request has at most {limit(REQUEST_BYTES):,} bytes ({REQUEST_BYTES})."
         case web.RequestPayloadError():
@@ -182,23 +202,21 @@ async def listening(
     Raises:
         UsageError: If it cannot be opened.
     """
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        handler_cancellation=True,
-        logger=logger,
-        shutdown_timeout=seconds,
-        auto_decompress=False,  # clients do not compress requests; an attacker's megabyte would become a gigabyte
-    )
+    # Clients do not compress requests; an attacker's megabyte would become a gigabyte.
+    options: dict[str, Any] = {"access_log": None, "logger": logger, "auto_decompress": False}
+    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=seconds, **options)
     await runner.setup()
+    assert runner.server is not None
+    listener = Listener(runner.server, options)
     try:
         if inner is not None:
             await web.SockSite(runner, inner).start()
         try:
-            await web.TCPSite(runner, host, port, backlog=4096, reuse_port=inner is not None or None).start()
+            await listener.start(host, port, share=inner is not None)
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"Cannot listen on {host}, port {port} ({why}): choose another port.") from None
-        yield runner.addresses[-1][1]
+        yield listener.addresses[-1][1]
     finally:
+        listener.close()
         await runner.cleanup()

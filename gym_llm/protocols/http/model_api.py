@@ -15,10 +15,10 @@ from aiohttp import web
 from gym_llm.errors import EngineError
 from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.bodies import read_value
 from gym_llm.protocols.http.http_server import JSON, http_problem, json_response
 from gym_llm.records.failures import reason
 from gym_llm.types import ResponseDict
-from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
 
 STREAM_AFTER_SECONDS = 5.0
@@ -106,7 +106,7 @@ async def read_json(http: web.Request) -> Body:
     if http.content_type != JSON:
         raise Refusal(f"The body must be JSON, with the header Content-Type: {JSON}.", 415)
     try:
-        body = loads(await http.read())
+        body = await read_value(http)
     except ValueError:
         raise Refusal("The body is not JSON.") from None
     if not isinstance(body, dict):

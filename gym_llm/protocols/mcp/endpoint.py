@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from gym_llm.protocols.http.bodies import BodyRefused, read_value, release_body
+from gym_llm.protocols.http.server_memory import ServerBusy
 from gym_llm.protocols.mcp.jsonrpc import (
     CANCELLED,
     INTERNAL_ERROR,
@@ -42,9 +44,6 @@ MOST_BYTES = 1 << 22
 """The largest body that is answered, if the application's `client_max_size` is not less."""
 STREAM_AFTER_SECONDS = 10.0
 """Seconds before an answer that takes longer is given as a stream, and between the comments that keep that open."""
-
-SECONDS_TO_SEND = 60.0
-"""Seconds that a client may take to send a body."""
 
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _WAITING = b": waiting\n\n"
@@ -99,6 +98,8 @@ class Endpoint:
         except Exception as failure:
             error = _told(failure)
             return _json(error_of(None, error), error.status or STATUS.get(error.code, 500))
+        finally:
+            release_body(http)
 
     async def close(self) -> None:
         """Cancel all calls under way."""
@@ -116,7 +117,7 @@ class Endpoint:
         # Browsers send other types across origins without asking.
         if http.content_type != _JSON:
             raise McpError(f"The body must be JSON, with the header Content-Type: {_JSON}.", status=415)
-        value = parse(await _body(http))
+        value = await _value(http)
         stateless = is_stateless(http.headers, value)
         headers: dict[str, str] = {}
         task = asyncio.ensure_future(
@@ -284,22 +285,17 @@ def _accepted(http: web.Request) -> tuple[bool, bool]:
     return bool(kinds & {_JSON, "application/*", "*/*"}), bool(kinds & {_EVENTS, "text/*"})
 
 
-async def _body(http: web.Request) -> bytes:
-    too_large = McpError(f"A body has at most {MOST_BYTES:,} bytes.", status=413)
-    if (http.content_length or 0) > MOST_BYTES:
-        raise too_large
+async def _value(http: web.Request) -> Any:
     try:
-        async with asyncio.timeout(SECONDS_TO_SEND):
-            body = await http.read()
-    except TimeoutError:
-        raise McpError(f"A body is sent within {SECONDS_TO_SEND:g} seconds.", status=408) from None
+        return await read_value(http, parse, most=MOST_BYTES)
+    except BodyRefused as refused:
+        raise McpError(str(refused), status=refused.status) from None
+    except ServerBusy as busy:
+        raise McpError(str(busy), INTERNAL_ERROR, status=503) from None
     except web.HTTPRequestEntityTooLarge:
-        raise too_large from None
+        raise McpError(f"A body has at most {MOST_BYTES:,} bytes.", status=413) from None
     except web.RequestPayloadError:
         raise McpError("The body is not encoded as the headers say.", PARSE_ERROR, status=400) from None
-    if len(body) > MOST_BYTES:
-        raise too_large
-    return body
 
 
 def _event(answered: Any) -> bytes:

@@ -12,7 +12,7 @@ from gym_llm.protocols.messages.requests import read
 from gym_llm.protocols.messages.thinking_blocks import UNPARSED, thinking_blocks
 from gym_llm.protocols.responses.request_checks import output_for
 from gym_llm.records.failures import reason
-from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict
+from gym_llm.types import TURN_FIELDS, Item, ResponseDict
 from gym_llm.utils.json_codec import dumps, loads
 
 _STOPS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -55,7 +55,7 @@ def _message(response: ResponseDict, body: Body) -> dict[str, Any]:
         "stop_reason": stop,
         "stop_sequence": None,
         "usage": {**counts, "cache_creation_input_tokens": 0, "cache_read_input_tokens": cached},
-        **{name: last[name] for name in TOKEN_FIELDS if name in last},
+        **{name: last[name] for name in TURN_FIELDS if name in last},
     }
 
 

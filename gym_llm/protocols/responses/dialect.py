@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from gym_llm.protocols.dialect import Body, Dialect, Refusal
 from gym_llm.protocols.http.sse import COMMENT, event, pieces
+from gym_llm.protocols.responses.namespaces import flattened, with_namespaces
 from gym_llm.protocols.responses.request_checks import NOT_THE_MODELS, check_answerable, checked, output_for
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.types import Item, Request, ResponseDict
@@ -24,6 +25,7 @@ _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 def read(body: Body) -> Request:
     """The request of a body; see `Dialect.read`."""
     check_answerable(body)
+    body = flattened(body)
     return checked({name: value for name, value in body.items() if value is not None and name not in NOT_THE_MODELS})
 
 
@@ -51,7 +53,7 @@ def _output(response: ResponseDict, body: Body) -> list[Item]:
     """The items with what the API's own have, where an engine or a parser left it out."""
     completed = response.get("status") or "completed"
     output: list[Item] = []
-    for index, item in enumerate(output_for(response, body)):
+    for index, item in enumerate(with_namespaces(output_for(response, body), body)):
         kind = item.get("type") or "message"
         if (prefix := _PREFIXES.get(kind)) is None:
             output.append(item)
@@ -109,8 +111,10 @@ def _parts(content: list[dict[str, Any]], place: dict[str, Any]) -> Iterator[_Ev
     for index, part in enumerate(content):
         where = {**place, "content_index": index}
         if part.get("type") == "output_text":
-            yield "response.content_part.added", {**where, "part": {**part, "text": "", "annotations": []}}
-            yield from _text("response.output_text", part["text"], where, "text", {"logprobs": []})
+            log_probs = part.get("logprobs") or []
+            begun = {**part, "text": "", "annotations": [], **({"logprobs": []} if log_probs else {})}
+            yield "response.content_part.added", {**where, "part": begun}
+            yield from _text("response.output_text", part["text"], where, "text", {"logprobs": log_probs})
         elif part.get("type") == "refusal":
             yield "response.content_part.added", {**where, "part": {**part, "refusal": ""}}
             yield from _text("response.refusal", part["refusal"], where, "refusal", {})
@@ -130,8 +134,12 @@ def _thoughts(item: Item, place: dict[str, Any]) -> Iterator[_Event]:
 
 
 def _text(kind: str, text: str, place: dict[str, Any], name: str, more: dict[str, Any]) -> Iterator[_Event]:
-    for piece in pieces(text):
-        yield f"{kind}.delta", {**place, "delta": piece, **more}
+    nothing: dict[str, Any] = {key: [] for key in more}  # the last piece has all log probabilities
+    *before, last = list(pieces(text)) or [""]
+    for piece in before:
+        yield f"{kind}.delta", {**place, "delta": piece, **nothing}
+    if last:
+        yield f"{kind}.delta", {**place, "delta": last, **more}
     yield f"{kind}.done", {**place, name: text, **more}
 
 

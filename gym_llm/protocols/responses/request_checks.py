@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from gym_llm.protocols.dialect import Body, Refusal
 from gym_llm.protocols.responses import ResponseCreateParams, explain
-from gym_llm.types import TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.types import TOKEN_FIELDS, TURN_FIELDS, Item, Request, ResponseDict
 from gym_llm.utils.limits import FEW, ITEMS, limit
 
 NOT_THE_MODELS = frozenset(
@@ -86,4 +86,4 @@ def output_for(response: ResponseDict, body: Body) -> list[Item]:
     output = response["output"]
     if body.get("return_token_ids") is True or not any(TOKEN_FIELDS[0] in item for item in output):
         return output
-    return [{name: item[name] for name in item if name not in TOKEN_FIELDS} for item in output]
+    return [{name: item[name] for name in item if name not in TURN_FIELDS} for item in output]

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gym_llm.types import TOKEN_FIELDS, Item
+from gym_llm.types import TURN_FIELDS, Item
 
 ROUNDING = 1e-3
 """The most that a log probability may be above 0: bfloat16 rounds that of an all but certain token to a little more."""
@@ -18,8 +18,8 @@ _NUMBERS = frozenset({int, float})
 
 def without_tokens(item: Item) -> Item:
     """An item without its token fields: itself where it has none, else a copy."""
-    if any(name in item for name in TOKEN_FIELDS):
-        return {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
+    if any(name in item for name in TURN_FIELDS):
+        return {name: value for name, value in item.items() if name not in TURN_FIELDS}
     return item
 
 

@@ -20,6 +20,7 @@ class MappedSections:
     Attributes:
         composed: The whole configuration, which knows where each value is from.
         sections: Ours, by NeMo Gym's names: an agent is the environment it plays.
+        behind: The model that each proxy of a local model stands for, by names.
         ignored: Sections that mean nothing here.
         unmapped: What has no counterpart, one sentence each.
         problems: What is wrong.
@@ -27,6 +28,7 @@ class MappedSections:
 
     composed: Composed
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
     ignored: set[str] = field(default_factory=set)
     unmapped: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -18,12 +18,20 @@ from gym_llm.rollouts.config.compose import COMMAND_LINE, Composed
 from gym_llm.rollouts.config.config_files import find_above
 from gym_llm.rollouts.config.inherit import AGENTS, MODELS, RESOURCES, SERVER_TYPES
 from gym_llm.rollouts.config.mapped import MEANINGLESS, MappedSections, Server
-from gym_llm.rollouts.config.nemo_models import map_model
+from gym_llm.rollouts.config.nemo_agents import limit_turns, map_agent_options, missing_agent
+from gym_llm.rollouts.config.nemo_models import map_model, named_as_here
 from gym_llm.utils.text import did_you_mean
 
 _HEAD_SERVER = "head_server"
 _REQUEST = "responses_create_params"
 _MODEL_SERVER = "_model_server"
+_GROUP_SIZE = "num_rollouts_per_prompt"
+_JUDGES = {"genrm": "judge"}
+"""Arguments of ours that NeMo Gym's servers have under other names."""
+_PLAYING_AGENTS = {"tau2": "gym_llm/Tau2-v0"}
+"""Agents that have an environment of their own, and what plays it here."""
+_PLAYED_SERVERS = {"tales": "gym_llm/Tales-v0"}
+"""Servers whose own code plays here."""
 _FILE_ENDINGS = ("_fpath", "_path", "_file")
 
 
@@ -96,17 +104,27 @@ def _map_resources(server: Server, mapped: MappedSections) -> dict[str, Any] | N
         mapped.leave_out(server.key, f"there is no environment for {server.implementation}; {advice}")
         return None
     kwargs: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     for key, value in server.values.items():
         if value is None or key == "domain" or key in MEANINGLESS:
             continue
+        here, now = named_as_here(key, value)
         if _is_reference(value) and value["type"] == MODELS:
             _map_other_model(server, key, value["name"], env_id, kwargs, mapped)
-        elif key in own_values(env_id, "nemo_gym_kwargs") or (key.startswith("judge_") and key in _arguments(env_id)):
+        elif key in own_values(env_id, "nemo_gym_kwargs") or (
+            here in _arguments(env_id) and (_is_of_a_judge(here) or env_id in _PLAYED_SERVERS.values())
+        ):
             mapped.check_resolved(f"{server.key}.{key}")
-            kwargs[key] = _found_file(f"{server.key}.{key}", key, value, mapped)
+            kwargs[here] = _found_file(f"{server.key}.{key}", key, now, mapped)
+        elif key == _GROUP_SIZE and isinstance(value, int) and value > 1:
+            more["repeats"] = value
         else:
             mapped.leave_out(f"{server.key}.{key}", f"{env_id} has no such option; it changes nothing")
-    return {"env": env_id, "domain": server.values.get("domain"), "kwargs": kwargs}
+    return {"env": env_id, "domain": server.values.get("domain"), "kwargs": kwargs, **more}
+
+
+def _is_of_a_judge(argument: str) -> bool:
+    return argument.startswith("judge_") or argument.endswith(f"_{_REQUEST}")
 
 
 def _map_other_model(
@@ -114,11 +132,12 @@ def _map_other_model(
 ) -> None:
     """Map a model beside the policy's: `judge_model_server` is the environment's argument `judge`."""
     argument = key.removesuffix(_MODEL_SERVER)
+    argument = _JUDGES.get(argument, argument)
     arguments = _arguments(env_id)
     argument = next((name for name in (argument, f"{argument}_engine", key) if name in arguments), "")
     if not argument:
         mapped.leave_out(f"{server.key}.{key}", f"{env_id} asks no other model; it changes nothing")
-    elif (section := mapped.sections.get(name)) is None:
+    elif (section := mapped.sections.get(mapped.behind.get(name, name))) is None:
         mapped.leave_out(f"{server.key}.{key}", f"{name} is no model that can be asked; give `{argument}` an engine")
     else:
         spec, options = section["engine"], section["kwargs"]
@@ -155,33 +174,50 @@ def env_of_server(implementation: str) -> str | None:
     ids = sorted(env_ids(), key=lambda env_id: env_id.startswith("gym_llm/"))  # of several the last: ours, the newest
     names = {name: env_id for env_id in ids for name in nemo_gym_names(env_id)}
     bare = {parse_id(env_id)[1].replace("_", "").lower(): env_id for env_id in ids}
-    return names.get(implementation) or bare.get(implementation.replace("_", "").lower())
+    own = names.get(implementation) or bare.get(implementation.replace("_", "").lower())
+    return own or _PLAYED_SERVERS.get(implementation)
 
 
 def _map_agent(agent: Server, servers: list[Server], mapped: MappedSections) -> str | None:
     """Add the environment that an agent plays; returns its resources server's name."""
     resources = _referred(agent, "resources_server", RESOURCES, servers)
     model = _referred(agent, "model_server", MODELS, servers)
-    if agent.values.get("resources_server") is None:
-        mapped.leave_out(agent.key, "it has no resources_server, so there is no environment to play")
-    if agent.implementation != "simple_agent":
-        mapped.leave_out(agent.key, f"there is no {agent.implementation}; the environment is played turn by turn")
+    if playing := _PLAYING_AGENTS.get(agent.implementation):
+        own: dict[str, Any] = {"env": playing, "domain": agent.values.get("domain"), "kwargs": {}}
+        _add_environment(agent, own, model, mapped)
+        return None
+    if (missing := missing_agent(agent)) is not None:
+        mapped.leave_out(agent.key, missing)
     env = _map_resources(resources, mapped) if resources else None
     if resources is None or env is None:
         _check_datasets(agent, mapped)
         return resources.name if resources else None
-    if model and model.name in mapped.sections:
-        env["engine"] = model.name
+    _add_environment(agent, env, model, mapped)
+    return resources.name
+
+
+def _add_environment(agent: Server, env: dict[str, Any], model: Server | None, mapped: MappedSections) -> None:
+    """Add the section of an environment, with the agent's model, datasets and limits."""
+    playing = agent.implementation in _PLAYING_AGENTS
+    if model and (name := mapped.behind.get(model.name, model.name)) in mapped.sections:
+        env["engine"] = name
+    if playing:
+        env["kwargs"] |= {"max_steps": steps} if (steps := agent.values.get("max_steps")) else {}
+    else:
+        limit_turns(agent, env["kwargs"])
     for key, value in agent.values.items():
         if key == "datasets":
             mapped.check_resolved(f"{agent.key}.datasets")
             env["datasets"] = [_map_dataset(agent, number, item, mapped) for number, item in enumerate(value or [])]
-        elif key == "max_steps" and value:
-            env["kwargs"]["max_turns"] = value
+        elif playing and (key in ("domain", "max_steps") or value == {}):
+            continue
+        elif playing and key != "model_server" and _is_reference(value):
+            _map_other_model(agent, key, value["name"], env["env"], env["kwargs"], mapped)
+        elif map_agent_options(agent, key, value, env["kwargs"]):
+            continue
         elif key not in ("resources_server", "model_server", *MEANINGLESS) and value is not None:
             mapped.leave_out(f"{agent.key}.{key}", "it has no counterpart and changes nothing")
     mapped.sections[agent.name] = env
-    return resources.name
 
 
 def _check_datasets(agent: Server, mapped: MappedSections) -> None:
@@ -210,7 +246,7 @@ def _map_dataset(agent: Server, number: int, value: Any, mapped: MappedSections)
     if dataset.pop("prepare_script", None):
         mapped.leave_out(f"{key}.prepare_script", f"it is not run here; NeMo Gym's makes {value.get('jsonl_fpath')}")
     if dataset.get("type") == "benchmark" and dataset.get("license") not in (None, *get_args(License)):
-        mapped.leave_out(f"{key}.license", f"{dataset.pop('license')} is none of the names of licences")
+        mapped.leave_out(f"{key}.license", f"{dataset.pop('license')} is not the name of a licence in NeMo Gym")
     for name in [name for name in dataset if name not in DatasetConfig.model_fields and name != "source"]:
         mapped.leave_out(f"{key}.{name}", "datasets have no such key")
         del dataset[name]

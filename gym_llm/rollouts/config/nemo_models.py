@@ -7,7 +7,14 @@ from typing import Any
 
 from gym_llm.rollouts.config.mapped import MEANINGLESS, MappedSections, Server
 
-_APIS = {"openai_model": "responses", "vllm_model": "chat"}
+_AZURE = "azure_openai_model"
+_APIS = {
+    "openai_model": "responses",
+    "litellm_model": "responses",
+    "vllm_model": "chat",
+    "inference_provider": "chat",
+    _AZURE: "chat",
+}
 _MODEL_KEYS = {
     "openai_base_url": "url",
     "base_url": "url",
@@ -21,7 +28,14 @@ _MODEL_KEYS = {
     "chat_template_kwargs": "chat_template_kwargs",
 }
 _LOCAL = "local_vllm_model"
+_GENRM = "genrm_model"
+_PRINCIPLE = "supports_principle_role"
+_LOCAL_PROXY = "local_vllm_model_proxy"
+_TEMPLATE = ("extra_body", "chat_template_kwargs")
 _COMPLETIONS = "use_completions_api"
+_AZURE_V1 = "/openai/v1"
+"""Azure's own API of OpenAI's form, where the key is a bearer token and a deployment's name is the model's."""
+_REQUESTS = "num_concurrent_requests"
 _ONLY_SERVED = {
     *("api_server_count", "chat_template", "chat_template_content_format", "default_chat_template_kwargs"),
     *("disable_uvicorn_access_log", "enable_log_outputs", "enable_prompt_tokens_details"),
@@ -31,6 +45,9 @@ _ONLY_SERVED = {
 }
 """Arguments of `vllm serve` that are its HTTP server's, not its engine's (`vllm.entrypoints`, `FrontendArgs`)."""
 
+
+_OPTIONS = {"genrm_responses_create_params": "judge_responses_create_params", "genrm_parse_retries": "judge_retries"}
+_CHAT_NAMES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 
 _ALWAYS = {
     *("uses_reasoning_parser", "uses_interleaved_reasoning", "sequential_reasoning_allowed"),
@@ -48,8 +65,15 @@ _OFF = {
 
 def map_model(server: Server, mapped: MappedSections) -> None:
     """Add the engine that a model server is."""
-    if server.implementation == _LOCAL:
+    if server.implementation in (_LOCAL, _GENRM):
         _map_local_model(server, mapped)
+        return
+    if server.implementation == _LOCAL_PROXY:
+        reference = server.values.get("model_server")
+        mapped.behind[server.name] = str(reference.get("name") if isinstance(reference, dict) else reference)
+        _leave_out_template(server, server.values, mapped)
+        done = {*_ALWAYS, *_TEMPLATE, "model_server", "return_token_id_information"}
+        _leave_out_rest(server, server.values, done, mapped)
         return
     if server.implementation not in _APIS:
         playable = f"a vllm_model's URL and a {_LOCAL} can be played"
@@ -65,8 +89,14 @@ def map_model(server: Server, mapped: MappedSections) -> None:
         always.add("render_chat_template")
         options.pop("chat_template_kwargs", None)
         options["tokenizer"] = server.values.get("tokenizer")
-    _leave_out_rest(server, server.values, done, mapped, always=always)
     url = options.pop("url", None)
+    if server.implementation == _AZURE and isinstance(url, str) and url:
+        url = url.rstrip("/") if url.rstrip("/").endswith(_AZURE_V1) else url.rstrip("/") + _AZURE_V1
+        mapped.leave_out(f"{server.key}.default_query", f"{_AZURE_V1}, which is asked here, has no api-version")
+        done = done | {"default_query"}
+    if server.values.get(_REQUESTS):
+        mapped.leave_out(f"{server.key}.{_REQUESTS}", "give the command --concurrency")
+    _leave_out_rest(server, server.values, {*done, _REQUESTS}, mapped, always=always)
     if not url:
         mapped.leave_out(server.key, "it has no base URL, so it cannot be asked")
         return
@@ -82,7 +112,8 @@ def _map_local_model(server: Server, mapped: MappedSections) -> None:
     values = dict(server.values)
     model, served = values.pop("model", None), values.pop("vllm_serve_kwargs", None) or {}
     if not model or not isinstance(served, dict):
-        mapped.refuse(server.key, f"a {_LOCAL} has `model: NAME`, and `vllm_serve_kwargs` that are keys and values.")
+        kind = server.implementation
+        mapped.refuse(server.key, f"a {kind} has `model: NAME`, and `vllm_serve_kwargs` that are keys and values.")
         return
 
     def leave_out(key: str, why: str) -> None:
@@ -100,11 +131,21 @@ def _map_local_model(server: Server, mapped: MappedSections) -> None:
             kwargs[key] = value
     for key in values.pop("vllm_serve_env_vars", None) or {}:
         leave_out(f"vllm_serve_env_vars.{key}", "set it in the environment of the command")
-    for key in ("extra_body", "chat_template_kwargs"):
-        if any(value is not None for value in (values.pop(key, None) or {}).values()):
-            leave_out(key, "give it in the tasks' `responses_create_params`")
+    if server.implementation == _GENRM and values.pop(_PRINCIPLE, True) is False:
+        leave_out(_PRINCIPLE, "leave out `use_principle` in the environment that asks it")
+    _leave_out_template(server, values, mapped)
+    for key in _TEMPLATE:
+        values.pop(key, None)
     _leave_out_rest(server, values, {"return_token_id_information", *_ALWAYS}, mapped)  # token ids are always there
     mapped.sections[server.name] = {"engine": f"vllm:{model}", "kwargs": kwargs}
+
+
+def _leave_out_template(server: Server, values: dict[str, Any], mapped: MappedSections) -> None:
+    """Note the fields of a request that a local engine takes from the tasks only."""
+    for key in _TEMPLATE:
+        if any(value is not None for value in (values.get(key) or {}).values()):
+            why = "give it in the tasks' `responses_create_params`; here it changes nothing"
+            mapped.leave_out(f"{server.key}.{key}", why)
 
 
 def _leave_out_rest(
@@ -123,3 +164,19 @@ def _leave_out_rest(
             continue
         elif key not in (*done, *MEANINGLESS):
             mapped.leave_out(f"{server.key}.{key}", "it has no counterpart and changes nothing")
+
+
+def named_as_here(key: str, value: Any) -> tuple[str, Any]:
+    """Return an option of a server that asks a judge under the name, and in the form, that it has here.
+
+    >>> named_as_here("judge_chat_create_params", {"messages": [], "max_tokens": 9})
+    ('judge_responses_create_params', {'max_output_tokens': 9})
+    >>> named_as_here("judge_max_attempts", 3)
+    ('judge_retries', 2)
+    """
+    if key == "judge_chat_create_params" and isinstance(value, dict):
+        fields = {_CHAT_NAMES.get(name, name): field for name, field in value.items() if name != "messages"}
+        return "judge_responses_create_params", fields
+    if key == "judge_max_attempts" and isinstance(value, int):
+        return "judge_retries", max(0, value - 1)
+    return _OPTIONS.get(key, key), value

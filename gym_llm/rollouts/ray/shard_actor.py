@@ -98,10 +98,11 @@ class ShardActor:
         return shard
 
     async def describe(self) -> dict[str, Any]:
-        """Spaces, metadata and render mode of an environment, and the process's number."""
+        """Spaces, metadata and render mode of an environment, whether it scores groups, and the process's number."""
         env = self._shard.env(0)
         names = ("observation_space", "action_space", "metadata", "render_mode")
-        return {**{name: getattr(env, name) for name in names}, "pid": os.getpid()}
+        scores_groups = env.unwrapped.scores_groups  # type: ignore[attr-defined]
+        return {**{name: getattr(env, name) for name in names}, "scores_groups": scores_groups, "pid": os.getpid()}
 
     async def submit_and_poll(self, batch: bytes, at_least: int) -> bytes:
         """Take orders (a pickled pair of slots and orders), and give back outcomes (a pickled list); see above."""

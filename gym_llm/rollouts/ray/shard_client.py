@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate, cycle, repeat
@@ -254,5 +255,33 @@ def end_shards(shards: Sequence[RemoteShard]) -> None:
 
 
 def pack(slots: list[int], orders: list[Any]) -> bytes:
-    """Orders as they cross; raises if an action cannot be pickled."""
-    return pickle.dumps((slots, orders), pickle.HIGHEST_PROTOCOL)
+    """Orders as they cross; raises if an action cannot be pickled.
+
+    A process may lack the classes of the caller's script, and one order that it cannot read would fail all. Subclasses
+    of JSON's types cross as these types, and an action with a `to_dict` as its dict.
+    """
+    buffer = io.BytesIO()
+    _PlainPickler(buffer, pickle.HIGHEST_PROTOCOL).dump((slots, orders))
+    return buffer.getvalue()
+
+
+class _PlainPickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        """Pickle an object of an unknown class as plain data; C calls it only for objects of no built-in type."""
+        kind = type(obj)
+        if isinstance(obj, type) or kind.__module__.partition(".")[0] in _KNOWN_PACKAGES:
+            return NotImplemented
+        for base, plain in _PLAIN.items():
+            if isinstance(obj, base):
+                return base, (plain(obj),)
+        return (dict, (obj.to_dict(),)) if callable(getattr(kind, "to_dict", None)) else NotImplemented
+
+
+_KNOWN_PACKAGES = ("builtins", "collections", "gym_llm", "openai")
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__index__,
+    float: float.__pos__,
+    list: lambda value: list.__getitem__(value, slice(None)),
+    dict: lambda value: {key: dict.__getitem__(value, key) for key in dict.keys(value)},
+}

@@ -8,13 +8,17 @@
 #   - Sleep is the time in which no process runs or wants to run. A look sees only one moment, so a program that often
 #     sleeps briefly would look asleep; `_sleep` therefore subtracts what each task has run and waited for a processor.
 #   - Memory is the resident memory, without what processes share where that decides, the files in /tmp and /dev/shm,
-#     page tables of programs that reserve much, and what open sockets can hold for their readers.
+#     page tables of programs that reserve much, and what open sockets and pipes can hold for their readers. There is
+#     a limit for the number of mappings, too, as the kernel has memory for each. It is counted less often.
+#   - Each session (`setsid`) may be a group of the kernel's scheduler, which gives every group the same time. So a run
+#     may have a few only.
 # In a sandbox without a namespace of its own (containers) only the descendants of the supervisor are seen.
 
 from __future__ import annotations
 
 import os
 import resource
+import stat
 import time
 from typing import Any
 
@@ -24,6 +28,12 @@ _LONG = 10  # times its processor time, and what it may sleep: a run ends then, 
 _SHARED = 8  # times the limit: more than that is not taken for memory that processes share
 _SLACK_TICKS = 1  # the kernel gives time in whole ticks
 _FREE_SOCKETS = 16  # that are not counted as memory
+_PIPE_BYTES = 1 << 16  # a pipe's capacity, which programs cannot raise
+_MOST_SESSIONS = 4
+_SESSIONS_OF_MACHINES = 64  # terminals and services have one each
+_MAPPINGS_SECONDS = 0.1  # between two counts of them
+_MOST_MAPPINGS = 1 << 14  # of all processes, beside the usual ones of each
+_USUAL_MAPPINGS = 1 << 10
 _SOCKET_BYTES = 425984  # what a socket keeps for its reader at most (net.core.wmem_max, as Linux counts it)
 
 
@@ -53,10 +63,12 @@ class Use:
     Args:
         alone: Whether all processes but number 1 belong to the run, which has a namespace of its own then.
         reserves: Whether its address space is not limited.
+        machine: Whether it is a whole machine, with terminals and services.
     """
 
-    def __init__(self, alone: bool, reserves: bool) -> None:
+    def __init__(self, alone: bool, reserves: bool, machine: bool = False) -> None:
         self.alone = alone
+        self.most_sessions = _SESSIONS_OF_MACHINES if machine else _MOST_SESSIONS
         self.reserves = reserves
         self.seconds = 0.0  # of processor time
         self.asleep = 0.0  # seconds in which none of its processes did, or wanted to do, anything
@@ -67,6 +79,8 @@ class Use:
         self.known: dict[int, tuple[int, int]] = {}  # ticks by process: all, and those of children that it waited for
         self.waited = 0.0  # ticks of all processes that were waited for
         self.present: list[str] = []  # processes at the last look
+        self.sessions: set[bytes] = set()  # of those
+        self.counted = 0.0  # when the mappings were
         self.begin(0.0)
 
     def begin(self, seconds: float) -> None:
@@ -98,9 +112,20 @@ class Use:
             return "wall"
         if memory > limits["memory_bytes"]:
             return "memory"
-        if count > limits["processes"]:
+        if count > limits["processes"] or len(self.sessions) > self.most_sessions:
             return "processes"
-        return None
+        return "memory" if self._too_many_mappings(now) else None
+
+    def _too_many_mappings(self, now: float) -> bool:
+        if now - self.counted < _MAPPINGS_SECONDS:
+            return False
+        self.counted = now
+        left = _MOST_MAPPINGS
+        for process in self.present:
+            left -= max(0, _mappings(process, left + _USUAL_MAPPINGS) - _USUAL_MAPPINGS)
+            if left < 0:
+                return True
+        return False
 
     def now(self, child: int, limits: dict[str, Any]) -> tuple[float, int, int, bool]:
         """Return the seconds of processor time, bytes, processes, and whether one of them wants to run.
@@ -113,6 +138,7 @@ class Use:
         known: dict[int, tuple[int, int]] = {}
         processes: list[str] = []
         present: list[str] = []
+        sessions: set[bytes] = set()
         for name in os.listdir("/proc") if self.alone else descendants(os.getpid()):
             if not name.isdigit() or name == "1":
                 continue
@@ -124,6 +150,8 @@ class Use:
             known[int(name)] = int(fields[11]) + int(fields[12]) + waited, waited
             present.append(name)
             count += 1
+            if state != b"Z":
+                sessions.add(fields[3])
             if threads > 1 and (state == b"Z" or not wants):
                 thread, runs = _threads(name)
                 wants = wants or runs
@@ -133,7 +161,7 @@ class Use:
             if state != b"Z" or threads > 1:
                 pages += int(fields[21])
                 processes.append(name)
-        self.present = present
+        self.present, self.sessions = present, sessions
         self._account(known)
         seconds = _waited() + self.lost + sum(total for total, _ in known.values()) / _CLOCK
         return seconds, self._memory(processes, pages * _PAGE, limits), count, wants
@@ -189,7 +217,7 @@ class Use:
                 memory += (usage.f_blocks - usage.f_bfree) * usage.f_frsize
         files = sum(_open_files(process, limits["open_files"]) for process in processes)
         if memory + files * _SOCKET_BYTES > enough:  # it could matter what they are
-            memory += _sockets(processes, limits["open_files"]) * _SOCKET_BYTES
+            memory += _channels(processes, limits["open_files"])
         return memory
 
 
@@ -297,19 +325,40 @@ def _open_files(process: str, most: int) -> int:
         return 0
 
 
-def _sockets(processes: list[str], most: int) -> int:
-    """Count the open sockets of processes, without a few of each; all files of one that hides them count."""
-    found: set[str] = set()
+def _channels(processes: list[str], most: int) -> int:
+    """Return the bytes that open sockets and pipes can hold, without a few; all files of one that hides them count."""
+    sockets: set[tuple[int, int]] = set()
+    pipes: set[tuple[int, int]] = set()
     hidden = 0
     for process in processes:
         names = _names(f"/proc/{process}/fd")
         for name in names:
             try:
-                link = os.readlink(f"/proc/{process}/fd/{name}")
+                status = os.stat(f"/proc/{process}/fd/{name}")
             except OSError:
                 continue
-            if link.startswith("socket:"):
-                found.add(link)
+            if stat.S_ISSOCK(status.st_mode):
+                sockets.add((status.st_dev, status.st_ino))
+            elif stat.S_ISFIFO(status.st_mode):
+                pipes.add((status.st_dev, status.st_ino))
         if not names:
             hidden += max(0, _open_files(process, most) - _FREE_SOCKETS)
-    return max(0, len(found) - _FREE_SOCKETS) + hidden
+    of_sockets = (max(0, len(sockets) - _FREE_SOCKETS) + hidden) * _SOCKET_BYTES
+    return of_sockets + max(0, len(pipes) - _FREE_SOCKETS) * _PIPE_BYTES
+
+
+def _mappings(process: str, enough: int) -> int:
+    """Count the mappings of a process, at least up to a number."""
+    count = 0
+    try:
+        descriptor = os.open(f"/proc/{process}/maps", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        while count <= enough and (part := os.read(descriptor, 1 << 16)):
+            count += part.count(b"\n")
+    except OSError:
+        pass  # it has ended
+    finally:
+        os.close(descriptor)
+    return count

@@ -6,7 +6,9 @@ The filter denies calls that reach beyond the files, memory, threads and process
 - the kernel's keys, modules, clocks and tracing;
 - io_uring, because a filter cannot see its requests;
 - shared memory that no limit counts (files in /dev/shm are counted);
-- calls that show how other processes use files;
+- calls that show how other processes use files, such as notifications and leases;
+- locks of whole files, which other runs could see: they only seem to succeed;
+- larger pipes, and messages with descriptors inside, whose memory no limit counts;
 - sockets with addresses, which other runs could reach;
 - changes to the supervisor, process 1, which belongs to the same user.
 
@@ -56,6 +58,10 @@ _FAKED: _Numbers = {  # for one who is root, but of one user only: they do nothi
     "setgroups": (116, 159), "setresuid": (117, 147), "setresgid": (119, 149),
     "setfsuid": (122, 151), "setfsgid": (123, 152), "capset": (126, 91),
 }  # fmt: skip
+_LOCK: _Numbers = {"flock": (73, 32)}
+_MESSAGES: _Numbers = {"sendmsg": (46, 211), "sendmmsg": (307, 269)}  # these can have descriptors inside
+_FCNTL: _Numbers = {"fcntl": (72, 25)}
+_SET_LEASE, _NOTIFY, _SET_PIPE_SIZE = 1024, 1026, 1031
 _IDLE: _Numbers = {"sync": (162, 81), "syncfs": (306, 267)}  # say that they have done it: it would hold up everybody
 _MAP: _Numbers = {"mmap": (9, 222)}
 _SOCKETS: _Numbers = {"socket": (41, 198)}
@@ -114,6 +120,13 @@ def calls_filter(loopback: bool, *, fakes: bool = False) -> bytes:
         code += _if(_EQUAL, number, _error(errno.ENOSYS))
     for number in numbers(_IDLE):
         code += _if(_EQUAL, number, _error(0))
+    for number in numbers(_FCNTL):
+        refused = (_SET_LEASE, _NOTIFY, _SET_PIPE_SIZE)
+        code += _argument(number, 1, [(_EQUAL, command, _error(errno.EPERM)) for command in refused])
+    for number in [] if fakes else numbers(_LOCK):  # a machine's files are its own
+        code += _if(_EQUAL, number, _error(0))
+    for number in [] if loopback else numbers(_MESSAGES):
+        code += _if(_EQUAL, number, _error(errno.EPERM))
     for number in numbers(_MAP):
         code += _argument(number, 3, [(_EQUAL, _SHARED_ANONYMOUS, _error(errno.ENOMEM))], mask=_SHARED_ANONYMOUS)
     code += _if(_AT_LEAST, _NEWEST + 1, _error(errno.ENOSYS))  # x32's numbers, too

@@ -173,7 +173,7 @@ class Run:
         self.ended: tuple[int, resource.struct_rusage] | None = None
         self.streams: list[Stream] = []
         self.texts: dict[str, bytes] | None = None
-        self.use = resource_usage.Use(self.alone, bool(header.get("reserves")))
+        self.use = resource_usage.Use(self.alone, bool(header.get("reserves")), "root" in header)
 
     def once(self) -> None:
         """Run a program to its end."""

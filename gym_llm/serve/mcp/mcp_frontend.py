@@ -8,8 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from gym_llm.protocols.http.access import AccessDenied
+from gym_llm.protocols.http.bodies import BodyRefused, read_value
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.protocols.mcp import Caller, Endpoint, McpError, Toolbox
+from gym_llm.protocols.mcp.endpoint import MOST_BYTES
 from gym_llm.protocols.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, error_of
 from gym_llm.protocols.mcp.revisions import SESSION_HEADER, handshake_first
 from gym_llm.serve.episode_session import BadRequest
@@ -17,7 +19,6 @@ from gym_llm.serve.frontend import NotJSON, Route
 from gym_llm.serve.mcp.session_toolbox import EpisodeToolbox, UnopenedToolbox, failed
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
-from gym_llm.utils.json_codec import loads
 
 TOKEN_HEADER, SESSION_META = "X-NeMo-Gym-Session-Token", "gym-llm/session"
 _TOOLBOX = "mcp"  # of a session's notes
@@ -46,7 +47,7 @@ class McpFrontend:
 
     def routes(self) -> Iterable[Route]:
         """Return the frontend's routes. OpenEnv's frontend claims OpenEnv's requests at `/mcp`."""
-        yield Route("POST", "/mcp", self._endpoint.handle, _OPERATION)
+        yield Route("POST", "/mcp", self._endpoint.handle, _OPERATION, most_bytes=MOST_BYTES)
         yield Route("GET", "/mcp", self._endpoint.handle)
         yield Route("DELETE", "/mcp", self._endpoint.handle)
 
@@ -55,9 +56,9 @@ class McpFrontend:
         if (session_id := _of_headers(http)) is not None or http.method != "POST":
             return session_id
         try:
-            body = loads(await http.read())
+            body = await read_value(http, most=MOST_BYTES)
             return _of_meta(body["params"]["_meta"])
-        except (LookupError, TypeError, ValueError, web.HTTPException):
+        except (BodyRefused, LookupError, TypeError, ValueError, web.HTTPException):
             return None
 
     def refusal(self, error: BaseException, status: int) -> web.Response:

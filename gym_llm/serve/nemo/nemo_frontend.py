@@ -11,9 +11,10 @@ from aiohttp import web
 
 from gym_llm.core.tools.tool import error_output
 from gym_llm.evaluation.reverify.rescoring import NotFromItems, mode_of
+from gym_llm.protocols.http.bodies import read_body
 from gym_llm.protocols.http.http_server import json_response
 from gym_llm.serve.episode_session import EpisodeFailed, EpisodeSession
-from gym_llm.serve.frontend import NotJSON, Route, parse_json, read_json
+from gym_llm.serve.frontend import NotJSON, Route, read_json
 from gym_llm.serve.nemo import answer_bodies as verdicts
 from gym_llm.serve.nemo import operations
 from gym_llm.serve.nemo.aggregates import aggregate
@@ -73,6 +74,8 @@ class NemoFrontend:
         """An error as NeMo Gym's servers write it: `{"detail": ...}`."""
         if isinstance(error, EpisodeFailed):
             return json_response({"detail": redact(str(error)), "failure_kind": error.failure.kind}, status)
+        if isinstance(error, SessionLost):
+            return json_response({"detail": str(error), "failure_kind": error.failure_kind}, status)
         is_told = status < 500 or isinstance(error, AtCapacity)
         sentence = redact(str(error)) if is_told else "The server has failed; its log says how."
         return json_response({"detail": sentence}, status)
@@ -132,18 +135,20 @@ class NemoFrontend:
         session.notes["nemo"] = Seeded(row, step.new_items, session.episode)
         session.notes.pop(CALL_REWARDS, None)
 
-    def _session(self, http: web.Request) -> EpisodeSession | None:
+    def _session(self, http: web.Request, *, may_be_lost: bool = True) -> EpisodeSession | None:
         session_id = self._cookie.read(http.headers.get("Cookie"))
         if session_id is None:
             return None
         try:
             session = self._served.sessions.get(session_id)
-        except UnknownSession:
+        except UnknownSession as unknown:
+            if isinstance(unknown, SessionLost) and not may_be_lost:
+                raise
             return None
         return session if "nemo" in session.notes else None
 
     def _known_session(self, http: web.Request) -> EpisodeSession:
-        session = self._session(http)
+        session = self._session(http, may_be_lost=False)
         if session is None:
             raise UnknownSession(
                 f"The request has no session: POST /seed_session and send its cookie ({self._cookie.name})."
@@ -192,7 +197,7 @@ class NemoFrontend:
 
     async def _call_tool(self, http: web.Request) -> web.Response:
         session = self._known_session(http)
-        arguments = (await http.read()).decode(errors="replace")
+        arguments = (await read_body(http)).decode(errors="replace")
         try:
             text, _ = await call_tool(session, http.match_info["tool"], arguments)
             status = 200
@@ -204,8 +209,8 @@ class NemoFrontend:
         return answer
 
     async def _verify(self, http: web.Request) -> web.Response:
-        payload = await http.read()
-        body = parse_json(payload)
+        body = await read_json(http)
+        payload = await read_body(http)
         conversation = read_conversation(body, self._served.name)
         row = read_row(body)
         session_id = self._cookie.read(http.headers.get("Cookie"))
@@ -289,7 +294,7 @@ class NemoFrontend:
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     async def _aggregate_metrics(self, http: web.Request) -> web.Response:
-        body = await read_json(http)
+        body = await read_json(http, values=4)  # of all rollouts; it is read in a thread
         verifier = self._served.verifier
         return json_response(await asyncio.to_thread(aggregate, body, self._served.env_id, dict(verifier.metrics)))
 

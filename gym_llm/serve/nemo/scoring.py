@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from gymnasium.error import InvalidAction
 
+from gym_llm.core.driver import Driver
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.replay import is_environments, recorded_turns
@@ -152,8 +153,7 @@ async def score_session(session: EpisodeSession, rows: Rows, row: Row, conversat
             return await _played_again(session, rows.prepare(row), conversation)
         await session.call(_lay, session, seeded.opening, conversation, cut)
         if cut.last is not None:
-            status = conversation.response.get("status") if cut.is_end else "completed"
-            last = await session.step({**conversation.response, "output": cut.last, "status": status})
+            last = await session.step(_turn(conversation, cut.last, is_end=cut.is_end))
         if not last.done:
             last = await session.cut_short()
     except EpisodeFailed as failed:
@@ -184,7 +184,7 @@ async def score_alone(session: EpisodeSession, rows: Rows, row: Row, conversatio
     def score() -> dict[str, Any]:
         try:
             check_env(session.env)
-            found = score_items(session.env, cast(Any, record), 0)
+            found = score_items(Driver(session.env), cast(Any, record), 0)
         except NotFromItems:
             session.verifier.end_episode()
             raise
@@ -221,13 +221,18 @@ async def _played_again(session: EpisodeSession, prepared: PreparedTask, convers
     last = await session.reset(options={"task": prepared})
     turns = recorded_turns({**conversation.response, "output": conversation.items})
     for number, turn in enumerate(turns, 1):
-        status = conversation.response.get("status") if number == len(turns) else "completed"
-        last = await session.step({**conversation.response, "output": turn, "status": status})
+        last = await session.step(_turn(conversation, turn, is_end=number == len(turns)))
         if last.done:
             break
     if not last.done:
         last = await session.cut_short()
     return scored(session.total_reward, last.truncated, last.info)
+
+
+def _turn(conversation: Conversation, items: list[Item], *, is_end: bool) -> dict[str, Any]:
+    """Return the response of one turn: only the last one can have been cut off."""
+    whole = {} if is_end else {"status": "completed", "incomplete_details": None}
+    return {**conversation.response, "output": items, **whole}
 
 
 def _lay(session: EpisodeSession, opening: list[Item], conversation: Conversation, cut: _Cut) -> None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from gym_llm.protocols.http.bodies import OBJECT_BYTES, SMALL, too_many_values
+from gym_llm.protocols.http.server_memory import MEMORY
+from gym_llm.protocols.http.value_counter import ValueCounter
+from gym_llm.utils.limits import REQUEST_VALUES, limit
+
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG, SERVER_ERROR = 1000, 1001, 1002, 1003, 1009, 1011
+TRY_AGAIN = 1013
+_PIECE = 1 << 18  # bytes of a long frame that are unmasked and counted at once
 _LONG = 512  # bytes above which numpy is the faster to unmask
 
 
@@ -21,20 +28,41 @@ class BrokenFrame(Exception):
         self.code = code
 
 
+class LongMessage(bytes):
+    """A message of more than `SMALL` bytes, whose values were counted as they came.
+
+    Attributes:
+        weight: The count (see `ValueCounter`).
+        held: The bytes that are counted for it in the process's account, as long as it is referred to.
+    """
+
+    weight: int
+    held: int = 0
+
+    def __del__(self) -> None:
+        MEMORY.release(self.held)
+
+
 class FrameReader:
     """Takes a client's bytes as they come, and gives its messages and control frames one after the other.
+
+    The payload of a long frame is unmasked and counted as it comes: nothing is done with a long message at once.
 
     Args:
         most_bytes: How long a message is at most.
     """
 
-    __slots__ = ("_buffer", "_kind", "_most_bytes", "_parts")
+    __slots__ = ("_buffer", "_counter", "_frame", "_held", "_kind", "_mask", "_most_bytes", "_parts", "_to_come")
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._buffer = bytearray()
-        self._parts = bytearray()  # of a message that comes in several frames
+        self._parts = bytearray()  # of a message that comes in several frames, or in a long one
         self._kind = CONTINUATION  # what that message is; CONTINUATION if there is none
+        self._frame = self._to_come = 0  # the first byte of a long frame under way, and how much of it is to come
+        self._mask = b""
+        self._counter: ValueCounter | None = None
+        self._held = 0
 
     def feed(self, data: bytes) -> None:
         """Bytes have come."""
@@ -67,7 +95,17 @@ class FrameReader:
             BrokenFrame: If the frame is invalid, or too long.
         """
         buffer = self._buffer
-        while len(buffer) >= 2:
+        while len(buffer) >= 2 or (self._to_come and buffer):
+            if self._to_come:
+                piece = bytes(buffer[: min(self._to_come, _PIECE)])
+                del buffer[: len(piece)]
+                self._to_come -= len(piece)
+                self._add(_unmasked(self._mask, piece))
+                turn = len(piece) % 4
+                self._mask = self._mask[turn:] + self._mask[:turn]
+                if not self._to_come and self._frame & 0x80:
+                    return self._whole()
+                continue
             first, second = buffer[0], buffer[1]
             length, start = second & 0x7F, 2
             if length > 125:
@@ -77,22 +115,58 @@ class FrameReader:
                 length = int.from_bytes(buffer[2:start], "big")
             self._check(first, second, length)
             end = start + 4 + length
+            kind = first & 0x0F
+            if length > SMALL:
+                if len(buffer) < start + 4:
+                    return None
+                self._frame, self._to_come, self._mask = first, length, bytes(buffer[start : start + 4])
+                self._kind = kind or self._kind
+                del buffer[: start + 4]
+                continue
             if len(buffer) < end:
                 return None
             payload = _unmasked(buffer[start : start + 4], buffer[start + 4 : end])
             del buffer[:end]
-            kind = first & 0x0F
             if kind >= CLOSE:
                 return kind, payload
             if first & 0x80 and kind:
                 return kind, payload
-            self._parts += payload
             self._kind = kind or self._kind
+            self._add(payload)
             if first & 0x80:
-                kind, payload = self._kind, bytes(self._parts)
-                self._kind, self._parts = CONTINUATION, bytearray()
-                return kind, payload
+                return self._whole()
         return None
+
+    def close(self) -> None:
+        """Forget what has come, and release what is held for it."""
+        MEMORY.release(self._held)
+        self._buffer, self._parts, self._held = bytearray(), bytearray(), 0
+
+    def _add(self, payload: bytes) -> None:
+        """Add to the message under way; count it once it is no longer small."""
+        self._parts += payload
+        if len(self._parts) <= SMALL:
+            return
+        if self._counter is None:
+            self._counter = ValueCounter(limit(REQUEST_VALUES))
+            payload = bytes(self._parts)
+        if not MEMORY.has_room(len(payload)):
+            raise BrokenFrame(TRY_AGAIN, "The server has no memory left for a message of this size.")
+        MEMORY.add(len(payload))
+        self._held += len(payload)
+        if not self._counter.feed(payload):
+            raise BrokenFrame(TOO_BIG, too_many_values())
+
+    def _whole(self) -> tuple[int, bytes]:
+        counter = self._counter
+        message = bytes(self._parts) if counter is None else LongMessage(self._parts)
+        if counter is not None and isinstance(message, LongMessage):
+            objects = counter.weight * OBJECT_BYTES
+            MEMORY.add(objects)
+            message.weight, message.held = counter.weight, self._held + objects
+        kind = self._kind
+        self._kind, self._parts, self._counter, self._held = CONTINUATION, bytearray(), None, 0
+        return kind, message
 
     def _check(self, first: int, second: int, length: int) -> None:
         kind = first & 0x0F

@@ -16,9 +16,9 @@ from gym_llm.core.registry.env_files import find_env
 from gym_llm.errors import UsageError
 from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.serve.openenv import folder_files as files
-from gym_llm.serve.openenv.task_api import split_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import Sessions
+from gym_llm.serve.task_api import split_of
 from gym_llm.version import __version__
 
 PORT = 8000

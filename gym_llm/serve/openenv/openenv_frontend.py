@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gym_llm.errors import UsageError
 from gym_llm.protocols.http.http_server import json_response
+from gym_llm.protocols.mcp.endpoint import MOST_BYTES
 from gym_llm.serve.episode_session import BadRequest, EpisodeFailed, EpisodeSession
 from gym_llm.serve.frontend import NotJSON, Route, read_json
 from gym_llm.serve.openenv import reply_messages as answers
@@ -24,10 +25,10 @@ from gym_llm.serve.openenv.reply_messages import Invalid, encode
 from gym_llm.serve.openenv.rpc import INVALID_REQUEST, PARSE_ERROR, Rpc
 from gym_llm.serve.openenv.socket import Socket
 from gym_llm.serve.openenv.socket_messages import SocketSession
-from gym_llm.serve.openenv.task_api import TaskApi, split_of
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
+from gym_llm.serve.task_api import TaskApi, split_of
 from gym_llm.utils.secrets import redact
 from gym_llm.version import __version__
 
@@ -70,7 +71,7 @@ class OpenEnvFrontend:
         yield Route("GET", "/metadata", self._metadata, {"summary": "What the environment is."})
         yield Route("GET", "/schema", self._schema, {"summary": "JSON Schemas of actions, observations and states."})
         operation = {"summary": "OpenEnv's JSON-RPC: sessions and tools.", "requestBody": _body({"type": "object"})}
-        yield Route("POST", "/mcp", self._mcp, operation, claims=Rpc.claims)
+        yield Route("POST", "/mcp", self._mcp, operation, claims=Rpc.claims, most_bytes=MOST_BYTES)
         yield Route("GET", "/mcp", self._mcp_socket, is_socket=True)
         if self._mode == "simulation":
             result = {"200": {"description": "Observation, reward, done.", "content": _content(schemas.RESULT)}}
@@ -128,7 +129,7 @@ class OpenEnvFrontend:
         except AtCapacity:
             await _turn_away(socket, encode(await self._rpc.answer(_CREATE)))
             return response
-        talk = partial(self._rpc.answer_text, mine=session)
+        talk = partial(self._rpc.answer_message, mine=session)
         session.notes["close_when_left"] = True
         await socket.serve(talk, partial(self._connections.detach, session, socket))
         return response

@@ -18,7 +18,7 @@ from gym_llm.serve.openenv.socket import PendingReply
 from gym_llm.serve.openenv.tool_results import output_of, tools_of
 from gym_llm.serve.served_env import ServedEnv
 from gym_llm.serve.sessions import AtCapacity, UnknownSession
-from gym_llm.utils.json_codec import dumps, loads
+from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact, redacted_logger
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
@@ -59,13 +59,13 @@ class Rpc:
         method, params = body.get("method"), body.get("params")
         return not body or method in _OWN or (method in _TOOLS and isinstance(params, dict) and "session_id" in params)
 
-    def answer_text(self, text: bytes, mine: EpisodeSession) -> PendingReply:
+    def answer_message(self, message: Any, mine: EpisodeSession) -> PendingReply:
         """Answer a message of a WebSocket at `/mcp`, which has a session of its own."""
         self._env.sessions.keep(mine)
-        try:
-            answer = self.answer(loads(text), mine)
-        except ValueError as error:
-            answer = _at_once(_error(None, PARSE_ERROR, f"Parse error: {error}"))
+        if isinstance(message, Exception):
+            answer = _at_once(_error(None, PARSE_ERROR, f"Parse error: {message}"))
+        else:
+            answer = self.answer(message, mine)
         return PendingReply(asyncio.ensure_future(answer), lambda future: dumps(future.result())[:-1])
 
     async def answer(self, body: Any, mine: EpisodeSession | None = None) -> dict[str, Any]:

@@ -26,6 +26,9 @@ from typing import Any, NamedTuple, cast
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
+from gym_llm.protocols.http.bodies import is_long, off_the_loop
+from gym_llm.protocols.http.long_bodies import loads_in_pieces
+from gym_llm.protocols.http.server_memory import REQUEST_SIZE
 from gym_llm.serve.openenv.frames import (
     BINARY,
     CLOSE,
@@ -39,9 +42,11 @@ from gym_llm.serve.openenv.frames import (
     UNSUPPORTED,
     BrokenFrame,
     FrameReader,
+    LongMessage,
     closing_frame,
     frame,
 )
+from gym_llm.utils.json_codec import loads
 from gym_llm.utils.limits import REQUEST_BYTES, limit
 from gym_llm.utils.secrets import redacted_logger
 
@@ -75,8 +80,8 @@ class CloseConnection(Exception):
         self.code = code
 
 
-MessageHandler = Callable[[bytes], "bytes | PendingReply"]
-"""Answers a client's messages; may raise `CloseConnection`."""
+MessageHandler = Callable[[Any], "bytes | PendingReply"]
+"""Answers a client's messages, given as JSON values (invalid JSON: the ValueError); may raise `CloseConnection`."""
 
 
 class Socket:
@@ -94,6 +99,7 @@ class Socket:
             "_ahead",
             "_ended",
             "_frames",
+            "_long",
             "_http",
             "_is_paused",
             "_is_scheduled",
@@ -110,6 +116,7 @@ class Socket:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._frames = FrameReader(limit(REQUEST_BYTES))
+        self._long: LongMessage | None = None  # what it holds is released with its last reference
         self._ahead: deque[bytes] | None = None
         self._is_paused = self._is_scheduled = self._is_waiting = False
         self._pong: asyncio.Future[None] | None = None
@@ -153,9 +160,12 @@ class Socket:
             await self._ended
         finally:
             self._take_leave(GOING_AWAY)
+            self._frames.close()
+            self._long = self._ahead = None
 
     def send(self, message: bytes) -> None:
         """Send a text."""
+        self._long = None
         if self._transport.is_closing():
             return  # the client is gone, and aiohttp about to say so
         self._transport.write(frame(TEXT, message))
@@ -192,9 +202,10 @@ class Socket:
             if message is not None:
                 self._answer(message)
                 return False, b""
-        self._frames.feed(data)
-        if not self._is_scheduled:
-            self._work()
+        if not self._ended.done():  # what comes after the end is not kept
+            self._frames.feed(data)
+            if not self._is_scheduled:
+                self._work()
         return False, b""
 
     def feed_eof(self) -> None:
@@ -243,10 +254,41 @@ class Socket:
             self._ahead.append(message)
 
     def _answer(self, message: bytes) -> None:
+        if message.__class__ is LongMessage:
+            self._read_long(message)  # type: ignore[arg-type]
+            return
+        value: Any
+        try:
+            value = loads(message)
+        except ValueError as error:
+            value = error
+        REQUEST_SIZE.set(len(message))
+        self._answer_value(value)
+
+    def _read_long(self, message: LongMessage) -> None:
+        self._long = message
+        if not is_long(len(message), message.weight):
+            self._answer(bytes(message))
+            return
+        self._is_waiting = True
+        reading = self._loop.create_task(off_the_loop(loads_in_pieces, message))
+        reading.add_done_callback(self._answer_read)
+
+    def _answer_read(self, reading: asyncio.Task[Any]) -> None:
+        if reading.cancelled():
+            self._break_off(GOING_AWAY, "The server has been stopped.")
+            return
+        self._is_waiting = False
+        REQUEST_SIZE.set(0 if self._long is None else self._long.held)
+        self._answer_value(reading.exception() or reading.result())
+        if not (self._is_waiting or self._is_scheduled):
+            self._work()
+
+    def _answer_value(self, value: Any) -> None:
         if self.closed_with is not None or self._transport.is_closing():
             return
         try:
-            answer = self._talk(message)  # type: ignore[misc]
+            answer = self._talk(value)  # type: ignore[misc]
         except CloseConnection as farewell:
             self._say(farewell)
         except Exception:

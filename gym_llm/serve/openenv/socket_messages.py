@@ -15,7 +15,6 @@ from gym_llm.serve.openenv.rpc import Rpc
 from gym_llm.serve.openenv.socket import CloseConnection, PendingReply
 from gym_llm.serve.openenv.tool_results import called, listed, tools_of
 from gym_llm.serve.served_env import ServedEnv
-from gym_llm.utils.json_codec import loads
 from gym_llm.utils.secrets import redacted_logger
 from gym_llm.utils.text import excerpt
 
@@ -42,19 +41,20 @@ class SocketSession:
         self._split = split
         self._rpc = rpc
 
-    def answer(self, text: bytes) -> bytes | PendingReply:
+    def answer(self, message: Any) -> bytes | PendingReply:
         """Answer a message.
+
+        Args:
+            message: The JSON value, or the error of one that is not JSON.
 
         Raises:
             CloseConnection: If it was the last.
         """
         self._env.sessions.keep(self._session)
         try:
-            message = loads(text)
-        except ValueError as error:
-            return answers.error(f"Invalid JSON: {error}", answers.INVALID_JSON)
-        try:
             if message.__class__ is not dict:
+                if isinstance(message, Exception):
+                    return answers.error(f"Invalid JSON: {message}", answers.INVALID_JSON)
                 raise Invalid("", "A message is a JSON object", "dict_type")
             kind = message.get("type")
             if kind == "step":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from gym_llm.types import TOKEN_FIELDS, Item, Request
+from gym_llm.types import TURN_FIELDS, Item, Request
 
 MAX_PIECES = 256
 """The most items that are made of one message: a model that repeats a tag costs no more than one that does not."""
@@ -179,7 +179,7 @@ def with_content(message: Item, content: str | list[dict[str, Any]], number: int
     piece = {**message, "content": content}
     if number and (message_id := _id_of(message)):
         piece["id"] = f"{message_id}_{number}"
-    for field in TOKEN_FIELDS:
+    for field in TURN_FIELDS:
         piece.pop(field, None)
     return piece
 
@@ -211,6 +211,6 @@ def _without_later_calls(items: list[Item]) -> list[Item]:
 
 
 def _hand_over_tokens(message: Item, item: Item) -> None:
-    for field in TOKEN_FIELDS:
+    for field in TURN_FIELDS:
         if field in message:
             item[field] = message[field]

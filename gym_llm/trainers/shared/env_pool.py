@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import aclosing, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
@@ -14,11 +14,14 @@ from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import play_episode
 from gym_llm.rollouts.episode_worker import EpisodeWorker, with_retries
 from gym_llm.rollouts.factory import EnvFactory, Wrap
+from gym_llm.rollouts.group_scores import GroupScorer, check_plays_groups, refuse_single_episodes
+from gym_llm.rollouts.made_by import made_by
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
+from gym_llm.trainers.shared.equal_rewards import EqualRewards
 from gym_llm.trainers.shared.loop_thread import LoopThread
-from gym_llm.types import Rollout
+from gym_llm.types import MadeByKey, Rollout
 from gym_llm.utils.deprecated import renamed
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ class EnvPool:
 
     Raises:
         ValueError: If `concurrency` or `workers` is invalid.
+        UsageError: If the verifier scores groups, and the pool plays single episodes (`concurrency` is None), or a
+            wrapper changes rewards.
     """
 
     def __init__(
@@ -66,10 +71,15 @@ class EnvPool:
         if not isinstance(workers, int) or workers < 0:
             raise ValueError(f"workers is the number of processes to play in, 0 for this one alone; got {workers!r}.")
         wrappers = DEFAULT_WRAPPERS if env_wrappers is None else tuple(env_wrappers)
+        if factory.scores_groups:
+            refuse_single_episodes(factory.env_id, concurrency is None)
+            check_plays_groups(factory, wrappers)
         self._factory = factory
         self._slots = EnvSlots(factory, concurrency or _UNLIMITED, wrappers)
         self._free: list[int] = []
         self._made = 0
+        self._equal_rewards = EqualRewards()
+        self._made_by: tuple[Engine, RolloutSettings, MadeByKey] | None = None
         self._clocks: dict[float, StepClock] = {}
         self._thread = LoopThread("gym_llm batches")
         self._shards = _Shards(factory, wrappers, concurrency or workers, workers, ray_address) if workers else None
@@ -99,11 +109,14 @@ class EnvPool:
             env = self._slots.env(slot)
             agents = agents_of(engine, settings, lambda: env)
             async with agents or nullcontext(engine) as player:
-                return await with_retries(
+                record = await with_retries(
                     lambda: play_episode(env, player, job, settings, clock=clock), retries=settings.retries
                 )
         finally:
             self._free.append(slot)
+        record["made_by"] = self._key(engine, settings)
+        self._equal_rewards.add(job.task_index, record["reward"])
+        return record
 
     async def aclose(self) -> None:
         """Close the environments of `play`, when no episode is under way."""
@@ -116,14 +129,21 @@ class EnvPool:
         """Play different jobs, and wait for them in synchronous code.
 
         Args:
-            jobs: The episodes.
+            jobs: The episodes. Where a verifier scores groups, those of one task are a group.
             engine: A started engine (`pool.run(engine.start())`); one that is not started if the pool has `workers`.
             settings: How the episodes are played.
 
         Returns:
             One record per job, in the order of the jobs.
         """
-        return self.run(self._play_all(jobs, engine, settings or RolloutSettings()))
+        settings = settings or RolloutSettings()
+        records = self.run(self._play_all(jobs, engine, settings))
+        key = self._key(engine, settings)
+        for record in records:
+            record["made_by"] = key
+        tasks = (job.task_index for job in jobs)
+        self._equal_rewards.add_batch(zip(tasks, (record["reward"] for record in records), strict=True))
+        return records
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop of the batches and wait for its end; an interrupt cancels it first."""
@@ -137,11 +157,29 @@ class EnvPool:
             finally:
                 self._thread.close()
 
+    def _key(self, engine: Engine, settings: RolloutSettings) -> MadeByKey:
+        """The `made_by` of records; computed again where the engine or the settings are others."""
+        if self._made_by is None or self._made_by[0] is not engine or self._made_by[1] != settings:
+            self._made_by = engine, settings, cast(MadeByKey, made_by(self._factory, engine, None, settings).key)
+        return self._made_by[2]
+
     async def _play_all(self, jobs: Sequence[Job], engine: Engine, settings: RolloutSettings) -> list[Rollout]:
+        groups: dict[int, list[int]] = {}
+        if self._factory.scores_groups:
+            for number, job in enumerate(jobs):
+                groups.setdefault(job.task_index, []).append(number)
+            refuse_single_episodes(self._factory.env_id, any(len(group) < 2 for group in groups.values()))
         if self._shards is not None:
-            return await self._shards.play(jobs, engine, settings)
-        async with aclosing(EpisodeWorker(self._slots, engine, settings)) as worker:
-            return await _in_order([worker], jobs)
+            records = await self._shards.play(jobs, engine, settings)
+        else:
+            async with aclosing(EpisodeWorker(self._slots, engine, settings)) as worker:
+                records = await _in_order([worker], jobs)
+        if groups:
+            options: dict[str, Any] = {"step_timeout": settings.step_timeout, "retries": settings.retries}
+            async with aclosing(GroupScorer(self._factory, **options)) as scorer, asyncio.TaskGroup() as tasks:
+                for group in groups.values():
+                    tasks.create_task(scorer.score_in_place([records[number] for number in group]))
+        return records
 
     async def _close_all(self) -> None:
         if self._shards is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gym_llm.types import Rollout
 
@@ -27,6 +27,9 @@ class TokenRow:
             reward; a rest that belongs to no such turn is at the very last sampled id.
         reward: The reward of the whole episode; None if it is masked, and the row must not be trained on.
         start: The start of the completion: the index of the first sampled id.
+        constrained: 1 for an id that was sampled under a constraint (a forced call, a JSON schema), else 0. None if the
+            episode has none. Its log probability is the one among the allowed tokens: right for importance weights, and
+            not what the model alone gives.
     """
 
     input_ids: list[int]
@@ -35,6 +38,7 @@ class TokenRow:
     rewards: list[float]
     reward: float | None
     start: int
+    constrained: list[int] | None = None
 
     @property
     def is_masked(self) -> bool:
@@ -99,7 +103,8 @@ def token_rows(record: Rollout) -> list[TokenRow]:
     rows = []
     for segment, rewards in zip(segments, columns, strict=True):
         mask = segment["loss_mask"]
-        rows.append(TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1)))
+        row = TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1))
+        rows.append(replace(row, constrained=segment["constrained"]) if "constrained" in segment else row)
     return rows
 
 

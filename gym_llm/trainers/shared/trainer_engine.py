@@ -100,6 +100,7 @@ class TrainerEngine(Engine):
             tokens=(prompt, token_ids, log_probs),
             model=self.model,
             incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
+            is_constrained="structured_outputs" in arguments,
         )
 
 

@@ -20,6 +20,7 @@ from gym_llm.core.tools import error_output
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS
 from gym_llm.trainers.shared.batch_failures import BatchFailures
+from gym_llm.trainers.shared.equal_rewards import EqualRewards
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv
 from gym_llm.trainers.trl.completion_messages import turn_items
 from gym_llm.types import Row
@@ -166,9 +167,11 @@ class _Environment:
 
 
 def _reward_function(name: str) -> Callable[..., list[float | None]]:
-    failures = BatchFailures("episode")
+    failures, equal_rewards = BatchFailures("episode"), EqualRewards()
 
-    def reward(completions: list[Any], environments: list[_Environment] | None = None, **_: Any) -> list[float | None]:
+    def reward(
+        completions: list[Any], environments: list[_Environment] | None = None, **columns: Any
+    ) -> list[float | None]:
         """The verifiers' rewards for finished conversations; TRL calls it."""
         if environments is None:
             raise ValueError(f"The reward of {name}'s EnvironmentFactory works with environment_factory= that factory.")
@@ -180,6 +183,7 @@ def _reward_function(name: str) -> Callable[..., list[float | None]]:
         answers = wait(answer_all())
         failures.check([error for _, error in answers])
         reward.rewards = [value for value, _ in answers]  # type: ignore[attr-defined]
+        equal_rewards.add_batch(zip(columns.get(TASK_INDEX, ()), reward.rewards))  # type: ignore[attr-defined] # noqa: B905
         return reward.rewards  # type: ignore[attr-defined,no-any-return]
 
     reward.__name__ = name

@@ -11,6 +11,7 @@ from pathlib import Path
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
 
+import art.trajectories
 import torch
 from art.preprocessing.pack import packed_tensors_from_tokenized_results
 from art.preprocessing.tokenize import tokenize_trajectory_groups
@@ -103,7 +104,8 @@ def example():
 example()
 appended = play(EPISODES, template="pocket", history="append")
 several = play(EPISODES)
-refused(next(record for record in appended if record["reward"] is not None))
+if not hasattr(art.trajectories, "LegacyHistory"):  # later versions train on the ids that they are given
+    refused(next(record for record in appended if record["reward"] is not None))
 exact, segments, masked = check(several)
 exact_appended, segments_appended, masked_appended = check(appended)
 assert exact_appended == segments_appended and masked_appended == masked

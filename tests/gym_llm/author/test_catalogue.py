@@ -22,6 +22,7 @@ from gym_llm.author.catalogue import (
     table_of_built_ins,
 )
 from gym_llm.cli import main
+from gym_llm.core.registry.classes import known_arguments
 from gym_llm.core.registry.env_files import dry_run_kwargs
 from gym_llm.core.registry.ids import env_ids, register
 from gym_llm.errors import DataError
@@ -29,6 +30,9 @@ from gym_llm.errors import DataError
 
 class Piped(gym_llm.VerifierEnv):
     """Say a | or two."""
+
+    def verify(self, task, episode):
+        return 0.0
 
 
 @pytest.fixture
@@ -69,7 +73,7 @@ def test_a_file_without_a_block_is_refused(tmp_path, text, problem):
 
 def test_other_packages_verifiers_are_in_the_printed_table(foreign):
     table = markdown_table(ROOT)
-    assert "| `theirs/Piped-v0` | Say a \\| or two. |  |  |\n" in table
+    assert "| `theirs/Piped-v0` | Say a \\| or two. |  |  |  |\n" in table
     assert "| `theirs/Broken-v0` | cannot be made: ModuleNotFoundError" in table
     assert "| [`gym_llm/Weather-v0`](envs/weather/README.md) | " in table
     assert "| [`gym_llm/Weather-v0`](../envs/weather/README.md) | " in markdown_table(ROOT / "docs", inside=True)
@@ -80,7 +84,10 @@ def test_what_a_verifier_is_said_to_be():
     about = describe("gym_llm/Counter-v0")
     assert about.summary.startswith("Add to a counter") and about.tasks == "5"
     assert about.tools == ["increment_counter", "get_counter_value"]
-    assert describe("gym_llm/Weather-v0").tasks == "generated"
+    assert describe("gym_llm/Weather-v0").tasks == "generated" and describe("gym_llm/Weather-v0").needs == []
+    assert describe("gym_llm/SimpleQA-v0").needs == ["judge"]
+    assert describe("gym_llm/CodeGen-v0").needs == describe("gym_llm/Harbor-v0").needs == ["sandbox"]
+    assert describe("gym_llm/NSTools-v0").needs == ["judge", "sandbox"]
 
 
 def test_the_packaged_table_is_fresh():
@@ -96,7 +103,10 @@ def test_a_description_is_what_the_environment_says(env_id):
         pytest.skip(str(error))
     tasks = str(env.num_tasks or ("none" if env.tasks is None else "generated"))
     tools = [schema["name"] for schema in env.tool_schemas()]
-    assert describe(env_id) == ((inspect.getdoc(env) or "").partition("\n")[0], tools, tasks)
+    needs = [need for need in ("judge", "sandbox") if need in known_arguments(type(env))]
+    if env_id == "gym_llm/Harbor-v0":  # its machines have another argument
+        needs = ["sandbox"]
+    assert describe(env_id) == ((inspect.getdoc(env) or "").partition("\n")[0], tools, tasks, needs)
 
 
 def test_listing_imports_no_built_in_verifier():

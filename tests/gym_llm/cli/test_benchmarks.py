@@ -111,13 +111,16 @@ def test_public_training_data_is_played(shell: Shell) -> None:
 
 def test_examples_say_what_they_are(shell: Shell) -> None:
     said = shell("rollout", "gym_llm/GPQADiamond-v0", "--engine", "random", "--output", "out.jsonl")
-    assert "example, 5 rows, ours" in said and "Benchmarks that gym_llm/GPQADiamond-v0 scores: gpqa" in " ".join(
-        said.split()
-    )
+    notice = "sample data (example, 5 rows, ours), not a benchmark: the figures measure nothing."
+    notice += " Play the benchmark: gym-llm eval gpqa_diamond."
+    assert notice in " ".join(said.split())
     record = json.loads((shell.folder / "out.jsonl").read_text().splitlines()[0])
     assert record["task_source"] == {"tasks": "example, 5 rows, ours"}
-    shell("eval", "gym_llm/GPQADiamond-v0", "--engine", "random", "--output", "report")
-    assert "intervals are over 5 tasks" in (shell.folder / "report/report.md").read_text()
+    said = " ".join(shell("eval", "gym_llm/GPQADiamond-v0", "--engine", "random", "--output", "report").split())
+    assert said.index(notice) < said.index("Results") and said.count("measure nothing") == 1
+    text = (shell.folder / "report/report.md").read_text()
+    assert "intervals are over 5 tasks" in text and text.index("**GPQADiamond: sample data") < text.index("## Results")
+    assert f'<p class="notice">GPQADiamond: {notice}' in (shell.folder / "report/report.html").read_text()
 
 
 def test_data_commands(shell: Shell, place: tuple[HubServer, CommandProcess]) -> None:

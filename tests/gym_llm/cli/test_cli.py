@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -29,15 +28,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_an_empty_folder")]
 def test_help_is_quick_and_loads_no_model_library():
     code = "import sys; from gym_llm.cli import main; main(['--help'])\n"
     code += "heavy = {'torch', 'ray', 'transformers', 'vllm', 'datasets', 'openai', 'math_verify'}\n"
-    code += "print(heavy & sys.modules.keys(), file=sys.stderr)"
-    spent = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert result.stderr == "set()\n"
-    assert min(spent) < 0.5
+    code += "print(heavy & sys.modules.keys(), len(sys.modules), file=sys.stderr)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy, count = result.stderr.rsplit(maxsplit=1)
+    assert heavy == "set()"
+    assert int(count) < 850  # its time is measured by benchmarks/startup.py
 
 
 @pytest.mark.parametrize(
@@ -66,7 +61,7 @@ def test_without_a_command_there_is_help(capsys):
         ("data uplod", "No such command 'uplod'. Did you mean 'upload'?", None),
         ("frobnicate", "No such command 'frobnicate'.", "gym-llm"),
         ("list --api-key=sk-0123456789", "No such option: --api-key.", "gym-llm list"),
-        ("list here", "Got unexpected extra argument(s) (here).", "gym-llm list"),
+        ("list math here", "Got unexpected extra argument(s) (here).", "gym-llm list"),
         ("list --format html", "argument --format: 'html' is not one of 'table', 'markdown'.", None),
         ("data upload a.jsonl", "Missing option '--to'. Choose from: huggingface, gitlab.", "gym-llm data upload"),
         ("data upload --to gitlab", "Missing argument 'FILE'.", "gym-llm data upload"),
@@ -157,7 +152,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["arithmetic"], r"no environment 'arithmetic'\. Did you mean gym_llm/Arithmetic-v0\?"),
+        (["arithmetik"], r"no environment 'arithmetik'\. Did you mean gym_llm/Arithmetic-v0\?"),
         (["gym_llm/Arithmetc-v0"], r"Did you mean gym_llm/Arithmetic-v0\?"),
         (["gym_llm/MultipleChoice-v7"], r"Did you mean gym_llm/MultipleChoice-v0\?"),
         (["zzzzzzzzz"], r"no environment 'zzzzzzzzz'\. `gym-llm list`"),

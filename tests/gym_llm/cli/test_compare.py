@@ -31,7 +31,20 @@ def test_two_runs_are_compared_in_tables(runs: tuple[str, str], capsys: pytest.C
     assert main(["compare", *runs, "--detect", "0.05"]) == 0
     out = capsys.readouterr().out
     assert "tuned against base" in out and "+0.1500" in out and "3 tasks gained" in out
-    assert "To see a difference of 0.05 takes" in out
+    assert "A difference of 0.05 needs" in out
+
+
+def test_the_engines_of_one_evaluation_are_compared_in_the_order_of_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "evaluation"
+    engines = ["--engine", "right=constant:\\boxed{1}", "--engine", "nothing=constant:x"]
+    command = ["eval", "gym_llm/Arithmetic-v0", *engines, "--limit", "2", "--output", str(folder)]
+    assert main(command) == 0
+    assert f"gym-llm compare {folder}" in capsys.readouterr().out
+    for path in (folder, folder / "records"):
+        assert main(["compare", str(path)]) == 0
+        assert "nothing against right" in capsys.readouterr().out
 
 
 def test_json_has_all_and_the_gate(runs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,6 +118,15 @@ def test_every_engine_plays_every_environment_into_one_folder(server, capsys, dr
     assert {path.name for path in Path("out/plots").iterdir()} == plots
 
 
+def test_an_engine_without_a_name_is_called_by_its_model(server, capsys):
+    assert evaluate("suite.yaml", "--engine", server.url, "--output", "out", "--repeats", 2) == 0
+    out = capsys.readouterr().out
+    assert "played by stub" in out and server.url not in out
+    assert "stub" in Path("out/report.md").read_text() and f"| {server.url} |" not in Path("out/report.md").read_text()
+    assert {result["engine"] for result in results()["results"]} == {server.url}
+    assert "chat, played by stub: all 3 groups have equal rewards." in out
+
+
 def test_environments_are_named_one_by_one_too(server, capsys):
     assert evaluate(FOLLOW, CHOICE, "--engine", server.url, "--limit", 2, "--quiet", "--output", "out") == 0
     name = server.url
@@ -206,9 +215,9 @@ def identity(line: str) -> tuple[Any, ...]:
         ),
         (
             ["--resume", "--engine", "base=random", "--repeats", 9],
-            "was played by stub, not random",
+            "chat.engine was 'http' and is 'random'",
         ),
-        (["--resume", "other.yaml"], "(it does not have the dataset more): name another output."),
+        (["--resume", "other.yaml"], "(it does not have the dataset more): name another output"),
     ],
 )
 def test_a_folder_that_was_made_in_another_way_is_refused_with_what_differs(server, capsys, argv, expected):

@@ -23,7 +23,7 @@ PLAIN = "plain_wire:PlainWire"
 
 def asked(url: str, body: Any = None, **headers: str) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    headers = {name.replace("_", "-"): text for name, text in headers.items()}
+    headers = {"Content-Type": "application/json", **{name.replace("_", "-"): text for name, text in headers.items()}}
     with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as answer:
         return json.load(answer)
 

@@ -274,3 +274,21 @@ def test_an_interrupted_wait_returns_when_its_work_has_ended() -> None:
         loop.run_until_complete(cell())
     loop.close()
     assert ends == ["work", "caller"]
+
+
+def test_an_error_of_a_rust_library_makes_no_backtrace_in_a_greenlet():
+    pytest.importorskip("openai_harmony")
+    code = """
+import gym_llm
+from gym_llm.engines.constant import ConstantEngine
+from gym_llm.wrappers import HarmonyParser
+
+engine = ConstantEngine("<|message|>a<|end|><|message|>a<|end|>")  # no header between: an error of openai_harmony
+[record] = gym_llm.collect("gym_llm/Arithmetic-v0", engine, limit=1, wrappers=[HarmonyParser])
+print(record["reward"])
+"""
+    environment = {**os.environ, "RUST_BACKTRACE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "0.0\n")

@@ -168,6 +168,9 @@ class TestRespond:
             def user_turn(self, task, episode):
                 return "New."
 
+            def verify(self, task, episode):
+                return 0.0
+
         with pytest.warns(DeprecationWarning):
 
             class Old(New):

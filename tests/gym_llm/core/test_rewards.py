@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from unittest.mock import MagicMock
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +22,13 @@ from gym_llm.errors import InvalidReward
 
 
 @pytest.mark.parametrize(
-    "verdict", [1, True, 1.0, np.float32(1), np.int8(1), np.array(1.0), torch.tensor(1.0), Verdict(1)]
+    "verdict",
+    [
+        *(1, True, 1.0, Fraction(1), Decimal(1), Verdict(1)),
+        *(np.float32(1), np.int8(1), np.bool_(True), np.array(1.0), np.array([1])),
+        *(torch.tensor(1.0), torch.tensor(True), torch.tensor([1.0], dtype=torch.bfloat16, requires_grad=True)),
+    ],
+    ids=repr,
 )
 def test_numbers_are_rewards(verdict: Any) -> None:
     reward = read_verdict(verdict, {})
@@ -40,6 +50,11 @@ def test_numbers_are_rewards(verdict: Any) -> None:
         np.array([1.0, 2.0]),
         1j,
         object(),
+        *(np.complex128(1 + 2j), np.complex64(1), np.array(1j), torch.tensor(1j)),
+        *(np.str_("1.0"), np.bytes_(b"1"), b"1", np.array("1.0"), np.array(["1.0"])),
+        *(np.timedelta64(1, "ns"), np.datetime64(1, "ns"), np.array(1, "m8[s]"), np.array(1.0, object)),
+        *(MagicMock(), MagicMock(spec=float), MagicMock(spec=Verdict), Verdict(MagicMock())),
+        *(Verdict(1.0, {}, {"style": np.complex128(1)}), Verdict(np.str_("1"))),  # type: ignore[arg-type]
         Verdict(math.nan),
         Verdict("x"),  # type: ignore[arg-type]
         Verdict(1.0, []),  # type: ignore[arg-type]
@@ -47,7 +62,7 @@ def test_numbers_are_rewards(verdict: Any) -> None:
         Verdict(1.0, {}, {"style": math.nan}),
         Verdict(1.0, {}, {"style": None}),  # type: ignore[dict-item]
     ],
-    ids=lambda verdict: repr(verdict).partition(" at ")[0],
+    ids=lambda verdict: re.sub(r" at 0x\w+| id=.\d+.", "", repr(verdict)),
 )
 def test_what_is_no_finite_number_is_refused(verdict: Any) -> None:
     with pytest.raises(InvalidReward):

@@ -25,6 +25,9 @@ class Theirs(gym.Env):
 class Ours(VerifierEnv):
     """Does not draw anything itself."""
 
+    def verify(self, task, episode):
+        return 0.0
+
 
 def ours():
     return Ours(tasks=[row()])

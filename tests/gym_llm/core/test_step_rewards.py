@@ -267,6 +267,7 @@ def test_what_a_wrapper_cuts_short_has_its_turns_and_its_score() -> None:
 
 def test_the_viewer_finds_the_trajectory_without_parsing_it() -> None:
     line = dumps(played(Script(DIG, DONE)))
+    line = line.replace(b'"rewards":[', b'"constrained":[0],"rewards":[')
     start, length = find_trajectory(line)
     assert b'"rewards":[' in line[start : start + length]
     assert "trajectory" not in loads(line[:start] + line[start + length :])

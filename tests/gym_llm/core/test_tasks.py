@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pydantic
 import pytest
 from testing import row
 
-from gym_llm.core.tasks import BaseTask, PreparedTask, RowTasks, TaskKind
+from gym_llm import collect
+from gym_llm.core.tasks import BaseTask, GeneratedTasks, PreparedTask, RowTasks, TaskKind
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import DataError
 
@@ -124,3 +129,43 @@ def test_a_file_means_the_same_tasks_to_different_classes_only_if_they_fit(tmp_p
     assert RowTasks.from_file(str(file), TaskKind(BaseTask, VerifierEnv.tool_schemas)).size == 1
     with pytest.raises(DataError):
         RowTasks.from_file(str(file), KIND)
+
+
+class Ignores(VerifierEnv):
+    """Draws from elsewhere."""
+
+    draw: Any = staticmethod(random.random)
+
+    def generate(self, rng: np.random.Generator) -> Any:
+        return self.row(f"What is {self.draw()}?")
+
+    def verify(self, task: Any, episode: Any) -> float:
+        return 0.0
+
+
+class Obeys(Ignores):
+    def generate(self, rng: np.random.Generator) -> Any:
+        return self.row("Hm?", size=float("nan"), grid=rng.integers(2, size=3))
+
+
+gym.register("test/Ignores-v0", Ignores)
+gym.register("test/Obeys-v0", Obeys)
+
+
+def test_a_generator_that_ignores_its_seed_is_refused() -> None:
+    with pytest.raises(DataError, match=r"Ignores\.generate makes other rows from equal seeds"):
+        Ignores().reset(seed=0)
+    with pytest.raises(DataError, match="equal seeds"):
+        collect("test/Ignores-v0", "random", repeats=4)
+
+
+def test_so_is_one_that_ignores_it_now_and_then() -> None:
+    numbers = itertools.count()
+    tasks = GeneratedTasks(lambda rng: row(f"What is {next(numbers) // 9}?"), KIND._replace(schema=BaseTask))
+    assert tasks[0]
+    with pytest.raises(DataError, match="equal seeds"):
+        tasks.check(1)
+
+
+def test_rows_with_arrays_and_nan_are_compared_too() -> None:
+    assert len(collect("test/Obeys-v0", "random", limit=3)) == 3

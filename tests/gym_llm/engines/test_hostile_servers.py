@@ -18,6 +18,7 @@ from aiohttp import web
 from gym_llm.engines import http
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.http_bodies import completion_to_response
+from gym_llm.engines.http_client import Endpoint
 from gym_llm.engines.http_failures import retry_after, server_message
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
@@ -131,6 +132,17 @@ def test_a_body_up_to_the_limit_is_read_whole():
     assert "more than" in str(ask(saying(body), max_response_bytes=len(body) - 1))
     small = json.dumps(completion()).encode()
     assert "more than" in str(ask(saying(small), max_response_bytes=len(small) - 1))
+
+
+def test_a_large_body_of_brackets_is_refused_and_a_text_of_brackets_is_not():
+    nested = [{"type": "x", "x": json.loads("[" * 240 + "]" * 240)}] * (MIB // 480)
+    error = ask(saying({"id": "r", "status": "completed", "output": nested}), api="responses")
+    assert isinstance(error, EngineError) and "texts in 1,0" in str(error)
+    text = '[{\\"' * (MIB // 5)
+    assert (
+        ask(saying(completion(message={"role": "assistant", "content": text})))["output"][0]["content"][0]["text"]
+        == text
+    )
 
 
 @pytest.mark.parametrize("encoding", [None, "gzip"])
@@ -416,7 +428,9 @@ def test_a_process_without_a_file_left_blames_itself_and_no_server(caplog):
     async def run():
         async with serving(saying({})) as url, HTTPEngine(url, max_retries=1) as engine:
             await engine._session.close()
-            engine._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=no_socket))
+            session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=no_socket))
+            engine._session = session
+            engine._endpoints = {server: Endpoint(session, server.endpoint) for server in engine.router.servers}
             with pytest.raises(EngineError, match="Too many open files") as caught:
                 await engine.respond(REQUEST)
             return caught.value, engine.router.servers[0]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from testing import serving
 
 from gym_llm.engines import health, http
 from gym_llm.engines.http import HTTPEngine
@@ -69,16 +70,8 @@ class Server:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[str]:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self.handle)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        finally:
-            await runner.cleanup()
+        async with serving({"/{path:.*}": self.handle}, handler_cancellation=True, shutdown_timeout=0.1) as url:
+            yield f"{url}/v1"
 
 
 async def good(request: web.Request) -> web.Response:

@@ -308,16 +308,6 @@ def test_bad_arguments_are_one_sentence(options):
         TransformersEngine(POCKET, **options)
 
 
-@pytest.mark.parametrize("kind", ["json_schema", "json_object"])
-def test_a_format_that_cannot_be_kept_to_is_an_error(kind):
-    formats = ({"type": "text"}, {"type": kind, "schema": {}})
-    free, forced = run([{**request("2?"), "text": {"format": text_format}} for text_format in formats])
-    assert free["output"] and isinstance(forced, EngineError)
-    assert str(forced) == (
-        f"text.format is '{kind}', but this engine cannot constrain its output: use vllm:MODEL, or a server's URL."
-    )
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -325,7 +315,8 @@ def test_a_format_that_cannot_be_kept_to_is_an_error(kind):
         *({"top_p": value} for value in ("x", [1], 0, 1.5)),
         *({"max_output_tokens": value} for value in ("9", 2.5, 0)),
         *({"text": value} for value in ("x", {"format": "json"})),
-        {"top_logprobs": 3},
+        {"top_logprobs": 21},
+        {"top_logprobs": -1},
         {"input": [{"role": "assistant", "content": "4", "prompt_token_ids": [99_999], "generation_token_ids": [1]}]},
         {"input": [{"role": "assistant", "content": "4", "prompt_token_ids": [-5], "generation_token_ids": [1]}]},
     ],
@@ -344,6 +335,15 @@ def test_log_probabilities_of_the_text_are_those_of_the_tokens():
     assert "".join(entry["token"] for entry in entries).startswith(turn["content"][0]["text"])
 
 
+def test_the_most_likely_tokens_are_the_models_own():
+    (response,) = run([request("2?", top_logprobs=16, temperature=0)])
+    turn = last(response)
+    for entry in turn["content"][0]["logprobs"]:
+        values = [each["logprob"] for each in entry["top_logprobs"]]
+        assert len(values) == 16 and values == sorted(values, reverse=True)
+        assert entry["logprob"] == values[0] and entry["token"] == entry["top_logprobs"][0]["token"]  # greedy
+
+
 def test_an_engine_that_was_closed_can_be_started_again():
     async def main():
         engine = TransformersEngine(POCKET)
@@ -355,13 +355,6 @@ def test_an_engine_that_was_closed_can_be_started_again():
 
     first, second = asyncio.run(main())
     assert first == second
-
-
-def test_calls_cannot_be_forced_and_the_other_requests_go_on():
-    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
-    free, forced = run([request("2?", tools=[tool], tool_choice=choice) for choice in ("none", "required")])
-    assert free["output"] and isinstance(forced, EngineError)
-    assert str(forced).startswith("tool_choice must be 'auto' or 'none'")
 
 
 def test_thinking_is_switched_off_in_the_chat_template(tokenizer):

@@ -20,7 +20,7 @@ from testing import ROOT
 from gym_llm.engines import Engine, make_engine
 from gym_llm.engines.engine_response import overflow_response
 from gym_llm.errors import EngineError, JudgeError
-from gym_llm.judge import Judge, Params
+from gym_llm.judge import Judge, Params, labels
 from gym_llm.judge.cache import MemoryCache
 from gym_llm.types import Request, ResponseDict
 
@@ -236,6 +236,52 @@ def test_a_server_that_hangs_is_a_judge_that_failed(server: ModelServer) -> None
             server.latency = 30
             with pytest.raises(JudgeError, match="No answer within"):
                 await Judge(engine).ask(asks("a"), GREEDY)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("file", [None, "judge.sqlite"])
+def test_an_incomplete_answer_is_not_kept(server: ModelServer, tmp_path: Path, file: str | None) -> None:
+    cut: dict[str, Any] = {"message": {"role": "assistant", "content": "[[A=B]]"}, "finish_reason": "length"}
+    whole = {**cut, "finish_reason": "stop"}
+    parse = labels("[[A=B]]", "[[A!=B]]")
+
+    async def run() -> list[Any]:
+        cache_file = None if file is None else str(tmp_path / file)
+        async with http_judge(server, cache_file=cache_file) as judge:
+            values = []
+            for _ in range(2):
+                try:
+                    values.append((await judge.verdict(asks("a"), parse, GREEDY, retries=0)).value)
+                except JudgeError as error:
+                    values.append(str(error))
+            return values
+
+    server.answer = lambda body: cut
+    assert ["cut off at max_output_tokens" in value for value in asyncio.run(run())] == [True, True]
+    server.answer = lambda body: whole
+    assert asyncio.run(run()) == [True, True] and len(server.bodies) == 3
+
+
+def test_an_incomplete_answer_is_asked_for_again_and_each_request_is_recorded(server: ModelServer) -> None:
+    choices = iter(["length", "stop", "length", "content_filter", "length"])
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": "[[A=B]]"}, "finish_reason": next(choices)}
+
+    server.answer = answer
+
+    async def run() -> None:
+        async with http_judge(server) as judge:
+            calls: list[dict[str, Any]] = []
+            parse = labels("[[A=B]]", "[[A!=B]]")
+            assert (await judge.verdict(asks("a"), parse, GREEDY, calls=calls)).value is True
+            assert [call["verdict_label"] for call in calls] == [None, "[[A=B]]"]
+            assert calls[0]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+            with pytest.raises(JudgeError, match="content filter"):
+                await judge.verdict(asks("b"), parse, GREEDY, unparsable=False)
+            nemo = await judge.verdict(asks("c"), parse, GREEDY, as_read=str.strip)
+            assert nemo.value is True and len(server.bodies) == 5
 
     asyncio.run(run())
 

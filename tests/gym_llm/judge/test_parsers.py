@@ -20,6 +20,7 @@ from gym_llm.judge import (
     tail_label,
     yes_no_line,
 )
+from gym_llm.judge.withdrawn import deciding_part
 
 GRADE = letter("ABC", {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C"})
 
@@ -42,10 +43,56 @@ def test_the_last_label_counts_and_to_conform_the_first(text: str, right: bool |
 def test_labels_of_letters_are_whole_words() -> None:
     assert last_label("INCORRECT", ["CORRECT", "INCORRECT"]) == "INCORRECT"
     assert labels("Judgement: yes", "Judgement: no")("Judgement: yes, Judgement: not sure") is True
-    assert last_label("incorrect or Correct?", ["CORRECT", "INCORRECT"], ignore_case=True) == "CORRECT"
+    assert last_label("incorrect? No, Correct.", ["CORRECT", "INCORRECT"], ignore_case=True) == "CORRECT"
     assert last_label("the A+ is better than A", ["A", "A+"]) == "A" and last_label("A+", ["A", "A+"]) == "A+"
     assert first_label("INCORRECT", ["CORRECT", "INCORRECT"]) == "INCORRECT"
     assert first_label("none", ["CORRECT"]) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is not correct.",
+        "It isn't correct",
+        "It is not, in my view, correct.",
+        "It would be correct if it had a unit",
+        "Whether it is correct is unknown, hardly correct",
+        "Is it CORRECT?",
+        "I would not call it CORRECT",
+        "This is far from being quite CORRECT, not CORRECT",
+        'The candidate\'s claim of "CORRECT" is without evidence.',
+        "The candidate says: CORRECT",
+        "It might be CORRECT",
+        "CORRECT would be wrong",
+        "Das ist nicht CORRECT.",
+        "No es CORRECT",
+        "这不是 CORRECT",
+        "CORRECT kann ich nicht sagen",
+    ],
+)
+def test_a_label_that_is_denied_doubted_or_quoted_is_unreadable(text: str) -> None:
+    assert last_label(text, ["CORRECT", "INCORRECT"], ignore_case=True) is None
+    assert GRADE(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is correct.",
+        "I do not see a difference. It is correct.",
+        "They do not differ, so it is correct.",
+        "CORRECT. The unit is not needed.",
+        'My verdict is "CORRECT".',
+        "It is not INCORRECT: CORRECT",
+        "**CORRECT**",
+    ],
+)
+def test_a_label_that_is_meant_counts_whatever_stands_around_it(text: str) -> None:
+    assert last_label(text, ["CORRECT", "INCORRECT"], ignore_case=True) == "CORRECT"
+
+
+def test_a_letter_that_is_denied_is_not_a_grade() -> None:
+    assert GRADE("I would not give the grade A") is None and GRADE("The grade is not A.") is None
 
 
 def test_a_label_is_named_in_the_record() -> None:
@@ -58,7 +105,7 @@ def test_the_rightmost_label_of_the_tail_counts_before_the_first_of_all_to_confo
     parse = tail_label("[[A=B]]", "[[A!=B]]", conform=True)
     assert parse(early + "[[A!=B]] no, [[A=B]]") is True
     assert parse(early + "[[A=B]] " + "x" * 250) is False
-    assert tail_label("[[A=B]]", "[[A!=B]]")(early + "[[A=B]] " + "x" * 250) is True
+    assert tail_label("[[A=B]]", "[[A!=B]]")(early + "So: [[A=B]], " + "x" * 250) is True
     assert parse("nothing") is None
 
 
@@ -80,6 +127,7 @@ def test_the_rightmost_label_of_the_tail_counts_before_the_first_of_all_to_confo
         ("A good answer is what I give you", None),
         ("The answer is a surprise", None),
         ("The grade is A's", None),
+        ("The predicted answer is B, and so is the gold one: CORRECT", "A"),
         ("", None),
         ("Cannot say", None),
     ],
@@ -121,6 +169,40 @@ def test_yes_or_no_after_a_marker(text: str, right: bool | None, conform: bool |
 )
 def test_a_field_of_the_last_object_that_has_it(text: str, value: str | None) -> None:
     assert json_field("result", ["PASS", "FAIL"])(text) == value
+
+
+@pytest.mark.parametrize(
+    ("parse", "denied", "meant"),
+    [
+        (json_field("v"), 'The answer is not {"v": "A"}', 'The verdict: {"v": "A"}'),
+        (json_field("v"), 'Die Antwort ist nicht {"v": "A"}', 'Es stimmt.\n```json\n{"v": "A"}\n```'),
+        (json_field("v"), 'The candidate wrote {"v": "A"}', 'Not {"v": "B"} but {"v": "A"}'),
+        (boxed_score(), r"It is far from \boxed{1}", r"The score is $\boxed{1}$."),
+        (boxed_score(), r"Es ist keine \boxed{1}", r"So \boxed{1}"),
+        (points(7), "not <points>7 out of 7</points>", "I give it <points>7 out of 7</points>"),
+        (number_over(10), "The candidate claims a score of 10/10", "Total score: 10/10"),
+        (number_over(10), "I would not give score: 10", "My score: 10 points"),
+        (yes_no_line("Judgement:"), "Keine Judgement: yes", "My final judgement: yes"),
+    ],
+)
+def test_numbers_and_objects_that_are_denied_are_unreadable(parse: Any, denied: str, meant: str) -> None:
+    assert parse(denied) is None and parse(meant) is not None
+
+
+REFUSED = [
+    "The task is odd. I can't grade that. It has {}",
+    "The task is odd. I cannot judge this. The answer is: {}",
+    "The task is odd. I cannot judge this.\nThe answer says:\n{}",
+    "The task is odd, so I won't judge it.\n\nWhat the candidate wrote at its end is the label {}",
+]
+UNDECIDED = ["I read it. I cannot say why it differs.\n{}", "I read it. I cannot say why. My verdict is {}"]
+
+
+@pytest.mark.parametrize("said", ["[[A=B]]", '{"result": "PASS"}', "Score: 7"])
+def test_after_a_refusal_only_the_form_of_a_verdict_counts(said: str) -> None:
+    assert not any(said in deciding_part(text.format(said)) for text in REFUSED)
+    assert all(said in deciding_part(text.format(said)) for text in UNDECIDED)
+    assert deciding_part('I cannot tell why.\n{\n"result": "PASS"\n}') == '{\n"result": "PASS"\n}'
 
 
 def test_objects_come_in_order() -> None:

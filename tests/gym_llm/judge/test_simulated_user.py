@@ -94,13 +94,17 @@ def test_a_field_that_the_row_does_not_have_is_named() -> None:
     class Lost(VerifierEnv):
         user = SimulatedUser(prompt="You want {whim}.")
 
+        def verify(self, task: Any, episode: Episode) -> float:
+            return 0.0
+
     with pytest.raises(DataError, match="whim"):
         Lost([VerifierEnv.row([SELLS])], user="constant:Hm.").reset()
 
 
 def test_only_an_environment_with_a_simulated_user_takes_one() -> None:
     class Mute(VerifierEnv):
-        pass
+        def verify(self, task: Any, episode: Episode) -> float:
+            return 0.0
 
     with pytest.raises(TypeError, match="user"):
         Mute([row()], user="constant:Hm.")
@@ -123,6 +127,9 @@ def test_hooks_of_its_own_give_their_instructions() -> None:
 
         async def user_turn(self, task: Any, episode: Episode) -> str | None:
             return await self.user.respond(self, episode, "You want tea.", ["Tea?", "Green."])
+
+        def verify(self, task: Any, episode: Episode) -> float:
+            return 0.0
 
     env = Talk([row("Hello.")])
     assert env.reset()[0]["input"][-1]["content"] == "Tea?"

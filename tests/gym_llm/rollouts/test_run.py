@@ -158,7 +158,7 @@ def test_an_interrupt_reaches_a_run_in_a_notebook():
         ({"seed": 1}, "seed was 0 and is 1"),
         ({"sampling": {"temperature": 0.5}}, "sampling was {}"),
         ({"tasks": rows(3)}, "tasks_sha256 was None"),
-        ({"wrappers": [partial(ReasoningParser, start="[THINK]")]}, r"wrappers was None and is \['ReasoningParser'\]"),
+        ({"wrappers": [partial(ReasoningParser, start="[THINK]")]}, r"wrappers was None and is \[\"ReasoningParser\("),
         ({"engine": Yes("no")}, "a.jsonl was played by yes, not no: name another output."),
     ],
 )
@@ -244,7 +244,7 @@ def test_settings_reach_the_episodes():
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
-        ({"env_id": "arithmetic"}, UsageError, "Did you mean gym_llm/Arithmetic-v0?"),
+        ({"env_id": "arithmetc"}, UsageError, "Did you mean gym_llm/Arithmetic-v0?"),
         ({"tasks": "missing.jsonl"}, UsageError, "Cannot read the task file missing.jsonl"),
         ({"episodes": 3, "repeats": 2}, UsageError, "either `episodes` or `limit` and `repeats`"),
         ({"engine": "pokcet"}, UsageError, "did you mean pocket"),

@@ -41,7 +41,8 @@ async def test_an_environment_is_at_the_root_and_below_its_name():
             assert status == 200 and isinstance(step["reward"], float)
         status, document = await ask(client, "GET", "/openapi.json")
         assert set(document["paths"]) == {
-            *("/health", "/plain", "/plain/step", "/FollowUp-v0/plain", "/FollowUp-v0/plain/step")
+            *("/health", "/plain", "/plain/step"),
+            *("/FollowUp-v0/health", "/FollowUp-v0/plain", "/FollowUp-v0/plain/step"),
         }
         status, refused = await ask(client, "GET", "/nowhere")
         assert status == 404 and "/openapi.json" in refused["error"]
@@ -63,13 +64,31 @@ async def test_only_health_is_told_without_the_token():
 
 
 @in_loop
+async def test_each_environment_has_a_health_below_its_name():
+    envs = [ID, "gym_llm/Counter-v0"]
+    async with EnvServer(envs, port=0, token="let-me-in-7!") as server, aiohttp.ClientSession(server.url) as client:
+        for path in ("/health", "/FollowUp-v0/health", "/Counter-v0/health"):
+            assert await ask(client, "GET", path) == (200, {"status": "healthy"})
+        assert (await ask(client, "GET", "/other/health"))[0] == 401
+        headers = {"Authorization": "Bearer let-me-in-7!"}
+        _, document = await ask(client, "GET", "/Counter-v0/openapi.json", headers=headers)
+        assert document["servers"] == [{"url": "/Counter-v0"}] and {"/health", "/reset"} <= document["paths"].keys()
+
+
+@in_loop
 async def test_other_sites_and_names_are_refused():
     async with serving() as (_, client):
-        for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
+        foreign = ({"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"})
+        picture = ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, {"Sec-Fetch-Site": "same-site"})
+        for headers in (*foreign, *picture):
             for path in ("/health", "/metrics", "/plain/ws"):
                 async with client.get(path, headers=headers) as answer:
                     assert answer.status == 403, (headers, path)
         assert (await ask(client, "GET", "/health", headers={"Origin": "http://localhost:3000"}))[0] == 200
+        link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        for headers in (link, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin"}):
+            assert (await ask(client, "GET", "/health", headers=headers))[0] == 200
+        assert (await ask(client, "POST", "/plain", headers=link))[0] == 403
 
 
 @in_loop

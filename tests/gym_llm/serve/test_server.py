@@ -107,7 +107,7 @@ def test_our_own_engine_plays_against_it_with_token_ids() -> None:
         (lambda c: c.chat.completions.create(model="parrot", messages=[], n=2), 400, "One answer is sampled"),
         (lambda c: c.chat.completions.create(model="parrot", messages="x"), 400, "`messages` is str"),
         (lambda c: c.chat.completions.create(model="parrot", messages=[3]), 400, "This is not a chat"),
-        (lambda c: c.embeddings.create(model="parrot", input="x"), 404, "POST /v1/embeddings is not served here"),
+        (lambda c: c.embeddings.create(model="parrot", input="x"), 404, "This server makes no embeddings"),
     ],
 )
 def test_what_cannot_be_answered_is_said_as_openai_says_it(
@@ -220,4 +220,36 @@ def test_the_command_serves_until_ctrl_c() -> None:
                 assert "\\boxed{5}" in client.responses.create(model="pocket", input="What is 2 + 3?").output_text
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0 and process.stderr.read() == "Starting pocket ...\n"
+        assert process.wait(30) == 0 and process.stderr.read().startswith("Starting pocket ...\n")
+
+
+def test_models_and_tokens_are_told_and_what_is_not_served_is_refused_in_each_apis_words() -> None:
+    async def main() -> None:
+        import anthropic
+
+        engine = make_engine("pocket")
+        ask: Any = [{"role": "user", "content": "What is 2 + 3?"}]
+        async with serving(engine) as client:
+            claude = anthropic.AsyncAnthropic(base_url=client.server.url[:-3], api_key="none", max_retries=0)
+            assert (await client.models.retrieve("pocket")).id == "pocket"
+            assert (await claude.models.retrieve("pocket")).display_name == "pocket"
+            assert [model.id async for model in claude.models.list()] == ["pocket"]
+            with pytest.raises(openai.NotFoundError, match="pocket"):
+                await client.models.retrieve("a/b")
+            counted = await claude.messages.count_tokens(model="pocket", messages=ask, system="Be brief.")
+            said = await claude.messages.create(model="pocket", messages=ask, system="Be brief.", max_tokens=9)
+            assert counted.input_tokens == said.usage.input_tokens > 0
+            with pytest.raises(anthropic.NotFoundError, match="pocket"):
+                await claude.messages.count_tokens(model="gpt", messages=ask)
+            with pytest.raises(openai.NotFoundError, match="not stored"):
+                await client.responses.retrieve("resp_1")
+            with pytest.raises(openai.NotFoundError, match="not stored"):
+                await client.responses.input_items.list("resp_1")
+            with pytest.raises(openai.NotFoundError, match="embeddings"):
+                await client.embeddings.create(model="pocket", input="x")
+        async with serving(Parrot()) as client:
+            claude = anthropic.AsyncAnthropic(base_url=client.server.url[:-3], api_key="none", max_retries=0)
+            with pytest.raises(anthropic.NotFoundError, match="cannot count"):
+                await claude.messages.count_tokens(model="parrot", messages=ask)
+
+    asyncio.run(main())

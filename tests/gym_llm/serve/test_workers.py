@@ -196,6 +196,26 @@ async def test_every_wires_sessions_are_found_from_any_worker():
         assert (await metrics(url))["gym_llm_sessions_open"] == 4 * 3 + 1
 
 
+@in_loop
+async def test_a_tool_call_to_a_killed_workers_session_says_that_it_is_lost():
+    async with EnvWorkers(ID, workers=2, tasks=TASKS, protocols=["nemo"], port=0) as server:
+        async with aiohttp.request("POST", f"{server.url}/seed_session", json=TASKS[0]) as answer:
+            cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        number = int(cookie.partition("=w")[2][0])
+        psutil.Process(server._workers[number]._process.pid).kill()  # type: ignore[union-attr]
+        async with asyncio.timeout(60):
+            for path in ("/get_weather", "/step"):
+                while True:
+                    with suppress(aiohttp.ClientError):  # the kernel gave the connection to the dying process
+                        body = {"output": []} if path == "/step" else {}
+                        status, said = await ask(server.url, "POST", path, json=body, headers={"Cookie": cookie})
+                        break
+                assert (status, said["failure_kind"]) == (404, "session_lost"), said
+        unsigned = {"Cookie": cookie[:-3] + "AAA"}
+        status, said = await ask(server.url, "POST", "/get_weather", json={}, headers=unsigned)
+        assert status == 404 and "failure_kind" not in said
+
+
 _SCRIPT = """
 import asyncio, sys
 from gym_llm.serve import EnvWorkers

@@ -263,6 +263,32 @@ def test_a_template_that_goes_through_arguments_is_shown_broken_ones_as_an_argum
     assert shown.endswith("<|im_end|>\n<|im_start|>tool\nNot JSON.<|im_end|>\n<|im_start|>assistant\n")
 
 
+@pytest.mark.parametrize("history", HISTORIES)
+def test_a_text_that_the_template_moves_behind_the_tools_answer_is_shown_once(history):
+    # Gemma 4's order: the calls, the tools' answers, and the text that the model wrote before them.
+    tokenizer = tokenizer_for.__wrapped__("pocket")
+    tokenizer.chat_template = (
+        "{% for m in messages if m.role != 'tool' %}<|im_start|>{{ m.role }}\n"
+        "{% for call in m.tool_calls or [] %}[{{ call.function.arguments | tojson }}]<|im_end|>{% endfor %}"
+        "{% if m.tool_calls %}{% for t in messages if t.role == 'tool' %}({{ t.content }}){% endfor %}{% endif %}"
+        "{{ m.content or '' }}{% if not m.tool_calls %}<|im_end|>\n{% endif %}{% endfor %}"
+        "{% if messages[-1].role == 'user' %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    prompts = prompts_for(tokenizer, history)
+    first = prompts.build({"input": "Look."})
+    text = {"type": "message", "role": "assistant", "content": "Let me look."}
+    call = {"type": "function_call", "name": "look", "arguments": '{"at": "it"}', "call_id": "call_1"}
+    said = turn(tokenizer, first, 'Let me look.[{"at": "it"}]', text, call)
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "Found."}
+    shown = prompts.build({"input": [user("Look."), *said, result]})
+    before = first + said[-1]["generation_token_ids"]
+    assert (shown[: len(before)] == before) == (history == "append")
+    after = '[{"at": "it"}]<|im_end|>(Found.)'
+    expected = f"Let me look.{after}" if history == "append" else f"{after}Let me look."
+    assert tokenizer.decode(shown).endswith(expected)
+    assert tokenizer.decode(shown).count("Let me look.") == 1
+
+
 def test_an_objection_of_the_template_is_the_callers_to_read():
     from jinja2 import TemplateError
 

@@ -11,6 +11,7 @@ from gym_llm.rollouts.factory import EnvFactory
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.trainers.shared.env_pool import EnvPool
+from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 
 pytestmark = pytest.mark.slow
@@ -127,3 +128,14 @@ def test_an_episode_that_is_cancelled_frees_its_environment():
         await player.aclose()
 
     asyncio.run(play())
+
+
+def test_a_turn_under_a_format_says_so_and_its_row_marks_the_sampled_ids():
+    async def generate(prompt, arguments, episode_id):
+        return Sampled([5, 6], [-0.5, -0.25])
+
+    (record,) = played(generate, sampling={"text": {"format": {"type": "json_object"}}})
+    (row,) = token_rows(record)
+    assert row.constrained == row.loss_mask and sum(row.constrained) == 2
+    (free,) = played(generate)
+    assert token_rows(free)[0].constrained is None

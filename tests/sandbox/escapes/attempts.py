@@ -117,6 +117,51 @@ zeros = os.open('/dev/zero', os.O_RDWR)
 escaped(tried(mmap.mmap, zeros, 4096)); escaped(os.read(zeros, 2) != bytes(2))""",
     "a pair of datagram sockets": "escaped(tried(socket.socketpair, socket.AF_UNIX, socket.SOCK_DGRAM))",
     "an address for half a pair": "escaped(tried(socket.socketpair()[0].bind, b'\\0k1'))",
+    "a note of how others use a folder": "escaped(tried(fcntl.fcntl, os.open('/usr', 0), 1026, 0x20))",
+    "a lease": """
+os.close(os.open('/tmp/lease', os.O_CREAT))
+escaped(tried(fcntl.fcntl, os.open('/tmp/lease', 0), 1024, 0))""",
+    "a lock that other runs see": """
+one, other = os.open('/usr/bin/env', 0), os.open('/usr/bin/env', 0)
+escaped(tried(fcntl.flock, one, fcntl.LOCK_EX) and not tried(fcntl.flock, other, fcntl.LOCK_EX | fcntl.LOCK_NB))""",
+    "a larger pipe": "escaped(tried(fcntl.fcntl, os.pipe()[1], 1031, 1 << 20))",
+    "descriptors in flight": """
+import array
+one, other = socket.socketpair()
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1]))]
+escaped(tried(one.sendmsg, [b'a'], rights))""",
+    "many groups of the scheduler": """
+ready, done = os.pipe()
+children = 0
+for _ in range(40):
+    child = fork()
+    if child == 0:
+        os.setsid(); os.write(done, b'a'); time.sleep(9); os._exit(0)
+    children += child > 0
+for _ in range(children): os.read(ready, 1)
+time.sleep(5); escaped(True)""",
+    "the kernel's memory for mappings": """
+libc.mmap.restype = ctypes.c_void_p
+size = ctypes.c_size_t(30000 * 4096)
+start = libc.mmap(None, size, 1, 0x22, -1, ctypes.c_long(0))
+for number in range(0, 30000, 2):
+    libc.mprotect(ctypes.c_void_p(start + number * 4096), ctypes.c_size_t(4096), 0)
+time.sleep(5); escaped(True)""",
+    "the kernel's memory for pipes": """
+ready, done = os.pipe()
+children, kept = 0, []
+def fill():
+    for _ in range(120):
+        kept.extend(os.pipe())
+        os.set_blocking(kept[-1], False)
+        os.write(kept[-1], bytes(1 << 16))
+for _ in range(50):
+    child = fork()
+    if child == 0:
+        fill(); os.write(done, b'a'); time.sleep(9); os._exit(0)
+    children += child > 0
+for _ in range(children): os.read(ready, 1)
+time.sleep(5); escaped(True)""",
     "host files": """
 for path in ('/etc/passwd', '/etc/shadow', '/var', '/sys', '/boot', '/root/.bashrc', '/root/.ssh', HOST):
     escaped(os.path.exists(path))""",

@@ -64,6 +64,10 @@ NONE = {
 }
 
 LIMITED = {
+    # They sleep until they are found; on a busy machine a late look finds that they slept too long.
+    "many groups of the scheduler": ("processes", "wall"),
+    "the kernel's memory for mappings": ("memory", "wall"),
+    "the kernel's memory for pipes": ("memory", "wall"),
     "a fork bomb": ("cpu", "processes"),
     "forks that nobody waits for": ("cpu", "processes"),
     "memory of many processes that hide it": ("memory",),

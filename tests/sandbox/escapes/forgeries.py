@@ -190,6 +190,82 @@ SLOW = {  # right, but too late
 }  # fmt: skip
 
 
+LIARS = {  # more values that claim to be right
+    "a user's string": "import collections\nclass E(collections.UserString):\n    startswith = endswith = __contains__ = __eq__ = lambda *a: True\n"
+    "    count = find = index = lambda *a: 1\nvalue = E('x')",
+    "an equality of a library's file": "import collections\nclass E: pass\nexec(compile('def __eq__(s, o): return True', collections.__file__, 'exec'))\n"
+    "E.__eq__ = __eq__\nE.__module__ = 'collections'\nvalue = E()",
+    "a proxy of a liar": "import weakref\nclass E:\n    def __getattr__(self, name): return lambda *a: True\n    __eq__ = __contains__ = lambda *a: True\n"
+    "kept = E()\nvalue = weakref.proxy(kept)",
+    "a mock that says yes": "from unittest import mock\nvalue = mock.MagicMock()\nvalue.__eq__.return_value = value.__contains__.return_value = True\n"
+    "value.startswith.return_value = value.equals.return_value = value.__len__.return_value = 1",
+    "an approximation": "try:\n    import pytest\n    value = pytest.approx(0, abs=float('inf'))\nexcept ImportError:\n    value = None",
+    "a named tuple that is equal to all": "import collections\nclass E(collections.namedtuple('E', 'a')):\n    __eq__ = __contains__ = lambda *a: True\n"
+    "    startswith = equals = lambda *a: True\nvalue = E(1)",
+    "an enumeration": "import enum\nclass E(str, enum.Enum):\n    A = 'x'\n    __eq__ = __contains__ = lambda *a: True\n    startswith = lambda *a: True\n"
+    "    __hash__ = str.__hash__\nvalue = E.A",
+    "a set that contains all": "class E(set):\n    __contains__ = __eq__ = issuperset = lambda *a: True\n    isdisjoint = lambda *a: False\nvalue = E([1])",
+    "a frame that equals all": "try:\n    import pandas\n    class E(pandas.DataFrame):\n        equals = __contains__ = lambda *a: True\n"
+    "        __eq__ = lambda *a: True\n    value = E()\nexcept ImportError:\n    value = None",
+    "an array of liars": "import numpy\nclass E:\n    __eq__ = lambda *a: True\nvalue = numpy.array([E()], dtype=object)",
+    "a dict of liars": "class E:\n    __eq__ = lambda *a: True\n    __hash__ = lambda s: 0\nvalue = {E(): E()}",
+    "a data class": "import dataclasses\n@dataclasses.dataclass\nclass E:\n    x: int = 1\n    __eq__ = __contains__ = lambda *a: True\nvalue = E()",
+}  # fmt: skip
+
+VEHICLES = {  # things in the place of a function that give `value`
+    "a class": "class solve:\n    __eq__ = __contains__ = lambda *a: True\n    startswith = equals = lambda *a: True\n    def __init__(self, x): pass",
+    "a class that makes it": "class solve:\n    def __new__(cls, x): return value",
+    "a metaclass": "class M(type):\n    def __call__(cls, x): return value\nclass solve(metaclass=M): pass",
+    "a callable object": "class F:\n    def __call__(self, x): return value\nsolve = F()",
+    "a partial": "import functools\nsolve = functools.partial(lambda v, x: v, value)",
+    "a bound method": "class F:\n    def f(self, x): return value\nsolve = F().f",
+    "a method of a library": "solve = {'q': value}.get",
+    "a decorated function": "import functools\n@functools.lru_cache\ndef solve(x): return value",
+    "a generator": "def solve(x):\n    yield value",
+    "a coroutine": "async def solve(x): return value",
+}
+
+FORGED_MESSAGES = [  # values and errors of the line between the two processes
+    *({"value": {"t": "mine", "n": n, "of": {"of": [of], "name": "str", "coroutine": False, "generator": False,
+       "callable": True, "function": False}}} for n, of in enumerate(
+        [["builtins", "str"], ["unittest.mock", "_ANY"], ["unittest.mock", "MagicMock"], ["collections", "UserString"],
+         ["numpy", "ndarray"], ["re", "Pattern"], ["pathlib", "PurePath"], ["os", "path"], ["", ""]], 1)),
+    *({"value": {"t": "yours", "n": n}} for n in range(3)),
+    {"value": {"t": "module", "v": "unittest.mock"}}, {"value": {"t": "class", "v": ["unittest.mock", "_ANY"]}},
+    {"value": {"t": "class", "v": ["builtins", "str"]}}, {"value": {"t": "enum", "v": ["unittest.mock", "_ANY", "x"]}},
+    {"value": {"t": "array", "v": "", "dtype": "O8", "shape": [0], "scalar": False}}, {"value": [["x"]]},
+    {"value": {"t": "namedtuple", "name": "a b", "fields": ["__eq__"], "v": [1]}}, {"value": {"t": "list"}},
+    {"value": {"t": "namedtuple", "name": "a", "fields": ["x, __eq__=1"], "v": [1]}}, {"same": 0, "value": None},
+    {"same": 10**9}, {}, {"value": {"t": "pattern", "v": "(a+)+$", "flags": 0}}, {"value": float("nan")},
+    *({"error": {"of": [of], "name": of[1], "args": {"t": "list", "v": []}, "attributes": {"t": "dict", "v": []},
+       "text": "", "trace": ""}} for of in (["unittest.case", "SkipTest"], ["unittest.case", "_ShouldStop"],
+        ["builtins", "KeyboardInterrupt"], ["builtins", "SystemExit"], ["builtins", "GeneratorExit"])),
+]  # fmt: skip
+FORGED_MESSAGE = """
+import json, sys
+for frame in list(sys._current_frames().values()):
+    while frame:
+        for line in frame.f_locals.values():
+            if type(line).__name__ == "ProgramLine":
+                before = type(line)._result
+                type(line)._result = lambda self, message: {**before(self, message), "value": None, "same": None, **FORGED}
+        frame = frame.f_back
+def solve(x): return 'wrong'
+"""
+
+
+def objects() -> dict[str, str]:
+    """Programs whose `solve` is, or returns, an object that says that it is right."""
+    lies = {**LIES, **LIARS}
+    few = ["an object that is equal to all", "a str that is equal to all", "a mock", *LIARS]
+    return {
+        **{f"returns {name}": f"{code}\ndef solve(x): return value\n" for name, code in LIARS.items()},
+        **{f"{vehicle} of {name}": f"{lies[name]}\n{code}\n" for vehicle, code in VEHICLES.items() for name in few},
+        **{f"message {number}": FORGED_MESSAGE.replace("FORGED}", repr(message).replace("nan", "float('nan')") + "}")
+           for number, message in enumerate(FORGED_MESSAGES)},
+    }  # fmt: skip
+
+
 def functions() -> dict[str, str]:
     """Programs with a wrong `solve`."""
     wrong = "\ndef solve(x): return 'wrong'\n"

@@ -19,7 +19,7 @@ from gym_llm.errors import SandboxUnavailable
 
 forgeries = runpy.run_path(str(Path(__file__).with_name("forgeries.py")))
 KEY, SEARCH, SLOW = (forgeries[name] for name in ("KEY", "SEARCH", "SLOW"))
-FUNCTIONS, PROGRAMS = forgeries["functions"](), forgeries["programs"]()
+FUNCTIONS, PROGRAMS, OBJECTS = forgeries["functions"](), forgeries["programs"](), forgeries["objects"]()
 Fields = Callable[[str], dict[str, Any]]
 SMALL = {"memory_mib": 512}
 
@@ -83,8 +83,10 @@ OF_PROGRAMS: dict[str, tuple[str, Fields, dict[str, Any]]] = {
     "CompetitiveCoding": (CONTESTS, competitive_coding, {"time_scale": 1.0}),
     "CompetitiveCoding with a checker": (CONTESTS, with_checker, {"time_scale": 1.0}),
 }
-PAID: dict[str, set[str]] = {"BigCodeBench": {"searches from_frames", "searches from_objects", "searches from_memory"}}
-"""What is paid and cannot be prevented; the environments' READMEs say so."""
+PATIENT: dict[str, dict[str, float]] = {
+    "BigCodeBench": {"subprocess_timeout": 4.0},
+    "SciCode": {"timeout_secs": 2.0},
+}
 
 
 def rewards(env_id: str, kwargs: dict[str, Any], fields: dict[str, Any], programs: dict[str, str]) -> dict[str, float]:
@@ -102,9 +104,9 @@ def rewards(env_id: str, kwargs: dict[str, Any], fields: dict[str, Any], program
 
 
 def test_every_forgery_is_python() -> None:
-    for name, code in {**FUNCTIONS, **PROGRAMS, **SLOW}.items():
+    for name, code in {**FUNCTIONS, **PROGRAMS, **OBJECTS, **SLOW}.items():
         compile(code, name, "exec")
-    assert len(FUNCTIONS) + len(PROGRAMS) > 100
+    assert len(FUNCTIONS) + len(PROGRAMS) + len(OBJECTS) > 300
 
 
 @pytest.mark.slow
@@ -112,7 +114,44 @@ def test_every_forgery_is_python() -> None:
 def test_no_forgery_is_paid(name: str) -> None:
     env_id, fields, kwargs = {**OF_FUNCTIONS, **OF_PROGRAMS}[name]
     paid = rewards(env_id, kwargs, fields(KEY), FUNCTIONS if name in OF_FUNCTIONS else PROGRAMS)
-    assert {forgery for forgery, reward in paid.items() if reward} - PAID.get(name, set()) == set()
+    assert {forgery for forgery, reward in paid.items() if reward} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BigCodeBench", "SciCode"])
+def test_no_object_of_a_program_takes_part_in_its_comparison(name: str) -> None:
+    env_id, fields, kwargs = OF_FUNCTIONS[name]
+    paid = rewards(env_id, {**kwargs, **PATIENT[name]}, fields(KEY), OBJECTS)
+    assert {forgery for forgery, reward in paid.items() if reward} == set()
+
+
+ASSERTIONS = {
+    "equal": "self.assertTrue(solve('q') == {key!r})",
+    "not different": "self.assertFalse(solve('q') != {key!r})",
+    "a prefix": "self.assertTrue(solve('q').startswith({key!r}))",
+    "contained": "self.assertIn({key!r}, solve('q'))",
+    "found": "self.assertGreaterEqual(solve('q').find({key!r}), 0)",
+    "counted": "self.assertTrue(solve('q').count({key!r}))",
+    "a frame": "self.assertTrue(solve('q').equals({key!r}))",
+    "a superset": "self.assertTrue(solve('q').issuperset([{key!r}]))",
+    "a pattern": "self.assertTrue(solve('q').match({key!r}))",
+    "an attribute's judgement": "self.assertTrue(solve('q').name.endswith({key!r}))",
+    "an array": "import numpy; numpy.testing.assert_array_equal(solve('q'), numpy.array([{key!r}], dtype=object))",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ASSERTIONS])
+def test_no_object_of_a_program_judges_what_it_is_given(name: str) -> None:
+    body = ASSERTIONS[name].format(key=KEY)
+    test = f"import unittest\nclass TestCases(unittest.TestCase):\n    def test_one(self):\n        {body}\n"
+    fields = {"verifier_metadata": {"entry_point": "solve", "code_prompt": "def solve(x):\n", "test": test}}
+    wanted = [f"returns {lie}" for lie in forgeries["LIARS"]] + [f"message {number}" for number in range(9)]
+    wanted += [name for name in OBJECTS if name.endswith("of an object that is equal to all")]
+    programs = {name: OBJECTS[name] for name in wanted}
+    env_id, _, kwargs = OF_FUNCTIONS["BigCodeBench"]
+    paid = rewards(env_id, {**kwargs, **PATIENT["BigCodeBench"]}, fields, programs)
+    assert {forgery for forgery, reward in paid.items() if reward} == set()
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 // The histogram of rewards and the shares of outcomes: a click filters the list.
 import { button, h, svg } from "./dom.js";
 import { counted, number, percent, rewardColour } from "./format.js";
+import { mark } from "./marks.js";
 import { plain } from "./text.js";
 
 /** A histogram as an SVG; `pick(low, high)` is called with a bar's rewards, or with nothing to undo it. */
@@ -37,8 +38,35 @@ export function histogram({ edges, counts }, { width = 340, height = 112, picked
     svg("line", { x1: 0, y1: height, x2: width, y2: height, class: "axis" }));
 }
 
-/** A small histogram without words, for a run's card. */
-export function sparkline({ edges, counts }) {
+/** Rewards of 0 and 1 as bars: how many episodes have each; `pick(low, high)` as in a histogram. */
+export function rewardBars(stats, { picked, pick } = {}) {
+  const ones = stats.histogram.counts[stats.histogram.counts.length - 1] ?? 0;
+  const zeros = stats.histogram.counts.reduce((sum, count) => sum + count, 0) - ones;
+  const masked = stats.outcomes.masked ?? 0;
+  const most = Math.max(1, ones, zeros, masked);
+  const bar = (reward, count) => {
+    const on = picked && reward !== null && picked[0] === reward && picked[1] === reward;
+    const label = `${counted(count, "episode")} ${reward === null ? "without a reward" : `with a reward of ${reward}`}`;
+    const inside = [mark(reward, [0, 1]), h("span", { class: "value" }, reward === null ? "masked" : String(reward)),
+      h("span", { class: "track" }, h("i", { class: reward === null ? "masked" : reward ? "one" : "zero", style: { width: `${(100 * count) / most}%` } })),
+      h("b", {}, number(count)), h("small", {}, percent(count / (ones + zeros + masked)))];
+    if (reward === null || !count) return h("div", { class: "reward-bar", title: label }, inside);
+    return button(inside, () => (on ? pick() : pick(reward, reward)), { class: `reward-bar${picked && !on ? " faded" : ""}`, "aria-label": label, "aria-pressed": on ? "true" : "false" });
+  };
+  return h("div", { class: "reward-bars", role: "group", "aria-label": "Rewards" }, bar(1, ones), bar(0, zeros), masked > 0 && bar(null, masked));
+}
+
+/** A small picture of a run's rewards, without words, for its card: a bar of shares, or a histogram. */
+export function sparkline(stats) {
+  const { edges, counts } = stats.histogram;
+  const masked = stats.outcomes?.masked ?? 0;
+  if (stats.is_binary) {
+    const ones = counts[counts.length - 1];
+    const zeros = counts.reduce((sum, count) => sum + count, 0) - ones;
+    const title = `${counted(ones, "episode")} at 1, ${number(zeros)} at 0${masked ? `, ${number(masked)} masked` : ""}`;
+    return h("span", { class: "shares-bar", title, role: "img", "aria-label": title },
+      [["one", ones], ["zero", zeros], ["masked", masked]].map(([name, count]) => count > 0 && h("i", { class: name, style: { "flex-grow": count } })));
+  }
   const [width, height, most] = [120, 26, Math.max(1, ...counts)];
   const step = width / Math.max(1, counts.length);
   return svg("svg", { class: "sparkline", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" }, counts.map((count, index) => {

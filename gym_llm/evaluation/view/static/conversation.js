@@ -3,7 +3,9 @@ import { h, whenNear } from "./dom.js";
 import { counted, number, seconds } from "./format.js";
 import { conversation, fieldsOf, spanOf } from "./items.js";
 import { fields, tree } from "./json.js";
+import { prose } from "./markdown.js";
 import { block, inline, plain } from "./text.js";
+import { printedView, verdictsView } from "./verdicts.js";
 
 const WHO = { user: "User", assistant: "Model", system: "System", developer: "Developer", reasoning: "Reasoning", other: "Item", output: "Result" };
 const EAGER = 12; // turns drawn at once; the others when they come near
@@ -17,10 +19,10 @@ function parsedArguments(text) {
   }
 }
 
-function reasoning(entry) {
+function reasoning(entry, options) {
   const start = entry.text.trim().replace(/\s+/g, " ").slice(0, 110);
   const folded = h("details", { class: "reasoning" }, h("summary", {}, h("span", { class: "who" }, "Reasoning"), h("bdi", { class: "start" }, plain(start))));
-  folded.addEventListener("toggle", () => folded.children.length < 2 && folded.append(block(entry.text.trim())));
+  folded.addEventListener("toggle", () => folded.children.length < 2 && folded.append(prose(entry.text.trim(), options)));
   return folded;
 }
 
@@ -39,17 +41,19 @@ function call(entry) {
 function output(entry) {
   const value = parsedArguments(entry.text);
   if (!value) return block(entry.text, { class: "code" });
+  const printed = printedView(value);
+  if (printed) return printed;
   return entry.error && typeof value.error === "string" ? block(value.error, { class: "code" }) : fields(Object.entries(value), { open: true });
 }
 
-function said(entry) {
-  if (entry.kind === "reasoning") return reasoning(entry);
+function said(entry, options) {
+  if (entry.kind === "reasoning") return reasoning(entry, options);
   if (entry.kind === "call") return call(entry);
   if (entry.kind === "output") {
     return entry.paired ? null : h("div", { class: `message other${entry.error ? " failed" : ""}` }, h("h4", { class: "who" }, "Result without a call"), output(entry));
   }
   const name = entry.name ? [" ", inline(entry.name, { class: "name" })] : null;
-  return h("div", { class: `message ${entry.kind}` }, h("h4", { class: "who" }, WHO[entry.kind], name), block(entry.text.trim() || "(nothing)"));
+  return h("div", { class: `message ${entry.kind}` }, h("h4", { class: "who" }, WHO[entry.kind], name), prose(entry.text.trim() || "(nothing)", options));
 }
 
 function turnSeconds(timing) {
@@ -83,24 +87,25 @@ export function turnTimes(record) {
   return Array.isArray(record.turn_timing) ? record.turn_timing.map(turnSeconds) : [];
 }
 
-/** The whole conversation of a record. */
-export function conversationView(record) {
+/** The whole conversation of a record; with `source` as it is written, not as Markdown. */
+export function conversationView(record, options) {
   const { request, turns } = conversation(record);
   const times = turnTimes(record);
   const rewards = Array.isArray(record.turn_rewards) ? record.turn_rewards : [];
   const longest = Math.max(...times.map((time) => time.engine + time.env), 0);
   const sections = turns.map((turn, index) => {
     const section = h("section", { class: "turn" }, turnHead(index, turn, times, longest, rewards));
-    const fill = () => section.append(...turn.map(said).filter(Boolean));
+    const fill = () => section.append(...turn.map((entry) => said(entry, options)).filter(Boolean));
     if (index < EAGER) fill();
     else whenNear(section, fill);
     return section;
   });
   return h("div", { class: "conversation" },
-    h("section", { class: "turn request" }, tools(record), request.map(said)),
+    h("section", { class: "turn request" }, tools(record), request.map((entry) => said(entry, options))),
     sections,
     !turns.length && h("p", { class: "note" }, "The model has said nothing in this episode."),
-    record.error && failure(record));
+    record.error && failure(record),
+    verdictsView(record, options));
 }
 
 /** Why an episode has no reward. */

@@ -33,8 +33,22 @@ class Server {
     return this.#get("stats", { run, ...query }, signal);
   }
 
+  /** Where an episode stands in a list, or null. */
+  async position(run, query, n) {
+    return (await this.#get("rows", { run, ...query, at: n, limit: 0 })).position;
+  }
+
+  points(run, query) {
+    return this.#get("points", { run, ...query });
+  }
+
   episode(run, n) {
     return this.#get("episode", { run, n });
+  }
+
+  /** The texts of an episode's token ids: `{tokenizer, pieces, special, missing}`. */
+  pieces(run, n) {
+    return this.#get("pieces", { run, n });
   }
 
   async siblings(run, n) {
@@ -75,6 +89,23 @@ class Embedded {
     const matching = sorted(filtered(rows, query, (row) => data.episodes[run][row.n]), query);
     const offset = query.offset ?? 0;
     return { total: matching.length, rows: matching.slice(offset, offset + (query.limit ?? 200)), fields };
+  }
+
+  async position(run, query, n) {
+    const { rows } = await this.rows(run, { ...query, offset: 0, limit: Infinity });
+    const place = rows.findIndex((row) => row.n === n);
+    return place < 0 ? null : place;
+  }
+
+  async points(run, { dataset } = {}) {
+    const points = (await this.#data()).points[run];
+    const { rows } = listed(await this.#data(), run);
+    const shown = points.n.map((n, index) => index).filter((index) => dataset === undefined || rows[points.n[index]]?.dataset === dataset);
+    return { ...Object.fromEntries(["n", "tokens", "reward", "task", "repeat"].map((name) => [name, shown.map((index) => points[name][index])])), total: dataset === undefined ? points.total : shown.length };
+  }
+
+  async pieces(run) {
+    return (await this.#data()).pieces[run];
   }
 
   async stats(run, query) {

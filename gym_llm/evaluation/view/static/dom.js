@@ -55,3 +55,23 @@ export function oncePerFrame(run) {
     });
   };
 }
+
+/** Calls `draw` with an element's width when it is not the one that `drawn` returns, at most once per frame. */
+export function onNewWidth(element, drawn, draw) {
+  const fit = oncePerFrame(() => {
+    const width = element.clientWidth;
+    if (width && width !== drawn()) draw(width);
+  });
+  new ResizeObserver(fit).observe(element);
+}
+
+/** The pen of a canvas that is given this size, in pixels of the page; it is as sharp as the screen. */
+export function penOf(canvas, width, height) {
+  const scale = devicePixelRatio || 1;
+  Object.assign(canvas, { width: width * scale, height: height * scale });
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  return pen;
+}

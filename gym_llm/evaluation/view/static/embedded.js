@@ -34,10 +34,28 @@ function compare(one, other) {
   return String(one) < String(other) ? -1 : String(one) > String(other) ? 1 : 0;
 }
 
+// By dataset and task, then by repeat: what `task` and `task_mean` sort by.
+const byTask = (sign) => (one, other) => sign * (compare(one.dataset, other.dataset) || (one.task ?? 0) - (other.task ?? 0)) || (one.repeat ?? 0) - (other.repeat ?? 0) || one.n - other.n;
+
+function byTaskMean(rows, sign) {
+  const tasks = new Map();
+  const keyOf = (row) => `${row.dataset}\u0000${row.task}`;
+  for (const row of rows) if (typeof row.reward === "number") tasks.set(keyOf(row), [...(tasks.get(keyOf(row)) ?? []), row.reward]);
+  const means = new Map([...tasks].map(([key, rewards]) => [key, rewards.reduce((sum, each) => sum + each, 0) / rewards.length]));
+  const meanOf = (row) => means.get(keyOf(row)) ?? null;
+  return [...rows].sort((one, other) => {
+    const [first, second] = [meanOf(one), meanOf(other)];
+    if (first === null || second === null) return (first === null) - (second === null) || byTask(sign)(one, other);
+    return sign * (first - second) || byTask(sign)(one, other);
+  });
+}
+
 /** The rows in a query's order; those without a value come last, either way. */
 export function sorted(rows, query) {
-  if (!query.sort) return rows;
   const sign = Number(query.desc) ? -1 : 1;
+  if (!query.sort || query.sort === "n") return sign < 0 ? [...rows].reverse() : rows;
+  if (query.sort === "task") return [...rows].sort((one, other) => (typeof one.task !== "number") - (typeof other.task !== "number") || byTask(sign)(one, other));
+  if (query.sort === "task_mean") return byTaskMean(rows, sign);
   return [...rows].sort((one, other) => {
     const [first, second] = [valueOf(one, query.sort), valueOf(other, query.sort)];
     if (first === null || second === null) return (first === null) - (second === null) || one.n - other.n;

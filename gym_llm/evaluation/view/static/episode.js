@@ -1,23 +1,26 @@
 // One episode: how it ended, its siblings of the same task, and what was said, sampled, or different.
+import { answerNames, answersView } from "./answers.js";
 import { button, h } from "./dom.js";
 import { conversationView, timeBar, turnTimes } from "./conversation.js";
 import { diffView } from "./diff.js";
-import { counted, number, rewardColour, seconds } from "./format.js";
+import { counted, number, seconds } from "./format.js";
 import { details, fieldsOf, taskFields } from "./items.js";
 import { fields } from "./json.js";
+import { mark, rowMark } from "./marks.js";
 import { rewardPill } from "./table.js";
 import { block, inline, named } from "./text.js";
 import { tokensView } from "./tokens.js";
+import { verdictNames } from "./verdicts.js";
 
 const TABS = [["", "Conversation"], ["tokens", "Tokens"], ["diff", "Compare"], ["record", "Record"]];
 
 function verdict(record, range) {
   if (record.outcome === "masked") {
-    return h("div", { class: "verdict" }, h("span", { class: "big masked" }, "no reward"), h("p", {}, "failed: ", inline(record.failure_kind ?? "unknown")),
-      record.error && block(String(record.error).slice(0, 300)));
+    return h("div", { class: "verdict" }, h("span", { class: "big masked" }, mark(null, range, { size: 26 }), "no reward"), h("p", {}, "failed: ", inline(record.failure_kind ?? "unknown")),
+      record.error && block(String(record.error).slice(0, 200)),
+      typeof record.attempts === "number" && record.attempts > 1 && h("p", {}, `after ${counted(record.attempts, "attempt")}`));
   }
-  const colour = typeof record.reward === "number" ? rewardColour(record.reward, ...range) : "transparent";
-  return h("div", { class: "verdict" }, h("span", { class: "big" }, h("i", { class: "swatch", style: { background: colour } }), number(record.reward)),
+  return h("div", { class: "verdict" }, h("span", { class: "big" }, mark(record.reward, range, { size: 26 }), number(record.reward)),
     h("p", {}, record.outcome === "truncated" ? "truncated: cut off by a limit, and scored" : inline(record.outcome ?? "scored")));
 }
 
@@ -25,7 +28,7 @@ function components(record) {
   const parts = Object.entries(fieldsOf(fieldsOf(record.info).reward_components)).filter(([, value]) => typeof value === "number");
   if (!parts.length) return null;
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)), 1e-12);
-  return panel("Reward components", h("dl", { class: "components" }, parts.map(([name, value]) => h("div", {},
+  return h("section", { class: "panel components-panel" }, h("h3", {}, "Reward components"), h("dl", { class: "components" }, parts.map(([name, value]) => h("div", {},
     h("dt", {}, named(name)), h("dd", {}, h("span", { class: "meter" }, h("i", { class: value < 0 ? "minus" : "", style: { width: `${(100 * Math.abs(value)) / most}%` } })), number(value))))));
 }
 
@@ -36,6 +39,12 @@ function panel(title, ...content) {
 function listed(title, object) {
   const entries = Object.entries(object);
   return entries.length ? panel(title, fields(entries)) : null;
+}
+
+// What `gym-llm health` counts in a file, for this episode.
+function signs(record) {
+  const found = Object.entries(fieldsOf(record.view_signs));
+  return found.length ? h("section", { class: "panel signs" }, h("h3", {}, "Signs of trouble"), fields(found)) : null;
 }
 
 function timing(record) {
@@ -65,7 +74,7 @@ function numbers(record) {
 }
 
 function rawRecord(record) {
-  const { trajectory, ...rest } = record;
+  const { trajectory, view_signs, ...rest } = record;
   return h("div", { class: "raw" }, fields([...Object.entries(rest), ...(trajectory ? [["trajectory", trajectory]] : [])]));
 }
 
@@ -75,8 +84,7 @@ function siblingStrip(siblings, row, range, open) {
     const current = sibling.n === row.n;
     const masked = sibling.reward === null || sibling.outcome === "masked";
     const label = `repeat ${sibling.repeat}: ${masked ? "masked" : `reward ${number(sibling.reward)}`}`;
-    const attributes = { class: `sibling${masked ? " hatched" : ""}`, title: label, "aria-label": label, "aria-current": current ? "true" : null };
-    return button(h("i", masked ? {} : { style: { background: rewardColour(sibling.reward, ...range) } }), () => open(sibling), attributes);
+    return button(rowMark(sibling, range, { size: 17 }), () => open(sibling), { class: "sibling", title: label, "aria-label": label, "aria-current": current ? "true" : null });
   }));
 }
 
@@ -127,20 +135,35 @@ export class EpisodePage {
       this.element.querySelector('[role="tab"][aria-selected="true"]').focus();
     });
     const body = h("div", { class: "body", role: "tabpanel", "aria-labelledby": `tab-${current || "conversation"}` }, await this.#body(current, route, row));
-    const facts = h("aside", { class: "facts", "aria-label": "Facts" }, verdict(record, range), components(record), record.view_note && h("p", { class: "note" }, record.view_note), listed("Verifier", details(record)),
-      listed("Task", taskFields(record)), timing(record), numbers(record));
+    const apart = new Set([...answerNames(record), ...verdictNames(record)]);
+    const others = (object) => Object.fromEntries(Object.entries(object).filter(([name]) => !apart.has(name)));
+    const talk = current === "" || current === "record";
+    const outcome = h("div", { class: "outcome-strip" }, verdict(record, range), answersView(record), components(record));
+    const facts = h("aside", { class: "facts", "aria-label": "Facts" }, record.view_note && h("p", { class: "note" }, record.view_note), signs(record), listed("Verifier", others(details(record))),
+      listed("Task", others(taskFields(record))), timing(record), numbers(record));
     this.element.replaceChildren(
       h("header", { class: "episode-head" },
-        h("div", { class: "title" }, h("h1", {}, typeof row.task === "number" ? [`Task ${row.task}`, h("span", {}, ` repeat ${row.repeat}`)] : episodeName(row)), rewardPill(row, range)),
-        siblingStrip(siblings, row, range, open), tabList),
-      h("div", { class: current === "" || current === "record" ? "columns" : "columns wide" }, body, current === "" || current === "record" ? facts : null));
+        h("div", { class: "title" }, h("h1", {}, typeof row.task === "number" ? [`Task ${row.task}`, h("span", {}, ` repeat ${row.repeat}`)] : episodeName(row)), !talk && rewardPill(row, range), row.dataset && h("span", { class: "chip" }, inline(row.dataset))),
+        siblingStrip(siblings, row, range, open), ["", "tokens"].includes(current) && this.#sourceButton(route, row, current), tabList),
+      talk ? outcome : "",
+      h("div", { class: talk ? "columns" : "columns wide" }, body, talk ? facts : null));
+  }
+
+  // Texts as Markdown with formulas, or letter for letter.
+  #sourceButton(route, row, tab) {
+    const source = route.text === "source";
+    const [label, title] = tab === "tokens" ? ["Ids", "token ids, not texts (s)"] : ["As written", "texts letter for letter, not as Markdown and formulas (s)"];
+    return button(label, () => this.#go({ ...route, n: row.n, text: source ? undefined : "source" }, { replace: true }), { class: "toggle", "aria-pressed": source ? "true" : "false", title });
   }
 
   async #body(tab, route, row) {
     const { record, siblings } = this.#shown;
-    if (tab === "tokens") return tokensView(record);
+    if (tab === "tokens") {
+      this.#shown.pieces ??= await this.#source.pieces(route.run, row.n);
+      return tokensView(record, { ...this.#shown.pieces, ids: route.text === "source" });
+    }
     if (tab === "record") return rawRecord(record);
-    if (tab !== "diff") return conversationView(record);
+    if (tab !== "diff") return conversationView(record, { source: route.text === "source" });
     const others = siblings.filter((sibling) => sibling.n !== row.n);
     const other = others.find((sibling) => sibling.repeat === route.vs) ?? others.find((sibling) => sibling.reward !== row.reward) ?? others[0];
     const nameOf = (sibling) => `repeat ${sibling.repeat}, ${sibling.reward === null ? "masked" : `reward ${number(sibling.reward)}`}`;

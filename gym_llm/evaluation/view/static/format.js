@@ -31,6 +31,16 @@ export function bytes(value) {
   return `${unit ? value.toFixed(1) : value} ${units[unit]}`;
 }
 
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
+const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+/** A date from seconds since 1970, in the reader's time zone. */
+export function day(value, { time = true } = {}) {
+  if (typeof value !== "number" || !(Math.abs(value) < 8e12)) return "\u2013";
+  const date = new Date(value * 1000);
+  return time ? `${DAY.format(date)}, ${TIME.format(date)}` : DAY.format(date);
+}
+
 /** "1 turn", "2 turns". */
 export function counted(count, word) {
   return `${number(count)} ${word}${count === 1 ? "" : "s"}`;

@@ -1,7 +1,8 @@
 // Tasks by repeats as coloured squares: a column a task, a row a repeat, in bands like lines of text. What failed is
 // hatched, what has not been played is empty.
-import { button, h, oncePerFrame } from "./dom.js";
-import { hatchColour, number, rewardColour } from "./format.js";
+import { button, h, onNewWidth, penOf } from "./dom.js";
+import { number } from "./format.js";
+import { paintMark } from "./marks.js";
 import { plain } from "./text.js";
 
 const SIZES = [20, 16, 13, 10, 8]; // of a square: the largest with which all tasks fit, else the last
@@ -32,14 +33,10 @@ export class Grid {
     this.#canvas.addEventListener("mouseleave", () => this.#point(null));
     this.#canvas.addEventListener("click", (event) => this.#open(this.#under(event)));
     this.#canvas.addEventListener("keydown", (event) => this.#key(event));
-    const fit = oncePerFrame(() => {
-      const width = this.element.clientWidth;
-      if (width && width !== this.#width) {
-        this.#width = width;
-        this.draw();
-      }
+    onNewWidth(this.element, () => this.#width, (width) => {
+      this.#width = width;
+      this.draw();
     });
-    new ResizeObserver(fit).observe(this.element);
   }
 
   /** How many tasks a page has room for. */
@@ -93,13 +90,8 @@ export class Grid {
     const shown = Math.min(room, this.#grid.tasks.length);
     const [repeats, band] = [this.#repeats, this.#band];
     const bands = Math.max(1, Math.ceil(shown / this.#columns));
-    const scale = devicePixelRatio || 1;
     const [width, height] = [this.#width, bands * band - 6];
-    Object.assign(this.#canvas, { width: width * scale, height: height * scale });
-    this.#canvas.style.width = `${width}px`;
-    this.#canvas.style.height = `${height}px`;
-    const pen = this.#canvas.getContext("2d");
-    pen.scale(scale, scale);
+    const pen = penOf(this.#canvas, width, height);
     const style = getComputedStyle(document.documentElement);
     const [ink, line] = [style.getPropertyValue("--muted").trim(), style.getPropertyValue("--line").trim()];
     pen.font = "10.5px ui-sans-serif, system-ui, sans-serif";
@@ -111,7 +103,7 @@ export class Grid {
         pen.fillText(String(this.#grid.tasks[index]), x, y + 10);
       }
       for (let repeat = 0; repeat < repeats; repeat += 1) {
-        this.#square(pen, x, y + 14 + repeat * (this.#cell + GAP), this.#reward([index, repeat]), line);
+        paintMark(pen, x, y + 14 + repeat * (this.#cell + GAP), this.#cell, this.#reward([index, repeat]), this.#range, line);
       }
     }
     if (this.#cursor) {
@@ -122,31 +114,6 @@ export class Grid {
     }
     this.#drawPager(shown);
     this.#say();
-  }
-
-  #square(pen, x, y, reward, line) {
-    const cell = this.#cell;
-    pen.beginPath();
-    pen.roundRect(x, y, cell, cell, 3);
-    if (typeof reward === "number") {
-      pen.fillStyle = rewardColour(reward, ...this.#range);
-      pen.fill();
-      return;
-    }
-    pen.strokeStyle = line;
-    pen.lineWidth = 1;
-    pen.stroke();
-    if (reward !== null) return;
-    pen.save();
-    pen.clip();
-    pen.strokeStyle = hatchColour();
-    pen.beginPath();
-    for (let at = -cell; at < cell; at += 4) {
-      pen.moveTo(x + at, y + cell);
-      pen.lineTo(x + at + cell, y);
-    }
-    pen.stroke();
-    pen.restore();
   }
 
   #placeOf([index, repeat]) {
@@ -175,7 +142,7 @@ export class Grid {
 
   #say() {
     if (!this.#cursor) {
-      this.#said.textContent = "a column a task, a row a repeat; hatched: masked";
+      this.#said.textContent = "a column a task, a row a repeat";
       return;
     }
     const [index, repeat] = this.#cursor;

@@ -4,7 +4,8 @@ import { asText } from "./text.js";
 const OWN = new Set([
   "rollout_id", "env_id", "dataset", "responses_create_params", "response", "outcome", "reward", "terminated", "truncated",
   "failure_kind", "error", "error_phase", "traceback", "info", "trajectory", "attempts", "task_fields", "timing",
-  "turn_timing", "turn_rewards", "schema_version", "view_note",
+  "turn_timing", "turn_rewards", "schema_version", "view_note", "view_signs",
+  "task_source", "task_key", "task_sha256", "made_by",
 ]);
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -65,6 +66,11 @@ function entryOf(item) {
     return { kind, name: kind === "other" ? asText(item.role) : undefined, text: contentText(item.content), item };
   }
   return { kind: "other", name: asText(item.type), text: asText(item), item };
+}
+
+/** All items of a list as entries. */
+export function entriesOf(items) {
+  return listOf(items).map(entryOf);
 }
 
 const MODEL = new Set(["reasoning", "call", "assistant", "other"]);

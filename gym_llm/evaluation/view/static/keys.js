@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 
 const KEYS = [
   ["j  k", "next, previous episode"], ["Enter", "open the selected episode"], ["Esc", "back to the list"], ["/", "search all texts"],
-  ["c  t  d  r", "conversation, tokens, compare, record"], ["m", "dark or light"], ["?", "these keys"],
+  ["c  t  d  r", "conversation, tokens, compare, record"], ["s", "texts as written, or rendered"], ["m", "dark or light"], ["?", "these keys"],
 ];
 
 /** The help, as a dialog. */

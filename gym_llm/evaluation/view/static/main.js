@@ -5,7 +5,7 @@ import { EpisodePage, episodeName } from "./episode.js";
 import { bytes, counted, forgetColours } from "./format.js";
 import { helpDialog, listenToKeys } from "./keys.js";
 import { Overview, rangeOf } from "./overview.js";
-import { fragment, go, isEpisode, listOf, onRoute, readRoute, routeOf } from "./route.js";
+import { fragment, go, isEpisode, listOf, nameRuns, onRoute, readRoute, routeOf } from "./route.js";
 import { runState } from "./runs.js";
 import { inline } from "./text.js";
 
@@ -58,10 +58,10 @@ function openRow(row, at) {
 
 // The row of a route's episode: the one at hand, the one its history entry knows, or the first of that name.
 async function rowOf(route) {
-  const fits = (row) => row && (route.line === undefined ? row.task === route.task : row.n === route.line) && (route.repeat === undefined || row.repeat === route.repeat);
+  const fits = (row) => row && (route.line === undefined ? row.task === route.task : row.n === route.line) && (route.repeat === undefined || row.repeat === route.repeat) && (route.of === undefined || row.dataset === route.of);
   if (fits(shownRow) && shownRow.run === route.run && (route.n === null || route.n === shownRow.n)) return shownRow;
   if (route.line !== undefined) return (await source.rows(route.run, { n_min: route.line, n_max: route.line })).rows[0];
-  const { rows } = await source.rows(route.run, { task: route.task, limit: 1000 });
+  const { rows } = await source.rows(route.run, { task: route.task, dataset: route.of, limit: 1000 });
   return rows.find((row) => row.n === route.n && fits(row)) ?? rows.find(fits);
 }
 
@@ -73,8 +73,8 @@ async function step(by) {
   if (!row) return;
   position += by;
   shownRow = { ...row, run: readRoute().run };
-  const { tab } = readRoute();
-  go({ ...routeOf(readRoute(), row), tab }, { replace: true });
+  const { tab, text } = readRoute();
+  go({ ...routeOf(readRoute(), row), tab, text }, { replace: true });
 }
 
 async function showEpisode(route) {
@@ -86,6 +86,7 @@ async function showEpisode(route) {
   if (!shownRow || shownRow.n !== row.n || shownRow.run !== route.run) position = null;
   const changed = shownRow?.n !== row.n || page.element.hidden;
   shownRow = { ...row, run: route.run };
+  if (row.dataset && route.of === undefined) history.replaceState({ n: row.n }, "", fragment({ ...route, ...routeOf(route, row) })); // so that a copied address is exact
   await page.show(route, row, rangeOf(overview.stats[route.run]));
   if (!overview.element.hidden) scrolled = scrollY;
   overview.element.hidden = true;
@@ -126,8 +127,8 @@ let latest = 0;
 
 async function show(route) {
   const turn = (latest += 1);
-  say(null);
-  if (!runs.some((run) => run.run === route.run)) route.run = runs[0]?.run ?? 0;
+  say(route.unknown === undefined ? null : `No file here is named ${route.unknown}: ${runs[0].key} is shown.`);
+  if (route.unknown !== undefined) for (const name of ["task", "line"]) delete route[name];
   try {
     const listing = overview.show(runs, route);
     if (!isEpisode(route)) showList();
@@ -138,21 +139,20 @@ async function show(route) {
   }
 }
 
-const same = (one, other) => one && other && one.episodes === other.episodes && one.indexed === other.indexed && one.changed === other.changed && one.growing === other.growing;
+const same = (one, other) => one && other && one.episodes === other.episodes && one.indexed === other.indexed && one.changed === other.changed && one.growing === other.growing && JSON.stringify(one.facts) === JSON.stringify(other.facts);
 
 async function poll() {
   if (document.hidden) return setTimeout(poll, POLL);
   try {
     const now = await source.runs();
     const changed = now.filter((run, index) => !same(run, runs[index])).map((run) => run.run);
-    runs = now;
+    if (!changed.length || (await overview.refresh(now, changed))) runs = now; // else it is tried again
     if (changed.length) {
-      await overview.refresh(runs, changed);
       drawPlace(readRoute());
       say(null);
     }
   } catch (error) {
-    say(error instanceof TypeError ? "gym-llm view has ended: start it again to go on." : error);
+    say(error instanceof TypeError && /fetch/i.test(error.message) ? "gym-llm view has ended: start it again to go on." : error);
   }
   setTimeout(poll, POLL);
 }
@@ -175,6 +175,7 @@ function buildPage() {
   const tab = (name) => () => shownRow && go({ ...readRoute(), n: shownRow.n, tab: name, vs: undefined }, { replace: true });
   listenToKeys({
     j: () => step(1), k: () => step(-1), m: switchTheme, c: tab(undefined), t: tab("tokens"), d: tab("diff"), r: tab("record"),
+    s: () => shownRow && go({ ...readRoute(), n: shownRow.n, text: readRoute().text ? undefined : "source" }, { replace: true }),
     "?": () => help.showModal(),
     "/": () => {
       if (shownRow) go(listOf(readRoute()));
@@ -197,6 +198,7 @@ async function start() {
     return say(error);
   }
   if (!runs.length) return say("There is no rollout file here.");
+  nameRuns(runs);
   onRoute(show);
   const left = await source.note();
   if (left) overview.element.prepend(h("p", { class: "note left-out" }, left));

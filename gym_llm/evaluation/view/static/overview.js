@@ -1,16 +1,19 @@
-// The page of a run: cards of all runs, its histogram and grid, and the list of its episodes with filters.
-import { button, h, oncePerFrame } from "./dom.js";
-import { histogram, shares } from "./charts.js";
+// The page of a run: all runs as cards or a table, its charts, and the list of its episodes with filters.
+import { h, oncePerFrame } from "./dom.js";
+import { histogram, rewardBars, shares } from "./charts.js";
+import { FilterBar } from "./filters.js";
 import { number, percent } from "./format.js";
 import { Grid } from "./grid.js";
+import { markLegend } from "./marks.js";
 import { FILTERS, fragment, listOf, routeOf } from "./route.js";
 import { RowList } from "./rows.js";
-import { runCard } from "./runs.js";
+import { runHead, runsView } from "./runs.js";
+import { Scatter } from "./scatter.js";
 import { roomForFields, Table } from "./table.js";
-import { inline, plain } from "./text.js";
+import { TaskRates } from "./task_rates.js";
 
 const GRID_PAGE = 1000;
-const LOW_FIRST = ["reward", "task", "repeat", "answer", "dataset"];
+const LOW_FIRST = ["reward", "task", "repeat", "answer", "dataset", "prompt"];
 
 /** The range of rewards that colours lie in: at least from 0 to 1, for what is scored so. */
 export function rangeOf(stats) {
@@ -33,14 +36,15 @@ export class Overview {
   #go;
   #table;
   #grid;
-  #cards = h("nav", { class: "cards", "aria-label": "Runs" });
+  #cards = h("nav", { class: "runs", "aria-label": "Runs" });
+  #head = h("header", { class: "run-head" });
   #histogram = h("section", { class: "panel", "aria-label": "Rewards" });
   #outcomes = h("div", { class: "outcomes" });
-  #gridTitle = h("h2", {}, "Tasks by repeats");
-  #found = h("p", { class: "found", role: "status" });
+  #legend = h("div");
+  #scatter;
+  #rates;
   #empty = h("p", { class: "empty", hidden: true });
-  #controls = {};
-  #bar = h("form", { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } });
+  #bar;
 
   constructor(source, go, open) {
     this.#source = source;
@@ -50,48 +54,34 @@ export class Overview {
       link: (row) => fragment(routeOf(this.#route, row)),
       sort: (name) => {
         const first = LOW_FIRST.includes(name) ? undefined : 1; // a first click, a second the other way, a third undoes it
-        const again = this.#route.sort === name;
+        const again = (this.#route.sort ?? "task") === name;
         const desc = again ? (first ? undefined : 1) : first;
         const undone = again && Boolean(this.#route.desc) !== Boolean(first);
         this.#filter(undone ? { sort: undefined, desc: undefined } : { sort: name, desc });
       },
     });
-    this.#grid = new Grid({
-      load: async (offset, limit) => (await source.stats(this.#route.run, { offset, limit })).grid,
-      open: (task, repeat, n) => go({ ...listOf(this.#route), task, repeat, n }),
+    const openTask = (task, repeat, n) => go({ ...listOf(this.#route), task, repeat, n });
+    this.#grid = new Grid({ load: async (offset, limit) => (await source.stats(this.#route.run, { offset, limit })).grid, open: openTask });
+    this.#scatter = new Scatter({ open: openTask });
+    this.#rates = new TaskRates({ open: go });
+    this.#bar = new FilterBar((changes) => this.#filter(changes), (name, chosen) => {
+      this.#columns[chosen ? "add" : "delete"](name);
+      this.#showTable(this.stats[this.#route.run]);
     });
-    this.#buildBar();
-    this.element = h("main", { class: "overview" }, this.#cards,
-      h("div", { class: "charts" }, this.#histogram, h("section", { class: "panel", "aria-label": "Tasks by repeats" }, this.#gridTitle, this.#grid.element)),
-      this.#outcomes, this.#bar, h("div", { class: "table-frame" }, this.#table.element), this.#empty);
+    this.element = h("main", { class: "overview" }, this.#cards, this.#head,
+      h("div", { class: "charts" }, this.#histogram,
+        h("section", { class: "panel", "aria-label": "Tasks by repeats" }, h("div", { class: "panel-head" }, h("h2", {}, "Tasks by repeats"), this.#legend), this.#grid.element),
+        h("section", { class: "panel", "aria-label": "Length and reward" }, h("h2", {}, "Length and reward"), this.#scatter.element)),
+      this.#rates.element, this.#outcomes, this.#bar.element, h("div", { class: "table-frame" }, this.#table.element), this.#empty);
   }
 
   #filter(changes) {
     this.#go({ ...listOf(this.#route), ...changes }, { replace: true });
   }
 
-  #buildBar() {
-    let typing;
-    const search = h("input", { type: "search", id: "search", placeholder: "Search all texts", "aria-label": "Search all texts", autocomplete: "off", spellcheck: "false" });
-    const soon = () => {
-      clearTimeout(typing);
-      typing = setTimeout(() => this.#filter({ q: search.value || undefined }), 180);
-    };
-    search.addEventListener("input", soon);
-    const dataset = h("select", { "aria-label": "Dataset", on: { change: () => this.#filter({ dataset: dataset.value || undefined }) } });
-    const bound = (name, label) => h("input", { type: "number", step: "any", "aria-label": label, placeholder: label.split(" ")[1], on: { change: (event) => this.#filter({ [name]: event.target.value || undefined }) } });
-    const low = bound("reward_min", "Reward from");
-    const high = bound("reward_max", "Reward to");
-    const clear = button("Clear", () => this.#filter(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), { class: "quiet" });
-    const columns = h("details", { class: "menu" }, h("summary", {}, "Columns"), h("div", { class: "menu-list" }));
-    document.addEventListener("click", (event) => columns.contains(event.target) || (columns.open = false));
-    this.#controls = { search, dataset, low, high, clear, columns };
-    this.#bar.append(search, h("span", { class: "range" }, h("span", {}, "reward"), low, "\u2013", high), dataset, columns, clear, this.#found);
-  }
-
   /** The field that `/` goes to. */
   get searchField() {
-    return this.#controls.search;
+    return this.#bar.searchField;
   }
 
   /** The table, for keys. */
@@ -103,21 +93,26 @@ export class Overview {
   async show(runs, route) {
     this.#runs = runs;
     this.#route = route;
-    const key = JSON.stringify(listOf(route));
-    if (key === this.#key) return this.#table.draw();
+    const { runs: layout, by, ...listed } = listOf(route);
+    const key = JSON.stringify(listed);
+    if (key === this.#key) {
+      this.#drawCards();
+      return this.#table.draw();
+    }
     const sameRun = JSON.parse(this.#key || "{}").run === route.run;
     this.#key = key;
-    const { run: _, ...query } = listOf(route);
+    const { run: _, ...query } = { sort: "task", ...listed };
     this.list?.close();
     const list = (this.list = new RowList(this.#source, route.run, query));
     list.onProgress = () => this.list === list && this.#drawFound();
-    this.#drawControls();
+    this.#bar.show(route);
     this.#drawCards();
     this.#table.selected = -1;
     if (!sameRun) this.#columns = null;
     try {
       if (!this.stats[route.run]) this.stats[route.run] = await this.#source.stats(route.run, { offset: 0, limit: GRID_PAGE });
       await list.need(0, 1);
+      if (!sameRun) await this.#loadPoints();
     } catch (error) {
       if (error.name === "AbortError" || this.list !== list) return;
       throw error;
@@ -130,9 +125,17 @@ export class Overview {
     }
   }
 
+  async #loadPoints() {
+    const { run, dataset } = this.#route;
+    this.#scatter.show(await this.#source.points(run, { dataset }), rangeOf(this.stats[run]));
+  }
+
   // The other runs' cards fill one after the other, when this one's page is there.
   async #loadOthers() {
-    const drawCards = oncePerFrame(() => this.#drawCards());
+    const drawCards = oncePerFrame(() => {
+      this.#drawCards();
+      this.#drawRates();
+    });
     for (const { run } of this.#runs) {
       if (this.stats[run]) continue;
       try {
@@ -144,23 +147,26 @@ export class Overview {
     }
   }
 
-  /** The files have grown, or have been read further. */
+  /** The files have grown, or have been read further; whether the list shows it. */
   async refresh(runs, changed) {
     this.#runs = runs;
     const { list, stats } = this;
     const own = changed.includes(this.#route.run);
-    const top = this.#bar.getBoundingClientRect().top;
+    const top = this.#bar.element.getBoundingClientRect().top;
     const fresh = await Promise.all(changed.map((run) => this.#source.stats(run, { offset: 0, limit: GRID_PAGE })));
     changed.forEach((run, index) => (stats[run] = fresh[index]));
     this.#drawCards();
-    if (!own || this.list !== list) return;
+    if (!own) return true;
+    if (this.list !== list) return false;
     list.refresh();
     await list.need(Math.max(0, list.total - 1), list.total);
-    if (this.list !== list) return;
+    if (this.list !== list) return false;
     this.#drawAll();
     await this.#grid.show(stats[this.#route.run].grid, rangeOf(stats[this.#route.run]), { again: true });
-    const moved = this.#bar.getBoundingClientRect().top - top;
+    await this.#loadPoints();
+    const moved = this.#bar.element.getBoundingClientRect().top - top;
     if (top < 0 && moved) scrollBy(0, moved); // what is read stays where it is, though the charts above have grown
+    return true;
   }
 
   /** Draws again, in another theme. */
@@ -169,42 +175,52 @@ export class Overview {
     this.#drawCards();
     this.#drawAll();
     this.#grid.draw();
+    this.#scatter.draw();
+  }
+
+  get #run() {
+    return this.#runs.find((run) => run.run === this.#route.run);
   }
 
   #drawCards() {
-    const cards = this.#runs.map((run) => runCard(run, this.stats[run.run], { current: run.run === this.#route.run, link: fragment({ run: run.run }) }));
-    this.#cards.hidden = cards.length < 2;
-    this.#cards.replaceChildren(...cards);
+    this.#cards.hidden = this.#runs.length < 2;
+    if (this.#cards.hidden) return;
+    const focused = this.#cards.contains(document.activeElement) ? document.activeElement.dataset.sort : null;
+    this.#cards.replaceChildren(...runsView(this.#runs, this.stats, {
+      layout: this.#route.runs, order: this.#route.by, current: this.#route.run,
+      linkOf: (run) => fragment({ run: run.run, runs: this.#route.runs, by: this.#route.by }),
+      open: (run) => this.#go({ run: run.run, runs: this.#route.runs, by: this.#route.by }),
+      change: (changes) => this.#filter(changes),
+    }));
+    if (focused) this.#cards.querySelector(`[data-sort="${focused}"]`)?.focus();
   }
 
-  #drawControls() {
-    const { search, low, high, clear } = this.#controls;
-    const set = (field, value) => {
-      if (document.activeElement !== field || !value) field.value = value ?? "";
-    };
-    set(search, this.#route.q);
-    set(low, this.#route.reward_min);
-    set(high, this.#route.reward_max);
-    clear.hidden = !FILTERS.some((name) => this.#route[name]);
+  #drawRates() {
+    const group = this.#run?.facts?.group;
+    const range = rangeOf(this.stats[this.#route.run]);
+    this.#rates.show(this.#runs.filter((run) => run.facts?.group === group), this.stats, this.#route.run, range);
   }
 
   #drawAll() {
     const stats = this.stats[this.#route.run];
     this.#drawCards();
+    this.#head.replaceChildren(...(this.#run ? runHead(this.#run) : []));
+    this.#legend.replaceChildren(markLegend(rangeOf(stats), { masked: Boolean(stats.outcomes?.masked), between: !stats.is_binary }));
+    this.#drawRates();
     this.#drawHistogram(stats);
-    this.#drawDatasets(stats);
+    this.#bar.showDatasets(Object.keys(stats.datasets ?? {}), this.#route.dataset);
     this.#drawFound();
     const { fields } = this.list;
     const datasets = Object.keys(stats.datasets ?? {}).length > 1;
     this.#columns ??= new Set(fields.slice(0, roomForFields(innerWidth - 42, { datasets })));
-    this.#drawColumns(fields);
+    this.#bar.showColumns(fields, this.#columns);
     this.#showTable(stats);
   }
 
   #showTable(stats) {
     const datasets = Object.keys(stats.datasets ?? {}).length > 1;
     const chosen = this.list.fields.filter((name) => this.#columns.has(name));
-    this.#table.show(this.list, { sort: this.#route.sort, desc: this.#route.desc, fields: chosen, datasets, range: rangeOf(stats) });
+    this.#table.show(this.list, { sort: this.#route.sort ?? "task", desc: this.#route.desc, fields: chosen, datasets, range: rangeOf(stats) });
   }
 
   #drawHistogram(stats) {
@@ -214,37 +230,22 @@ export class Overview {
     const edges = stats.histogram.edges;
     const some = stats.histogram.counts.some(Boolean);
     const mean = h("p", { class: "mean" }, h("b", {}, number(stats.mean)), typeof stats.standard_error === "number" && h("span", {}, ` \u00b1 ${number(stats.standard_error)}`), h("small", {}, ` mean reward, ${percent(stats.coverage)} scored`));
-    this.#histogram.replaceChildren(h("h2", {}, "Rewards"), mean, some ? histogram(stats.histogram, { picked, pick }) : h("p", { class: "note" }, "no episode has a reward yet"),
-      some ? h("div", { class: "ends" }, h("span", {}, number(edges[0])), h("span", {}, number(edges[edges.length - 1]))) : "");
+    const chart = stats.is_binary ? rewardBars(stats, { picked, pick }) : histogram(stats.histogram, { picked, pick });
+    this.#histogram.replaceChildren(h("h2", {}, "Rewards"), mean, some ? chart : h("p", { class: "note" }, "no episode has a reward yet"),
+      some && !stats.is_binary ? h("div", { class: "ends" }, h("span", {}, number(edges[0])), h("span", {}, number(edges[edges.length - 1]))) : "");
     const toggle = (name) => (value) => this.#filter({ [name]: value });
+    const several = Object.keys(stats.outcomes ?? {}).length > 1 || route.outcome || route.failure_kind;
+    this.#outcomes.hidden = !several;
     this.#outcomes.replaceChildren(...[shares("Outcome", stats.outcomes ?? {}, route.outcome, toggle("outcome"), { inPercent: true }), shares("Failure", stats.failure_kinds ?? {}, route.failure_kind, toggle("failure_kind"))].filter(Boolean));
-  }
-
-  #drawDatasets(stats) {
-    const { dataset } = this.#controls;
-    const names = Object.keys(stats.datasets ?? {});
-    dataset.hidden = names.length < 2;
-    dataset.replaceChildren(h("option", { value: "" }, "all datasets"), ...names.map((name) => h("option", { value: name, selected: name === this.#route.dataset }, plain(name) || "(none)")));
   }
 
   #drawFound() {
     const all = this.#runs.find((run) => run.run === this.#route.run)?.episodes ?? 0;
     const { total, searched } = this.list;
     const filtered = FILTERS.some((name) => this.#route[name]);
-    this.#found.textContent = filtered ? `${number(total)} of ${number(all)} episodes${searched < 1 ? `, ${percent(searched)} searched` : ""}` : `${number(total)} episodes`;
+    const found = filtered ? `${number(total)} of ${number(all)} episodes${searched < 1 ? `, ${percent(searched)} searched` : ""}` : `${number(total)} episodes`;
+    this.#bar.showFound(found);
     this.#empty.hidden = total > 0;
     this.#empty.textContent = filtered ? "No episode matches these filters." : "No episode is in this file yet.";
-  }
-
-  #drawColumns(fields) {
-    const { columns } = this.#controls;
-    columns.hidden = !fields.length;
-    columns.lastChild.replaceChildren(...fields.map((name) => {
-      const box = h("input", { type: "checkbox", checked: this.#columns.has(name), on: { change: () => {
-        this.#columns[box.checked ? "add" : "delete"](name);
-        this.#showTable(this.stats[this.#route.run]);
-      } } });
-      return h("label", {}, box, inline(name.slice(0, 80)));
-    }));
   }
 }

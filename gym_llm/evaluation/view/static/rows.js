@@ -14,6 +14,7 @@ export class RowList {
   #pages = new Map();
   #asked = new Map();
   #stop = new AbortController();
+  #refreshed = 0;
 
   constructor(source, run, query) {
     this.#source = source;
@@ -42,18 +43,14 @@ export class RowList {
     return this.at(position);
   }
 
-  /** Where an episode stands in the list, or -1. In a file's own order that is its number. */
+  /** Where an episode stands in the list, or -1. */
   async positionOf(n) {
-    if ((await this.row(n))?.n === n) return n;
-    for (let page = 0; page * PAGE < this.total; page += 1) {
-      const found = (await this.need(page * PAGE, page * PAGE + 1), this.#pages.get(page))?.findIndex((row) => row.n === n) ?? -1;
-      if (found >= 0) return page * PAGE + found;
-    }
-    return -1;
+    return (await this.#source.position(this.#run, this.#query, n)) ?? -1;
   }
 
   /** The file has grown: rows that are shown stay until their newer ones are there. */
   refresh() {
+    this.#refreshed += 1;
     for (const rows of this.#pages.values()) rows.stale = true;
     this.#asked.clear();
   }
@@ -74,11 +71,13 @@ export class RowList {
   }
 
   async #load(page) {
+    const refreshed = this.#refreshed;
     // A search through a large file answers with what it has after a while, and is asked again.
     for (let deadline = 1000; ; deadline *= 2) {
       const patience = this.#query.q ? { deadline_ms: deadline } : {};
       const query = { ...this.#query, ...patience, offset: page * PAGE, limit: PAGE };
       const answer = await this.#source.rows(this.#run, query, this.#stop.signal);
+      if (refreshed !== this.#refreshed) return; // the file has grown meanwhile: a newer answer is on its way
       this.total = answer.total;
       this.fields = answer.fields ?? [];
       this.searched = answer.searched ?? 1;

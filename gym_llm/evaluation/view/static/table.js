@@ -1,27 +1,27 @@
 // The list of episodes: only the rows near the window are in the page, so that 100,000 scroll like 100.
 import { button, h, oncePerFrame } from "./dom.js";
-import { number, rewardColour, seconds } from "./format.js";
+import { number, seconds } from "./format.js";
+import { rowMark } from "./marks.js";
 import { inline, plain } from "./text.js";
 
 const HEIGHT = 34; // of a row, in style.css too
 const FIELD = 130; // width of a field's column
-const NARROWEST = 260; // of the last column, which takes what is left
+const NARROWEST = 170; // of the prompt and the last words, which share what is left
 const AROUND = 12; // rows drawn above and below the window
 
 /** What a reward, or its absence, looks like in a line. */
-export function rewardPill(row, [low, high]) {
+export function rewardPill(row, range) {
   if (row.outcome === "unreadable") return h("span", { class: "pill masked" }, "unreadable");
   if (row.outcome === "masked" || row.reward === null || row.reward === undefined) {
-    return h("span", { class: "pill masked", title: "no reward: the episode failed" }, row.failure_kind ? inline(row.failure_kind) : "masked");
+    return h("span", { class: "pill masked", title: "no reward: the episode failed" }, rowMark(row, range), row.failure_kind ? inline(row.failure_kind) : "masked");
   }
-  const swatch = h("i", { class: "swatch", style: { background: rewardColour(row.reward, low, high) } });
-  return h("span", { class: "pill" }, swatch, number(row.reward), row.outcome === "truncated" && h("small", {}, "truncated"));
+  return h("span", { class: "pill" }, rowMark(row, range), number(row.reward), row.outcome === "truncated" && h("small", {}, "truncated"));
 }
 
 const FIRST = [
-  { name: "task", label: "Task", width: 76, cell: (row) => number(row.task) },
-  { name: "repeat", label: "Repeat", width: 84, cell: (row) => number(row.repeat) },
-  { name: "reward", label: "Reward", width: 150, cell: (row, list) => rewardPill(row, list.range) },
+  { name: "task", label: "Task", width: 70, cell: (row) => number(row.task) },
+  { name: "repeat", label: "Repeat", width: 80, cell: (row) => number(row.repeat) },
+  { name: "reward", label: "Reward", width: 118, cell: (row, list) => rewardPill(row, list.range) },
 ];
 const LAST = [
   { name: "turns", label: "Turns", width: 74, right: true, cell: (row) => number(row.turns) },
@@ -31,12 +31,13 @@ const LAST = [
 ];
 const ANSWER = { name: "answer", label: "Answer", width: 130, cell: (row) => shown(row.answer) };
 const DATASET = { name: "dataset", label: "Dataset", width: 150, cell: (row) => shown(row.dataset || row.env_id) };
+const PROMPT = { name: "prompt", label: "Prompt", width: 0, cell: (row) => shown(row.prompt) };
 const PREVIEW = { name: null, label: "Last words", width: 0, cell: (row) => shown(row.preview) };
 
 /** How many columns of fields fit in a width, beside the others. */
 export function roomForFields(width, { datasets }) {
   const others = [...FIRST, ...LAST, ANSWER, ...(datasets ? [DATASET] : [])].reduce((sum, column) => sum + column.width, 0);
-  return Math.max(0, Math.floor((width - others - NARROWEST) / FIELD));
+  return Math.max(0, Math.floor((width - others - 2 * NARROWEST) / FIELD));
 }
 
 function shown(value) {
@@ -75,7 +76,7 @@ export class Table {
   show(list, { sort, desc, fields, datasets, range }) {
     this.#list = list;
     this.range = range;
-    const columns = [...FIRST, ...(datasets ? [DATASET] : []), ...LAST, ...(fields.includes("extracted_answer") ? [] : [ANSWER]), ...fields.map(fieldColumn), PREVIEW];
+    const columns = [...FIRST, ...(datasets ? [DATASET] : []), PROMPT, ...(fields.includes("extracted_answer") ? [] : [ANSWER]), ...fields.map(fieldColumn), PREVIEW, ...LAST];
     const key = JSON.stringify([columns.map((column) => column.name), sort, desc]);
     this.#drawn.clear();
     if (key !== this.#key) {
@@ -110,7 +111,7 @@ export class Table {
     if (!list || !this.element.isConnected || this.element.closest("[hidden]")) return;
     const top = this.#body.getBoundingClientRect().top;
     const from = Math.max(0, Math.min(list.total, Math.floor(-top / HEIGHT) - AROUND));
-    const to = Math.min(list.total, Math.max(0, Math.ceil((innerHeight - top) / HEIGHT) + AROUND));
+    const to = Math.min(list.total, Math.max(from + AROUND, Math.ceil((innerHeight - top) / HEIGHT) + AROUND)); // some also while the list is below the window
     list.need(from, Math.max(to, from + 1)).then((fetched) => fetched && this.#list === list && this.draw(), () => {});
     const rows = [];
     for (let position = from; position < to; position += 1) rows.push(this.#row(position));

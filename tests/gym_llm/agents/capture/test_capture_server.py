@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import anthropic
+import gymnasium as gym
 import openai
 import pytest
 from testing import in_loop, wait_for
@@ -18,6 +19,8 @@ from testing import in_loop, wait_for
 from gym_llm import make_engine
 from gym_llm.agents.capture import CaptureServer
 from gym_llm.engines import Engine
+from gym_llm.protocols.dialect import Refusal
+from gym_llm.protocols.responses.dialect import answer, read
 from gym_llm.types import TOKEN_FIELDS
 
 ASK = [{"role": "user", "content": "What is 2+2?"}]
@@ -128,6 +131,52 @@ async def test_a_conversation_has_all_that_was_sampled_in_each_api():
 
 
 @in_loop
+async def test_tools_in_namespaces_are_plain_to_the_model_and_whole_to_the_client():
+    env = gym.make("gym_llm/Weather-v0")
+    request, _ = env.reset(options={"task_index": 0})
+    env.close()
+    plain = request["tools"]
+    tools: Any = [{"type": "namespace", "name": "mcp__gym", "description": "Weather", "tools": plain}]
+    items: Any = request["input"]
+    engine = Logged()
+    async with served(engine) as client:
+        key = await client.open()
+        async with client.gpt(key) as gpt:
+            async with gpt.responses.stream(model="m", input=items, tools=tools) as stream:
+                first = await stream.get_final_response()
+            (call,) = [item for item in first.output if item.type == "function_call"]
+            assert (call.namespace, call.name) == ("mcp__gym", plain[0]["name"])
+            said = [item.model_dump(exclude_none=True) for item in first.output]
+            result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+            await gpt.responses.create(model="m", input=[*items, *said, result], tools=tools)
+        (branch,) = await client.trajectory(key)
+        assert branch["input_ids"][: len(engine.log[0][0])] == engine.log[0][0]
+        other = await client.open()
+        async with client.gpt(other) as gpt:
+            await gpt.responses.create(model="m", input=items, tools=plain)
+        assert engine.log[2][0] == engine.log[0][0]
+
+
+@in_loop
+async def test_tools_of_one_name_in_two_namespaces_are_told_apart():
+    def tools(*names: str) -> list[dict[str, Any]]:
+        look = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+        return [{"type": "namespace", "name": name, "description": "", "tools": [look]} for name in names]
+
+    body = {"model": "m", "input": "Hi", "tools": tools("a", "b")}
+    assert [tool["name"] for tool in read(body)["tools"]] == ["a__look", "b__look"]
+    call = {"type": "function_call", "call_id": "1", "name": "b__look", "arguments": "{}"}
+    response: Any = {"id": "r", "output": [call], "status": "completed"}
+    (answered,) = answer(response, body)["output"]
+    assert (answered["namespace"], answered["name"]) == ("b", "look")
+    again = read({**body, "input": [answered]})["input"]
+    assert (again[0]["name"], "namespace" in again[0]) == ("b__look", False)
+    for wrong in ({"type": "namespace"}, {"type": "namespace", "name": "a", "tools": [{}]}):
+        with pytest.raises(Refusal, match="A namespace has"):
+            read({**body, "tools": [wrong]})
+
+
+@in_loop
 async def test_who_has_no_session_is_answered_401_in_the_words_of_its_api():
     async with served() as client:
         with pytest.raises(openai.AuthenticationError, match="session"):
@@ -149,7 +198,8 @@ async def test_sessions_are_behind_the_servers_token_and_pages_of_other_sites_ar
         await client.call("GET", "/metrics", 401)
         key = {"Authorization": "Bearer secret"}
         opened = await client.call("POST", "/sessions", headers=key, json={})
-        answer = await client.gpt(opened["session_id"]).chat.completions.create(model="any", messages=ASK)
+        gpt = client.gpt(opened["session_id"])
+        answer = await gpt.chat.completions.create(model="any", messages=ASK, temperature=0)
         assert answer.choices[0].message.content
         await client.call("GET", "/health")
         await client.call("GET", "/sessions", 403, headers={**key, "Host": "example.com"})

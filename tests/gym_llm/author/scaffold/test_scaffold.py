@@ -159,10 +159,10 @@ def test_a_row_that_the_verifier_refuses_is_named(tmp_path):
 
 def test_a_verifier_that_cannot_be_made_fails_its_checks_and_ends_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "math_verify", None)
-    made = islice(check_verifier(find_verifier("gym_llm/MathVerify-v0")), 5)  # all but its tests, which take long
+    made = islice(check_verifier(find_verifier("gym_llm/MathVerify-v0")), 6)  # all but its tests, which take long
     found = {check.subject: check for check in made}
-    assert list(found) == ["config.yaml", "example rows", "metrics", "example rollouts", "README.md"]
-    for subject in ("example rows", "metrics"):
+    assert list(found) == ["config.yaml", "example rows", "metrics", "example rollouts", "rewards", "README.md"]
+    for subject in ("example rows", "metrics", "rewards"):
         assert found[subject].state == "failed" and "math-verify" in found[subject].detail
 
 
@@ -190,7 +190,7 @@ class Sum(gym_llm.VerifierEnv):
         return {"responses_create_params": {"input": f"What is {rng.integers(9)} + 1?"}}
 
     def verify(self, task, episode):
-        return 1.0
+        return 1.0 * bool(episode.answer)
 """
 
 

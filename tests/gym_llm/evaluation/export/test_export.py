@@ -2,17 +2,20 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
+from typing import get_args
 
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 from random_talk import play
-from testing import function_call, message_item
+from testing import function_call, message_item, outcome_fields, wait_for
 from typer.testing import CliRunner
 
 import gym_llm.cli
 from gym_llm.data import dumps
-from gym_llm.errors import UsageError
+from gym_llm.errors import DataError, UsageError
 from gym_llm.evaluation.export import FORMATS
 from gym_llm.evaluation.export.atif import trajectory
 from gym_llm.evaluation.export.formats import export
@@ -29,14 +32,7 @@ def record(*output, reward=1.0, **fields):
         "env_id": "gym_llm/Weather-v0",
         "responses_create_params": {"input": [USER]},
         "response": {"output": list(output), "usage": None, "model": "m"},
-        "outcome": "masked" if reward is None else "scored",
-        "reward": reward,
-        "terminated": True,
-        "truncated": False,
-        "failure_kind": None if reward is not None else "judge_failed",
-        "error": None if reward is not None else "down",
-        "error_phase": None,
-        "traceback": None,
+        **outcome_fields(reward),
         "info": {"turn": 1, "tool_errors": 0},
         "trajectory": None,
         "timing": {"total": 1.0},
@@ -71,17 +67,51 @@ def lines(path):
 # -- chats -----------------------------------------------------------------------------------------------------------
 
 
+def fit(one):
+    chat = conversation(one)["messages"]
+    said = [message for message in chat if message["role"] == "assistant"]
+    is_whole = all(message.get("content") or message.get("tool_calls") for message in said)
+    return one["reward"] is not None and chat[-1]["role"] == "assistant" and is_whole
+
+
 def test_chats_are_openais_and_hold_no_masked_episode(talk, tmp_path):
     path, records = talk
-    done = export(path, "openai-chat", tmp_path / "chats.jsonl")
+    done = export(path, "openai-chat", tmp_path / "chats.jsonl", reasoning=True)
     scored = [one for one in records if one["reward"] is not None]
-    assert (done.episodes, done.masked) == (len(scored), len(records) - len(scored))
+    whole = [one for one in scored if fit(one)]
+    assert (done.episodes, done.masked) == (len(whole), len(records) - len(scored))
+    assert done.unsayable == len(scored) - len(whole)
     chats = lines(done.output)
-    assert chats == [conversation(one) for one in scored]
+    assert chats == [conversation(one) for one in whole]
     checked = TypeAdapter(list[ChatCompletionMessageParam])
     for chat in chats:
         checked.validate_python(chat["messages"])
         assert chat["messages"][0]["role"] == "user" and chat["tools"][0]["function"]["name"] == "look"
+
+
+THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+
+
+def test_chats_for_fine_tuning_have_openais_fields_alone(write, tmp_path):
+    answered = {"type": "function_call_output", "call_id": "call_1", "output": "7"}
+    path = write(
+        record(THOUGHT, function_call("look"), answered, message_item("7")),
+        record(THOUGHT, function_call("look")),
+        record(THOUGHT, function_call("look"), answered),
+        record(THOUGHT),
+        record(),
+    )
+    done = export(path, "openai-chat", tmp_path / "chats.jsonl")
+    assert (done.episodes, done.unsayable) == (2, 3) and "answer of the model" in done.reason
+    known = {kind.__name__: set(kind.__annotations__) for kind in get_args(ChatCompletionMessageParam)}
+    for chat in lines(done.output):
+        for message in chat["messages"]:
+            (kind,) = (name for name in known if f"{message['role'].title()}Message" in name)
+            assert message.keys() <= known[kind]
+    kept = export(path, "openai-chat", tmp_path / "kept.jsonl", reasoning=True)
+    assert [chat["messages"][1]["reasoning_content"] for chat in lines(kept.output)] == ["Hm.", "Hm."]
+    with pytest.raises(UsageError, match="only openai-chat"):
+        export(path, "atif", tmp_path / "x.jsonl", reasoning=True)
 
 
 def test_what_earned_less_is_left_out_and_counted(write, tmp_path):
@@ -143,6 +173,43 @@ def test_a_folder_has_a_file_for_each_episode(talk, tmp_path):
     assert len(list((tmp_path / "all").glob("*.json"))) == len(records)
 
 
+@pytest.mark.parametrize("to", ["atif", "hf"])
+def test_a_folder_appears_whole_whenever_the_export_is_killed(write, tmp_path, to):
+    if to == "hf":
+        pytest.importorskip("pyarrow")
+    path = write(
+        *(record(message_item("a" * 2000), rollout_id={"task_index": n, "repeat_index": 0}) for n in range(4000))
+    )
+    argv = [sys.executable, "-m", "gym_llm.cli", "export", str(path), "--to", to, "--output", str(tmp_path / "all")]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: any((tmp_path / ".all.tmp").glob("*")))
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "all").exists()
+    done = export(path, to, tmp_path / "all")
+    assert done.episodes == 4000
+    assert [place.name for place in tmp_path.iterdir() if place.name.startswith(".")] == []
+
+
+def test_a_folder_that_has_files_keeps_them(write, tmp_path):
+    path = write(record(message_item("new")))
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "mine.txt").write_text("mine")
+    (tmp_path / "all" / "0-0.json").write_text("old")
+    export(path, "atif", tmp_path / "all")
+    assert (tmp_path / "all" / "mine.txt").read_text() == "mine"
+    assert "new" in (tmp_path / "all" / "0-0.json").read_text()
+
+
+def test_an_export_that_fails_leaves_nothing(write, tmp_path):
+    path = write(record(message_item("a")))
+    with path.open("ab") as file:
+        file.write(b"not a record\n")
+    with pytest.raises(DataError):
+        export(path, "atif", tmp_path / "all")
+    assert [place.name for place in tmp_path.iterdir()] == ["runs.jsonl"]
+
+
 def test_an_episode_of_which_nothing_is_left_is_a_trajectory_that_says_why(write, tmp_path):
     path = write(lost_record("gym_llm/Weather-v0", (3, 1), "The process died."))
     export(path, "atif", tmp_path / "x.jsonl")
@@ -159,9 +226,19 @@ def test_parquet_has_every_token_and_null_for_a_masked_reward(talk, tmp_path):
     path, records = talk
     export(path, "parquet", tmp_path / "t.parquet")
     rows = pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()
-    assert [row["segments"] for row in rows] == [one["trajectory"] for one in records]
+    unconstrained = [[{**segment, "constrained": None} for segment in one["trajectory"]] for one in records]
+    assert [row["segments"] for row in rows] == unconstrained
     assert [row["reward"] for row in rows] == [one["reward"] for one in records]
     assert [json.loads(row["task"])["number"] for row in rows] == list(range(60))
+
+
+def test_parquet_says_which_ids_were_sampled_under_a_constraint(write, tmp_path):
+    import pyarrow.parquet
+
+    segment = {"input_ids": [5, 6, 7], "loss_mask": [0, 1, 1], "logprobs": [0.0, -0.5, -0.1], "constrained": [0, 0, 1]}
+    path = write(record(message_item("a"), trajectory=[segment]))
+    export(path, "parquet", tmp_path / "t.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()[0]["segments"] == [segment]
 
 
 def test_datasets_loads_the_folder(talk, tmp_path):

@@ -67,7 +67,11 @@ def hostile_record(make: Any, task: int, repeat: int, texts: list[str]) -> dict[
             {"type": "function", "name": text, "description": text, "parameters": {text: text}} for text in texts
         ],
     }
+    asked = {"input": [make.said(text, "user") for text in texts]}
+    judged = {"responses_create_params": asked, "response": {"output": items[:3]}, "verdict_label": first, **every}
+    record["info"].update(judge_evaluations=[judged], result=texts, stdout=first, extracted_answer=texts[-1])
     record["info"] = {**every, **record["info"]}
+    record["expected_answer"] = first
     return {**every, **record}
 
 
@@ -80,6 +84,16 @@ def files(tmp_path_factory: pytest.TempPathFactory, make: Any) -> list[Path]:
     ]
     singles = [labelled(make, task, text) for task, text in enumerate(HOSTILE)]
     files = {"one each": singles, "many": many, "no records": groups}
+    every = dict.fromkeys(HOSTILE[:20], HOSTILE[0])
+    settings = {
+        "engine": HOSTILE[1],
+        "tasks": HOSTILE[2],
+        "sampling": every,
+        "agent": HOSTILE[3],
+        "engine_options": every,
+    }
+    summary = {"model": HOSTILE[0], "settings": settings, "pass_at": {HOSTILE[4]: 1.0, HOSTILE[5]: 0.5}}
+    (folder / "many.summary.json").write_text(json.dumps(summary))
     return [make.write(folder / f"{name}.jsonl", records) for name, records in files.items()]
 
 
@@ -124,7 +138,9 @@ def test_hostile_file_names_do_nothing(named_files: list[Path], serve: Any, visi
     assert len(named_files) > 0.4 * len(HOSTILE)
     with serve(*named_files) as url:
         visitor = visit(url)
-        visitor.page.locator(".card").nth(len(named_files) - 1).locator("svg").wait_for()
+        visitor.page.locator(".runs-table tbody tr").nth(len(named_files) - 1).locator(".shares-bar").wait_for()
+        visitor.page.get_by_role("button", name="Cards").click()
+        visitor.page.locator(".card").nth(len(named_files) - 1).locator(".shares-bar").wait_for()
         assert visitor.page.evaluate(DRIVE, {"run": 3, "tasks": [0], "tabs": [""]})["strange"] == []
         visitor.went_nowhere(url.split("?")[0])
 

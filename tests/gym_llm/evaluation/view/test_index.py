@@ -85,6 +85,7 @@ def test_a_row_says_what_the_list_shows(tmp_path: Path) -> None:
         **{"n": 0, "outcome": "scored", "task": 3, "repeat": 1, "turns": 2, "tool_errors": 1, "tokens": 13},
         **{"dataset": "maths", "env_id": "test/Env-v0", "failure_kind": None, "reward": 1.0, "seconds": 0.5},
         **{"bytes": len(path.read_bytes().splitlines()[0]), "answer": "3", "preview": "Answer 3.1", "error": None},
+        **{"output_tokens": 3, "prompt": "Question 3"},
         "fields": {"score": 1.5, "is_good": 1, "level": "hard"},
     }
     assert (second["outcome"], second["reward"], second["failure_kind"]) == ("masked", None, "verifier_error")

@@ -113,13 +113,144 @@ def shows(page: Any, heading: str) -> None:
 def test_runs_stand_side_by_side(open_at: Any) -> None:
     page = open_at()
     cards = page.locator(".card")
-    assert page.locator(".card-name bdi").all_text_contents() == ["first.jsonl", "second.jsonl", "big.jsonl"]
-    page.locator(".card", has_text="second.jsonl").get_by_text("1 ± ").wait_for()  # its mean is 1
-    assert "98.9% scored" in cards.first.inner_text()
+    page.locator(".card-name", has_text="test").nth(2).wait_for()  # the model
+    assert sorted(page.locator(".card-foot bdi").all_text_contents()) == ["big", "first", "second"]
+    page.locator(".card", has_text="second").get_by_text("± ").wait_for()
+    assert page.locator(".card", has_text="second").locator(".card-mean b").inner_text() == "1"
+    assert "98.9% scored" in page.locator(".card", has_text="first").inner_text()
     cards.nth(2).locator("svg.sparkline").wait_for()
-    cards.nth(1).click()
+    page.locator(".card", has_text="second").click()
     found(page, "50 episodes")
-    assert page.url.endswith("#run=1")
+    assert page.url.endswith("#run=second")
+
+
+def test_runs_are_a_table_that_sorts(open_at: Any) -> None:
+    page = open_at()
+    page.get_by_role("button", name="Table", exact=True).click()
+    rows = page.locator(".runs-table tbody tr")
+    assert rows.count() == 3 and page.locator(".card").count() == 0
+    page.locator(".runs-table tr", has_text="second").locator(".right", has_text=re.compile("^1 ± ")).wait_for()
+    rows.filter(has_text=f"{BIG:,}").wait_for()  # its index is made
+    page.locator(".runs-table [data-sort=episodes]").click()
+    page.locator(".runs-table th[aria-sort=ascending] [data-sort=episodes]").wait_for()
+    assert [row.locator("td").nth(4).inner_text() for row in rows.all()] == ["50", "90", f"{BIG:,}"]
+    page.locator(".runs-table [data-sort=episodes]").click()
+    page.locator(".runs-table th[aria-sort=descending] [data-sort=episodes]").wait_for()
+    assert rows.first.locator("td").nth(4).inner_text() == f"{BIG:,}"
+    page.locator(".runs-table tr", has_text="second").click()
+    found(page, "50 episodes")
+    assert "run=second" in page.url and "runs=table" in page.url
+
+
+def test_rewards_of_0_and_1_are_bars(tmp_path: Path, make: Any, serve: Any, visit: Any) -> None:
+    rewards = [1.0] * 6 + [0.0] * 3 + [None]
+    path = make.write(tmp_path / "run.jsonl", [make.record(n, 0, reward) for n, reward in enumerate(rewards)])
+    with serve(path) as url:
+        page = visit(url).page
+        found(page, "10 episodes")
+        bars = page.locator(".reward-bar")
+        assert [bar.inner_text().split() for bar in bars.all()] == [
+            ["1", "6", "60.0%"],
+            ["0", "3", "30.0%"],
+            ["masked", "1", "10.0%"],
+        ]
+        assert page.locator(".histogram").count() == 0
+        page.get_by_role("button", name="3 episodes with a reward of 0").click()
+        found(page, "3 of 10 episodes")
+        page.get_by_role("button", name="3 episodes with a reward of 0").click()
+        found(page, "10 episodes")
+
+
+def test_a_dot_of_length_and_reward_is_an_episode(tmp_path: Path, make: Any, serve: Any, visit: Any) -> None:
+    records = [make.record(n, 0, n / 10) for n in range(11)]
+    for n, record in enumerate(records):
+        record["response"]["usage"] = {"input_tokens": 5, "output_tokens": 100 + n}
+    path = make.write(tmp_path / "run.jsonl", records)
+    with serve(path) as url:
+        page = visit(url).page
+        found(page, "11 episodes")
+        canvas = page.locator(".scatter canvas")
+        box = canvas.bounding_box()
+        canvas.hover(position={"x": box["width"] - 10, "y": 9})  # the longest, with the highest reward
+        page.get_by_text("task 10, repeat 0: 110 tokens, reward 1", exact=True).wait_for()
+        canvas.click(position={"x": box["width"] - 10, "y": 9})
+        shows(page, "Task 10 repeat 0")
+
+
+def test_each_task_is_seen_in_all_runs_of_the_same_tasks(tmp_path: Path, make: Any, serve: Any, visit: Any) -> None:
+    def records(env_id: str, reward: float, first: int = 0) -> list[Any]:
+        return [make.record(first + n, 0, reward * (n % 2), env_id=env_id) for n in range(8)]
+
+    played = {"one": ("a/E", 1, 0), "two": ("a/E", 0, 0), "other": ("a/F", 1, 0), "later": ("a/E", 1, 100)}
+    with serve(*(make.write(tmp_path / f"{name}.jsonl", records(*how)) for name, how in played.items())) as url:
+        page = visit(url + "#run=one").page
+        found(page, "8 episodes")
+        page.locator(".rate-names li").nth(1).wait_for()
+        assert page.locator(".rate-names li").count() == 2  # not another environment, nor other tasks
+        assert page.locator(".run-group h3").all_inner_texts() == ["a/E", "a/F"]
+        canvas = page.locator(".rate-canvas canvas")
+        canvas.hover(position={"x": 1 * 20 + 5, "y": 16 + 22 + 11})
+        page.get_by_text("test: task 1, mean reward 0", exact=True).wait_for()
+        canvas.click(position={"x": 1 * 20 + 5, "y": 16 + 22 + 11})
+        shows(page, "Task 1 repeat 0")
+        assert "run=two" in page.url
+        page.goto(url + "#run=other")
+        found(page, "8 episodes")
+        page.locator(".rates").wait_for(state="hidden")
+
+
+def test_marks_differ_in_shape_not_only_in_colour(open_at: Any) -> None:
+    page = open_at()
+    shapes = set()
+    for row, reward in enumerate(REWARDS):
+        mark = page.locator(f"tbody tr[aria-rowindex='{row + 2}'] .mark")
+        shapes.add(
+            mark.evaluate(
+                "element => [...element.children].map((each) => each.tagName + (each.getAttribute('d') ?? '')).join()"
+            )
+        )
+        assert mark.locator("..").inner_text() == f"{reward:g}"
+    page.goto(page.url.split("#")[0] + "#outcome=masked")
+    found(page, "1 of 90 episodes")
+    shapes.add(
+        page.locator("tbody .mark").evaluate(
+            "element => [...element.children].map((each) => each.getAttribute('class')).join()"
+        )
+    )
+    assert len(shapes) == 4
+
+
+def test_the_list_is_in_the_order_of_tasks_or_another(tmp_path: Path, make: Any, serve: Any, visit: Any) -> None:
+    order = [(2, 0), (0, 1), (1, 0), (0, 0)]
+    records = [make.record(task, repeat, 1.0 if task else 0.0) for task, repeat in order]
+    path = make.write(tmp_path / "run.jsonl", records)
+    with serve(path) as url:
+        page = visit(url).page
+        found(page, "4 episodes")
+
+        def tasks() -> list[str]:
+            return [row.get_attribute("aria-label") for row in page.locator("tbody tr[aria-rowindex] a").all()]
+
+        assert tasks() == [f"Task {task}, repeat {repeat}" for task, repeat in sorted(order)]
+        page.get_by_label("Order").select_option("as they finished")
+        page.locator("tbody tr[aria-rowindex='2'] a[aria-label='Task 2, repeat 0']").wait_for()
+        assert tasks() == [f"Task {task}, repeat {repeat}" for task, repeat in order]
+        page.get_by_label("Order").select_option("hardest tasks first")
+        page.locator("tbody tr[aria-rowindex='2'] a[aria-label='Task 0, repeat 0']").wait_for()
+        assert page.locator("tbody tr[aria-rowindex='2'] td", has_text="Question 0?").count() == 1  # the prompt
+
+
+def test_an_address_names_run_and_dataset(tmp_path: Path, make: Any, serve: Any, visit: Any) -> None:
+    records = [make.record(0, 0, reward, dataset=name) for name, reward in (("one", 0.0), ("two", 1.0))]
+    paths = [make.write(tmp_path / f"{name}.jsonl", records) for name in ("first", "second")]
+    with serve(*paths) as url:
+        page = visit(url + "#run=second&task=0&repeat=0&of=two").page
+        shows(page, "Task 0 repeat 0")
+        assert (
+            page.locator(".verdict .big").inner_text() == "1" and page.locator(".place").inner_text() == "second.jsonl"
+        )
+        page.goto(url + "#run=third&task=0")
+        page.get_by_text("No file here is named third: first is shown.").wait_for()
 
 
 def test_a_bar_of_the_histogram_filters_and_a_second_click_undoes_it(open_at: Any) -> None:
@@ -232,12 +363,12 @@ def test_only_rows_near_the_window_are_in_the_page(open_at: Any) -> None:
 def test_an_episode_is_a_conversation(open_at: Any) -> None:
     page = open_at("#run=0&task=3&repeat=1")
     shows(page, "Task 3 repeat 1")
-    assert page.locator(".message.user").inner_text() == "User\nQuestion 3?"
+    assert page.locator(".message.user").inner_text().split("\n")[::2] == ["User", "Question 3?"]
     thoughts = page.locator(".reasoning")
     assert thoughts.count() == 2
     assert not page.get_by_text("Then I answer.", exact=False).locator("visible=true").locator(".said").count()
     thoughts.first.locator("summary").click()
-    assert thoughts.first.locator(".said").inner_text() == "First I look.\nThen I answer."
+    assert thoughts.first.locator(".said").inner_text().strip() == "First I look.\nThen I answer."
     good, bad = page.locator(".call").all()
     assert good.locator(".given").inner_text().split() == ["Call", "lookup", "city", "Bern", "days", "2"]
     assert good.locator(".result").inner_text().split() == ["Result", "sky", "clear", "wind", "3"]
@@ -249,7 +380,7 @@ def test_an_episode_is_a_conversation(open_at: Any) -> None:
     assert bad.locator(".result .said").evaluate(f"element => {red}")
     assert page.locator(".turn-head .timebar").count() == 3
     assert page.locator(".turn-head .timebar").first.get_attribute("title") == "engine 500 ms, environment 100 ms"
-    facts = page.locator(".facts").inner_text()
+    facts = page.locator("main.episode").inner_text()
     for text in ("0.3", "correct\n1", "length\n-0.25", "judge_score", "expected", "needle3", "1.50 s", "tokens in\n10"):
         assert text in facts
 
@@ -317,7 +448,7 @@ def test_keys(open_at: Any) -> None:
     page.keyboard.press("j")
     shows(page, "Task 0 repeat 2")
     page.keyboard.press("j")
-    shows(page, "Task 1 repeat 0")
+    shows(page, "Task 2 repeat 0")  # in the order of tasks, dataset by dataset
     page.keyboard.press("k")
     shows(page, "Task 0 repeat 2")
     page.keyboard.press("t")
@@ -367,7 +498,7 @@ def test_a_growing_file_is_followed_from_where_one_is(tmp_path: Path, make: Any,
         found(page, "120 episodes")
         page.locator("tbody tr[aria-rowindex='45'] td", has_text="43").first.wait_for()
         assert abs(page.evaluate(row) - before) < 2
-        page.get_by_role("button", name=re.compile("^20 episodes with a reward from 0 ")).wait_for()
+        page.get_by_role("button", name="20 episodes with a reward of 0").wait_for()
         page.locator("tbody tr", has_text="43").first.click()
         shows(page, "Task 43 repeat 0")
         make.write(path, [make.record(120)], "a")
@@ -415,7 +546,7 @@ def test_records_of_odd_shapes_are_shown(tmp_path: Path, make: Any, serve: Any, 
     ]
     path = make.write(tmp_path / "run.jsonl", [{**make.record(task), **each} for task, each in enumerate(strange)])
     with serve(path) as url:
-        visitor = visit(url)
+        visitor = visit(url + "#sort=n")
         page = visitor.page
         found(page, f"{len(strange)} episodes")
         page.locator("tbody a").first.click()
@@ -435,10 +566,10 @@ def test_a_line_that_is_no_record_says_so(tmp_path: Path, make: Any, serve: Any,
     path = make.write(tmp_path / "run.jsonl", [make.record(0), {"no": "record"}, make.record(2)])
     with serve(path) as url:
         page = visit(url).page
-        page.get_by_text("unreadable", exact=True).last.click()
+        page.locator("tbody").get_by_text("unreadable", exact=True).click()
         shows(page, "line 2")
         assert '{"no"' in page.locator(".failure").inner_text()
-        page.keyboard.press("j")
+        page.keyboard.press("k")  # it is the last one: it has no task
         shows(page, "Task 2 repeat 0")
 
 

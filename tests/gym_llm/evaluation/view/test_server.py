@@ -86,6 +86,8 @@ def test_runs_are_listed_with_their_summaries(path: Path) -> None:
     (run,) = asked(path, "runs")
     assert (run["name"], run["episodes"], run["bytes"]) == ("a.jsonl", 7, path.stat().st_size)
     assert run["summary"] == {"model": "pocket"} and run["growing"] is True
+    path.with_name("a.summary.json").write_text('{"episodes": 7}')
+    assert asked(path, "runs")[0]["growing"] is False
     path.with_name("a.summary.json").write_text("{broken")
     os.utime(path, (1e9, 1e9))
     (run,) = asked(path, "runs")
@@ -101,6 +103,9 @@ def test_rows_are_filtered_sorted_and_paged(path: Path) -> None:
         assert await numbers(offset=2, limit=3) == [2, 3, 4]
         assert await numbers(sort="reward", desc=1) == [0, 4, 3, 1, 5, 2, 6]
         assert await numbers(sort="score", desc=1, limit=2) == [4, 5]
+        assert await numbers(sort="task", desc=1, limit=4) == [4, 5, 2, 3]
+        assert (await get("rows", sort="reward", desc=1, at=1, limit=0))["position"] == 3
+        assert (await get("rows", outcome="masked", at=1))["position"] is None
         assert await numbers(outcome="masked") == [2] and await numbers(outcome="unreadable") == [6]
         assert await numbers(dataset="b") == [4, 5] and await numbers(dataset="c") == []
         assert await numbers(task=1, repeat=1) == [3]
@@ -167,6 +172,42 @@ def test_the_figures_are_those_of_the_summary(path: Path) -> None:
         "rewards": [[1.0, 0.0], [None, 0.5], [1.0, 0.0]],
         "cells": [[0, 1], [2, 3], [4, 5]],
     }
+
+
+def test_the_hardest_tasks_come_first_with_all_their_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rewards = {0: [1.0, 1.0], 1: [0.0, None], 2: [1.0, 0.5], 3: [None, None]}
+    played = [episode(task, repeat, reward=rewards[task][repeat]) for repeat in range(2) for task in rewards]
+    path.write_bytes(b"".join(map(dumps, played)))
+
+    def tasks(**query: Any) -> list[tuple[int, int]]:
+        return [(row["task"], row["repeat"]) for row in asked(path, "rows", sort="task_mean", **query)["rows"]]
+
+    hardest = [(1, 0), (1, 1), (2, 0), (2, 1), (0, 0), (0, 1)]
+    assert tasks() == [*hardest, (3, 0), (3, 1)]
+    assert tasks(desc=1) == [(0, 0), (0, 1), (2, 0), (2, 1), (1, 0), (1, 1), (3, 0), (3, 1)]
+
+
+def test_points_are_lengths_and_rewards(path: Path, tmp_path: Path) -> None:
+    assert asked(path, "points")["total"] == 0  # without numbers of tokens there is nothing to draw
+    records = [episode(n, 0, reward=n % 2, dataset="ab"[n % 2]) for n in range(5000)]
+    for n, record in enumerate(records):
+        record["response"]["usage"] = {"input_tokens": 7, "output_tokens": n + 1}
+    many = tmp_path / "many.jsonl"
+    many.write_bytes(b"".join(map(dumps, records)))
+    points = asked(many, "points")
+    assert points["total"] == 5000 and len(points["n"]) == 1667 and points["n"][:3] == [0, 3, 6]
+    assert points["tokens"][:3] == [1, 4, 7] and points["reward"][:3] == [0.0, 1.0, 0.0]
+    assert points["task"][1] == 3 and points["repeat"][1] == 0
+    some = asked(many, "points", dataset="b")
+    assert some["total"] == 2500 and set(some["reward"]) == {1.0}
+
+
+def test_rewards_of_0_and_1_are_told_from_others(path: Path, tmp_path: Path) -> None:
+    assert asked(path, "stats")["is_binary"] is False
+    binary = tmp_path / "b.jsonl"
+    binary.write_bytes(b"".join(dumps(episode(n, 0, reward=n % 2)) for n in range(4)))
+    assert asked(binary, "stats")["is_binary"] is True
 
 
 def test_the_grid_comes_in_pages_and_by_dataset(path: Path) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from mcp_toolbox import Counters, Wire, code, stateless, talk
 
+from gym_llm.protocols.http import bodies
 from gym_llm.protocols.mcp import endpoint as endpoint_module
 
 # -- answers that take long, and clients that leave --------------------------------------------------------------------
@@ -183,7 +184,7 @@ def test_bodies_are_bounded_and_of_one_type() -> None:
 
 
 def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint_module, "SECONDS_TO_SEND", 0.2)
+    monkeypatch.setattr(bodies, "SECONDS_TO_SEND", 0.2)
 
     async def conversation(wire: Wire, counters: Counters) -> None:
         address = wire.url.removeprefix("http://").removesuffix("/mcp")

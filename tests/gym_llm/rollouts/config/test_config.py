@@ -650,8 +650,8 @@ def test_the_name_of_a_resources_server_may_be_given_as_a_setting():
         ),
         (NEMO_MATH.replace("    simple_agent:\n", "    deep_agent:\n"), "there is no deep_agent"),
         (
-            "m: {responses_api_models: {genrm_model: {model: m}}}",
-            "there is no engine for a genrm_model",
+            "m: {responses_api_models: {no_such_model: {model: m}}}",
+            "there is no engine for a no_such_model",
         ),
         ("a: {responses_api_agents: {simple_agent: {entrypoint: app.py}}}", "it has no resources_server"),
     ],

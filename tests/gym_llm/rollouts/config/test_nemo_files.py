@@ -17,6 +17,7 @@ from gym_llm.core.registry.classes import env_arguments, env_class, own_values
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.errors import ConfigError
 from gym_llm.rollouts.config import load_config
+from gym_llm.rollouts.config.sections import EngineSection
 
 BASE = """
 letters:
@@ -217,7 +218,11 @@ def test_the_judge_of_a_server_is_an_argument_of_the_environment(capsys):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("openai_model: {openai", "genrm_model: {openai", "judge_model_server (a.yaml): judge is no model that can be"),
+        (
+            "openai_model: {openai",
+            "no_such_model: {openai",
+            "judge_model_server (a.yaml): judge is no model that can be",
+        ),
         ("'http://j/v1'", "''", "judge.responses_api_models.openai_model (a.yaml): it has no base URL"),
         ("equivalence_llm_judge", "mcqa", "gym_llm/MultipleChoice-v0 asks no other model; it changes nothing"),
         ("domain: knowledge", "strict: 1", "gym_llm/EquivalenceLLMJudge-v0 has no such option; it changes nothing"),
@@ -233,6 +238,35 @@ def test_options_that_are_read_are_arguments_of_the_environment():
         for env_id in env_ids()
     }
     assert {env_id: names for env_id, names in unknown.items() if names} == {}
+
+
+TAU2 = """
+policy_model: {responses_api_models: {openai_model: {openai_base_url: http://p/v1, openai_model: m, openai_api_key: k}}}
+user: {responses_api_models: {openai_model: {openai_base_url: http://u/v1, openai_model: u, openai_api_key: k}}}
+tau2_agent:
+  responses_api_agents:
+    tau2:
+      entrypoint: app.py
+      domain: agent
+      model_server: {type: responses_api_models, name: policy_model}
+      user_model_server: {type: responses_api_models, name: user}
+      user_llm_args: {}
+      max_steps: 100
+      print_step_counts: false
+      datasets:
+      - {name: example, type: example, jsonl_fpath: tau2/example.jsonl}
+"""
+
+
+def test_an_agent_that_has_an_environment_of_its_own_is_that_environment():
+    config = load(TAU2)
+    section = config.environments["tau2_agent"]
+    assert (section.env, section.domain, section.engine) == ("gym_llm/Tau2-v0", "agent", "policy_model")
+    assert section.kwargs["max_steps"] == 100 and section.kwargs["user"]["engine"] == "http://u/v1"
+    assert [dataset.name for dataset in section.datasets] == ["example"]
+    assert [sentence.partition(" (")[0].rpartition(".")[2] for sentence in config.unmapped] == ["print_step_counts"]
+    said = problem(TAU2.replace("name: user}", "name: usr}"))
+    assert "user_model_server.name (a.yaml): there is no section of responses_api_models called usr." in said
 
 
 def test_a_judge_that_is_not_there_is_an_error():
@@ -266,9 +300,47 @@ def test_a_section_of_something_else_is_named_and_a_misspelt_one_of_ours_is_an_e
 
 
 def test_datasets_of_environments_that_are_not_here_are_checked_too():
-    text = BASE.replace("mcqa:", "no_such_server:").replace("CC BY-SA 4.0", "CC-BY-SA 5")
+    text = BASE.replace("mcqa:", "no_such_server:").replace("license: CC BY-SA 4.0", "num_repeats: 0")
     said = problem(text)
-    assert "letters_agent.responses_api_agents.simple_agent.datasets.0.license (a.yaml)" in said
+    assert "letters_agent.responses_api_agents.simple_agent.datasets.0.num_repeats (a.yaml)" in said
+
+
+@pytest.mark.parametrize(
+    ("implementation", "values", "url", "api"),
+    [
+        ("litellm_model", {"openai_base_url": "http://a/v1"}, "http://a/v1", "responses"),
+        ("inference_provider", {"base_url": "http://a/v1", "num_concurrent_requests": 9}, "http://a/v1", "chat"),
+        (
+            "azure_openai_model",
+            {"openai_base_url": "https://a/", "default_query": {"api-version": "x"}},
+            "https://a/openai/v1",
+            "chat",
+        ),
+    ],
+)
+def test_a_model_behind_a_url_is_an_engine(implementation, values, url, api):
+    names = (
+        {"openai_api_key": "k", "openai_model": "m"} if "openai_base_url" in values else {"api_key": "k", "model": "m"}
+    )
+    config = load(json.dumps({"policy_model": {"responses_api_models": {implementation: values | names}}}))
+    assert config.engines["policy_model"] == EngineSection(
+        engine=url, kwargs={"api": api, "api_key": "k", "model": "m"}
+    )
+    said = {"inference_provider": "give the command --concurrency", "azure_openai_model": "has no api-version"}
+    assert [said[implementation] in sentence for sentence in config.unmapped] == [True] * (implementation in said)
+
+
+def test_a_proxy_of_a_local_model_is_that_models_engine():
+    text = BASE.replace(
+        "      max_steps", "      model_server: {type: responses_api_models, name: calm}\n      max_steps"
+    )
+    local = "policy_model: {responses_api_models: {local_vllm_model: {model: m}}}"
+    calm = {"model_server": {"name": "policy_model"}, "chat_template_kwargs": {"enable_thinking": False}}
+    proxy = json.dumps({"calm": {"responses_api_models": {"local_vllm_model_proxy": calm}}})
+    config = load(text, proxy, local)
+    assert config.environments["letters_agent"].engine == "policy_model"
+    assert config.engines["policy_model"].engine == "vllm:m"
+    assert any("chat_template_kwargs (b.yaml): give it in the tasks'" in sentence for sentence in config.unmapped)
 
 
 @pytest.mark.slow

@@ -1,12 +1,16 @@
 """Observations cross as deltas and come out equal."""
 
 import copy
+import enum
 import pickle
+from collections import OrderedDict
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gym_llm.rollouts.ray.codec import Receiver, Sender
+from gym_llm.rollouts.ray.shard_client import pack
 
 ITEMS = st.fixed_dictionaries({"type": st.just("message"), "content": st.text(max_size=3)})
 TURNS = st.lists(
@@ -66,3 +70,52 @@ def test_what_arrives_is_the_receivers_to_change():
     longer["input"] = [*observation["input"], {"n": 2}]
     packed, arrived = ship(sender, receiver, longer)
     assert packed[1] == 1 and arrived == longer
+
+
+class Says(str):
+    """A text of a class that a worker cannot import."""
+
+    def __str__(self):
+        return "something else"
+
+
+class Fields(dict):
+    def keys(self):
+        return ["other"]
+
+
+class Role(enum.StrEnum):
+    MODEL = "assistant"
+
+
+class Answer:
+    def to_dict(self):
+        return {"output": [{"type": "message", "role": "assistant", "content": "Four."}]}
+
+
+def types_in(value):
+    yield type(value)
+    if isinstance(value, (list, tuple, dict)):
+        for each in value.items() if isinstance(value, dict) else value:
+            yield from types_in(each)
+
+
+def test_actions_cross_as_plain_data():
+    class Local(int):
+        pass
+
+    class Items(list):
+        pass
+
+    item = Fields(type=Says("message"), role=Role.MODEL, content=Says("Four."), index=Local(3), score=np.float64(-0.5))
+    plain = {"type": "message", "role": "assistant", "content": "Four.", "index": 3, "score": -0.5}
+    actions = [Items([item]), {"output": [item], "usage": OrderedDict(a=True)}, Answer(), np.str_("text")]
+    slots, orders = pickle.loads(pack([0, 1, 2, 3], [("step", action) for action in actions]))
+    assert slots == [0, 1, 2, 3]
+    assert orders == [
+        ("step", [plain]),
+        ("step", {"output": [plain], "usage": {"a": True}}),
+        ("step", Answer().to_dict()),
+        ("step", "text"),
+    ]
+    assert set(types_in(orders)) <= {list, tuple, dict, OrderedDict, str, int, float, bool}

@@ -1,0 +1,69 @@
+"""SWEBench: rows of SWE-bench as they are published (NeMo Gym's `swebench`), played by Harbor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import model_validator
+
+from gym_llm.envs.harbor.env import Harbor
+from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND, changed_files
+from gym_llm.types import Row
+
+_CONDA = "source /opt/miniconda3/bin/activate testbed; "
+"""How the images of SWE-bench get the Python that has a repository's packages."""
+_DJANGO = "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1"
+_UNREAD = {"sympy/sympy": "bin/test"}
+"""Repositories whose own test programs write what `gym_llm.envs.harbor.swe_bench` does not read."""
+
+
+class SWEBench(Harbor):
+    """Resolve an issue of a repository with a shell; hidden tests decide, in a fresh container with the changes.
+
+    A row without `image` is played in SWE-bench's own image for its instance. `Harbor` has the arguments.
+    """
+
+    class Task(Harbor.Task):
+        """A row of SWE-bench, Verified or Lite; see the page of `Harbor` for our additions to its fields."""
+
+        instance_id: str
+
+        @model_validator(mode="before")
+        @classmethod
+        def _name_image(cls, row: Any) -> Any:
+            return with_image(row) if isinstance(row, dict) and isinstance(row.get("instance_id"), str) else row
+
+
+def with_image(row: Row) -> Row:
+    """Return a row with the image and the test command that SWE-bench has for it; what the row has itself stays.
+
+    Raises:
+        ValueError: If the output of the repository's tests cannot be read here.
+
+    >>> with_image({"instance_id": "a__b-1", "repo": "a/b"})["docker_image"]
+    'swebench/sweb.eval.x86_64.a_1776_b-1:latest'
+    """
+    if row.get("image") or row.get("docker_image"):
+        return row
+    name = str(row["instance_id"]).lower().replace("__", "_1776_")
+    row = {**row, "docker_image": f"swebench/sweb.eval.x86_64.{name}:latest"}
+    if "test_command" in row:
+        return row
+    repo = str(row.get("repo", ""))
+    if repo in _UNREAD:
+        raise ValueError(f"tests of {repo} run by {_UNREAD[repo]}, which is not read here: give a `test_command`")
+    command = DEFAULT_COMMAND
+    if repo == "django/django":
+        command = f": {{files}}; {_DJANGO} {' '.join(django_labels(str(row.get('test_patch', ''))))}"
+    return {**row, "test_command": _CONDA + command}
+
+
+def django_labels(test_patch: str) -> list[str]:
+    r"""Return the labels by which Django's test program knows the files of a patch.
+
+    >>> django_labels("diff --git a/tests/admin_x/test_a.py b/tests/admin_x/test_a.py\n")
+    ['admin_x.test_a']
+    """
+    files = [file for file in changed_files(test_patch) if file.endswith(".py")]
+    labels = [file.removesuffix(".py").removeprefix("tests/").replace("/", ".") for file in files]
+    return [label for label in labels if all(part.isidentifier() for part in label.split("."))]

