@@ -47,6 +47,7 @@ def chaos(
     from gym_llm.author.chaos import attack
     from gym_llm.author.scaffold import find_verifier, missing_package
     from gym_llm.cli.bars import show_bars
+    from gym_llm.core.registry.classes import env_class
     from gym_llm.core.registry.ids import env_ids as registered
 
     if bool(env_ids) == every:
@@ -56,6 +57,9 @@ def chaos(
     for env_id in env_ids or registered():
         if every and (missing := missing_package(find_verifier(env_id))):
             console.print(f"{env_id}: skipped: {missing}", markup=False, soft_wrap=True)
+            continue
+        if every and env_class(env_id).scores_groups:
+            console.print(f"{env_id}: skipped: it scores groups, so a fault changes the rewards of other episodes")
             continue
         with show_bars() as draw:
 

@@ -12,6 +12,8 @@ from gym_llm.utils.json_codec import dumps, loads
 from gym_llm.utils.secrets import MASK
 
 _PARAMS: Final = "responses_create_params"
+MADE_BY_HOOKS: Final = (f"{_PARAMS}.input", f"{_PARAMS}.tools")
+"""The fields of a request that an environment's `setup` may set."""
 
 
 def row_of(record: Rollout) -> Row:

@@ -21,7 +21,7 @@ from gym_llm.errors import UsageError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.made_by import MadeBy, made_by
 from gym_llm.rollouts.plan import Plan, open_plan
-from gym_llm.rollouts.recorded_task import changed_fields
+from gym_llm.rollouts.recorded_task import MADE_BY_HOOKS, changed_fields
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
 from gym_llm.types import Rollout, Row
@@ -183,9 +183,13 @@ class OpenWorkload:
         if self.verifier.tasks is None:
             return ""
         try:
-            changed = changed_fields(self.verifier.tasks[index].row, record, self.sampling(settings))
+            row = self.verifier.tasks[index].row
         except IndexError:
             return f"there is no task {index} any more"
+        changed = changed_fields(row, record, self.sampling(settings))
+        if record.get("task_sha256") == self.verifier.tasks.identity_of(index, row).sha256:
+            # The environment itself set these after the row was read.
+            changed = [name for name in changed if name not in MADE_BY_HOOKS]
         return f"task {index} was another one when it was played, by {', '.join(changed)}" if changed else ""
 
     def sampling(self, settings: RolloutSettings) -> dict[str, Any]:

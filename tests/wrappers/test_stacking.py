@@ -144,6 +144,7 @@ def test_actions_can_be_vectorized():
 def test_everything_public_is_exported_and_cheap():
     assert set(wrappers.__all__) == {wrapper.__name__ for wrapper, _ in WRAPPERS} | {
         "AnyText",
+        "PettingZooEnv",
         "TokenIdTracking",
         "VLLMParser",
         "parser_wrappers",

@@ -81,11 +81,12 @@ class RandomPolicy(Engine):
 
     def _fault(self, episode_id: str) -> tuple[Fault | None, bool]:
         """The episode's fault, and whether it strikes now: each time that it is asked for, or only the first time."""
-        task, _, repeat = episode_id.rpartition("-")
+        episode = episode_id.partition("/")[0]  # what follows names the seat that answers
+        task, _, repeat = episode.rpartition("-")
         fault = choose(Job(int(task), int(repeat)).env_seed(self._seed), self._fault_seed, self._share)
-        if fault is None or fault.place not in ("engine", "http") or (fault.once and episode_id in self._failed):
+        if fault is None or fault.place not in ("engine", "http") or (fault.once and episode in self._failed):
             return fault, False
-        self._failed.add(episode_id)
+        self._failed.add(episode)
         return fault, True
 
 

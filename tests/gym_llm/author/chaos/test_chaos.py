@@ -24,7 +24,9 @@ from gym_llm.errors import EngineError
 
 PLACES = {"engine", "http", "setup", "respond", "verify", "teardown"}
 PATIENCE = 1.5  # seconds for what hangs, unless the verifier itself waits for processes
-IN_PROCESSES = {f"gym_llm/{name}-v0" for name in ("BigCodeBench", "BirdSQL", "CodeGen", "MathWithCode", "NSTools")}
+IN_PROCESSES = {
+    f"gym_llm/{name}-v0" for name in ("BigCodeBench", "BirdSQL", "CodeGen", "MathWithCode", "NewtonBench", "NSTools")
+}
 
 
 def one_of_each_kind() -> list[Any]:
@@ -36,7 +38,9 @@ def one_of_each_kind() -> list[Any]:
         asynchronous = [inspect.iscoroutinefunction(hook) for hook in hooks]
         own = [hook is not getattr(VerifierEnv, hook.__name__) for hook in hooks]
         kind = (*own[:3], own[4], *asynchronous, bool(cls.tool_schemas()), cls.executes_tools, bool(cls.dry_run_kwargs))
-        if env_id in ("gym_llm/Mixed-v0", "gym_llm/Harbor-v0"):  # whose steps are slow on a busy machine
+        if env_id in ("gym_llm/Mixed-v0", "gym_llm/Harbor-v0", "gym_llm/SWEBench-v0"):  # slow on a busy machine
+            continue
+        if cls.scores_groups:  # a fault changes the rewards of the group's other episodes
             continue
         if env_id.startswith("gym_llm/"):
             kinds.setdefault(kind, env_id)
@@ -47,7 +51,7 @@ def one_of_each_kind() -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", one_of_each_kind())
 def test_no_fault_becomes_a_reward(env_id: str) -> None:
-    patience = None if env_id in IN_PROCESSES else PATIENCE
+    patience = 20.0 if env_id in IN_PROCESSES else PATIENCE  # their steps wait for processes of other episodes
     report = attack(env_id, episodes=300, share=0.6, seed=11, step_timeout=patience)
     assert report.is_clean, report
     assert report.faults > 100 and report.outcomes[("", "none")]["scored"] > 80
