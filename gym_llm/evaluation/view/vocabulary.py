@@ -106,6 +106,10 @@ def _names(summary: dict[str, Any] | None, record: dict[str, Any]) -> list[str]:
 def _collect(record: dict[str, Any], ids: set[int]) -> None:
     response = record.get("response")
     output = response.get("output") if isinstance(response, dict) else None
+    seats = record.get("seats")
+    for seat in seats.values() if isinstance(seats, dict) else ():
+        if isinstance(seat, dict):
+            _collect({"trajectory": seat.get("trajectory")}, ids)
     for holder, names in (
         (record.get("trajectory"), ("input_ids",)),
         (output, ("prompt_token_ids", "generation_token_ids")),

@@ -7,6 +7,7 @@ import { counted, number, seconds } from "./format.js";
 import { details, fieldsOf, taskFields } from "./items.js";
 import { fields } from "./json.js";
 import { mark, rowMark } from "./marks.js";
+import { atSeat, seatStrip } from "./seats.js";
 import { rewardPill } from "./table.js";
 import { block, inline, named } from "./text.js";
 import { tokensView } from "./tokens.js";
@@ -119,8 +120,10 @@ export class EpisodePage {
       siblings.sort((one, other) => one.repeat - other.repeat || one.n - other.n);
       this.#shown = { key, record, siblings };
     }
-    const { record, siblings } = this.#shown;
+    const { siblings } = this.#shown;
+    const record = atSeat(this.#shown.record, route.seat);
     const open = (sibling) => this.#go({ ...route, task: sibling.task, repeat: sibling.repeat, n: sibling.n, vs: undefined });
+    const sit = (seat) => this.#go({ ...route, n: row.n, seat }, { replace: true });
     if (record.view_error) return this.element.replaceChildren(h("header", { class: "episode-head" }, h("h1", {}, episodeName(row))), unreadable(record));
     const tabs = TABS.filter(([tab]) => tab !== "diff" || siblings.length > 1);
     const current = tabs.some(([tab]) => tab === route.tab) ? route.tab : "";
@@ -144,7 +147,7 @@ export class EpisodePage {
     this.element.replaceChildren(
       h("header", { class: "episode-head" },
         h("div", { class: "title" }, h("h1", {}, typeof row.task === "number" ? [`Task ${row.task}`, h("span", {}, ` repeat ${row.repeat}`)] : episodeName(row)), !talk && rewardPill(row, range), row.dataset && h("span", { class: "chip" }, inline(row.dataset))),
-        siblingStrip(siblings, row, range, open), ["", "tokens"].includes(current) && this.#sourceButton(route, row, current), tabList),
+        siblingStrip(siblings, row, range, open), seatStrip(this.#shown.record, route.seat, sit), ["", "tokens"].includes(current) && this.#sourceButton(route, row, current), tabList),
       talk ? outcome : "",
       h("div", { class: talk ? "columns" : "columns wide" }, body, talk ? facts : null));
   }
@@ -157,19 +160,20 @@ export class EpisodePage {
   }
 
   async #body(tab, route, row) {
-    const { record, siblings } = this.#shown;
+    const { siblings } = this.#shown;
+    const record = atSeat(this.#shown.record, route.seat);
     if (tab === "tokens") {
       this.#shown.pieces ??= await this.#source.pieces(route.run, row.n);
       return tokensView(record, { ...this.#shown.pieces, ids: route.text === "source" });
     }
-    if (tab === "record") return rawRecord(record);
+    if (tab === "record") return rawRecord(this.#shown.record);
     if (tab !== "diff") return conversationView(record, { source: route.text === "source" });
     const others = siblings.filter((sibling) => sibling.n !== row.n);
     const other = others.find((sibling) => sibling.repeat === route.vs) ?? others.find((sibling) => sibling.reward !== row.reward) ?? others[0];
     const nameOf = (sibling) => `repeat ${sibling.repeat}, ${sibling.reward === null ? "masked" : `reward ${number(sibling.reward)}`}`;
     const choice = h("select", { id: "vs", on: { change: (event) => this.#go({ ...route, n: row.n, vs: Number(event.target.value) }, { replace: true }) } },
       others.slice(0, 500).map((sibling) => h("option", { value: sibling.repeat, selected: sibling === other }, nameOf(sibling))));
-    const compared = diffView(record, await this.#source.episode(route.run, other.n), [nameOf(row), nameOf(other)]);
+    const compared = diffView(record, atSeat(await this.#source.episode(route.run, other.n), route.seat), [nameOf(row), nameOf(other)]);
     return [h("p", { class: "compare-with" }, h("label", { for: "vs" }, `Repeat ${row.repeat} beside `), choice, h("span", { class: "note" }, ` ${counted(siblings.length, "episode")} of this task`)), compared];
   }
 }

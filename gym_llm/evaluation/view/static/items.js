@@ -4,7 +4,7 @@ import { asText } from "./text.js";
 const OWN = new Set([
   "rollout_id", "env_id", "dataset", "responses_create_params", "response", "outcome", "reward", "terminated", "truncated",
   "failure_kind", "error", "error_phase", "traceback", "info", "trajectory", "attempts", "task_fields", "timing",
-  "turn_timing", "turn_rewards", "schema_version", "view_note", "view_signs",
+  "turn_timing", "turn_rewards", "seats", "schema_version", "view_note", "view_signs",
   "task_source", "task_key", "task_sha256", "made_by",
 ]);
 

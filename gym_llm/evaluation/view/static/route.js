@@ -1,5 +1,5 @@
 // Where we are is in the address's fragment, so that it can be sent to others and the back button works:
-// #run=sums&task=3&repeat=1&tab=tokens, with the list's filters beside it, and the dataset (`of`) if a run has some. A run has its file's name, or its number among
+// #run=sums&task=3&repeat=1&tab=tokens, with the list's filters beside it, the dataset (`of`) if a run has some, and the seat of several players. A run has its file's name, or its number among
 // the files. Of two episodes of one task and repeat (files that were put together) the entry in the history knows which;
 // a link opens the first. A line of the file that is no record has no task: #run=sums&line=17.
 
@@ -27,7 +27,7 @@ export function readRoute() {
   const parts = new URLSearchParams(location.hash.slice(1));
   const route = { ...runOf(parts.get("run")), n: history.state?.n ?? null };
   for (const name of NUMBERS) if (/^-?\d{1,15}$/.test(parts.get(name) ?? "")) route[name] = Number(parts.get(name));
-  for (const name of [...LIST, "of", "tab", "text"]) if (parts.get(name)) route[name] = parts.get(name);
+  for (const name of [...LIST, "of", "seat", "tab", "text"]) if (parts.get(name)) route[name] = parts.get(name);
   return route;
 }
 
@@ -35,7 +35,7 @@ export function readRoute() {
 export function fragment(route) {
   const parts = new URLSearchParams();
   if (keys.length > 1) parts.set("run", keys[route.run] ?? route.run);
-  for (const name of [...NUMBERS, "of", "tab", "text", ...LIST]) {
+  for (const name of [...NUMBERS, "of", "seat", "tab", "text", ...LIST]) {
     const value = route[name];
     if (value !== undefined && value !== null && value !== "") parts.set(name, value);
   }

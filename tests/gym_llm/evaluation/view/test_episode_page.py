@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gym_llm import collect
 from gym_llm.evaluation.view.vocabulary import find_tokenizer
 
 pytestmark = pytest.mark.slow  # a browser
@@ -245,3 +246,20 @@ def test_signs_of_trouble_are_named_beside_the_episode(make: Any, shown: Any) ->
     page = shown(record)
     assert "empty turn" in page.locator(".signs").inner_text()
     assert "view_signs" not in shown(record, fragment="&tab=record").locator(".raw").inner_text()
+
+
+def test_each_seat_of_a_game_has_its_own_conversation_tokens_and_reward(make: Any, shown: Any) -> None:
+    task = {"responses_create_params": {"input": []}, "board": "." * 9}
+    record = collect("gym_llm/TicTacToe-v0", "pocket", tasks=[task], limit=1)[0]
+    page = shown(record, fragment="&tab=tokens")
+    buttons = page.locator(".seat")
+    assert [each.split()[0] for each in buttons.all_inner_texts()] == ["x", "o"]
+    assert buttons.nth(0).get_attribute("aria-current") == "true"
+    sampled = page.locator(".token:not(.prompt)")
+    assert sampled.count() > 6 and "the tokenizer" not in page.locator(".body").inner_text()
+    page.get_by_role("tab", name="Conversation").click()
+    assert "Your mark is x." in page.locator(".body").inner_text()
+    buttons.nth(1).click()
+    page.get_by_text("Your mark is o.").wait_for()
+    assert "seat=o" in page.url
+    assert float(page.locator(".verdict .big").inner_text()) == record["seats"]["o"]["reward"]
