@@ -52,8 +52,8 @@ engine. --engine NAME=SPEC, or the name of a section, takes precedence:
 The output folder has records/ENGINE.jsonl, results.json, report.md, report.html (one file that loads nothing else) and
 plots/. Prices are dollars per million tokens by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
 
-exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
-after Ctrl-C, SIGTERM and SIGHUP.
+exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 75 after SIGTERM:
+start the command again with --resume; 130 and 129 after Ctrl-C and SIGHUP; 143 after a second SIGTERM.
 """
 _WHAT = """benchmarks (`gym-llm list --benchmarks`), ids of environments (`gym-llm list`), files such as ./my_env.py, or
 a
@@ -141,11 +141,11 @@ def eval(
                 _print(result)
         if evaluation.remaining and (interrupts.code or ended):
             print_ending(ended, evaluation.finished, again)
-            return code if ended else interrupts.code
+            return code if ended else interrupts.resumable_code
         scored = any(run.summary.scored for run in evaluation.runs.values())
         return 1 if ended or not scored else 0
     nothing_played(context.obj, bool(output))
-    return interrupts.code
+    return interrupts.resumable_code
 
 
 def _suite(name: str | None) -> list[str]:

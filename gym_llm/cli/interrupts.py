@@ -56,6 +56,14 @@ class Interrupts(AbstractContextManager["Interrupts"]):
                 signal.signal(number, handler)
         return bool(self.code and isinstance(error, KeyboardInterrupt))
 
+    @property
+    def resumable_code(self) -> int:
+        """The exit code of a run that can be resumed: 75 after SIGTERM, else `code`.
+
+        Slurm and spot machines send SIGTERM when the time is up. A batch script that sees 75 starts the command again.
+        """
+        return os.EX_TEMPFAIL if self.code == 128 + signal.SIGTERM else self.code
+
     def run(
         self,
         start: Callable[[], Coroutine[Any, Any, None]],

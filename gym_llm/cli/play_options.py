@@ -49,6 +49,7 @@ any: never)"""
 _RETRIES = "play an episode up to R times again if a server, a judge or a process failed (default: 1)"
 _LOG = "follow the run: tensorboard[:FOLDER], mlflow[:EXPERIMENT] or wandb[:PROJECT] (several: give it again)"
 _ACCEPT = "with --resume: go on though settings, code or files have changed since; the summary lists the changes"
+_DURABLE = "write down what is sampled and answered before it is used: --resume goes on in the middle of episodes"
 _OTEL = "send traces of the episodes to an OpenTelemetry collector, e.g. http://localhost:4318"
 
 _temperature = checked(float, lambda value: 0 <= value < float("inf"), "a number, 0 or more")
@@ -98,6 +99,7 @@ class PlayOptions:
     workers: Annotated[int, processes("N", "play in N processes, over Ray (default: 0, this one)", natural)] = 0
     ray_address: Annotated[str | None, processes("A", "a cluster's address (default: start Ray here)")] = None
     runtime_env: Annotated[str | None, processes("JSON", _RUNTIME_ENV)] = None
+    durable: Annotated[bool, output(None, _DURABLE, None, "--durable")] = False
 
     @property
     def engine_options(self) -> dict[str, Any]:
@@ -144,7 +146,15 @@ class PlayOptions:
                 tracing=_make_tracing(otel),
                 **{
                     name: getattr(self, name)
-                    for name in ("concurrency", "retries", "workers", "ray_address", "agent", "agent_timeout")
+                    for name in (
+                        "concurrency",
+                        "retries",
+                        "workers",
+                        "ray_address",
+                        "agent",
+                        "agent_timeout",
+                        "durable",
+                    )
                 },
             )
         except (TypeError, ValueError) as error:

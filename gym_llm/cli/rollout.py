@@ -42,12 +42,13 @@ examples:
   gym-llm rollout ... --concurrency 16384 --workers 8            in 8 processes, over Ray
   gym-llm rollout ... --workers 64 --ray-address head:6379       on a cluster
   gym-llm rollout ... --output runs/mcqa.jsonl --resume          complete an interrupted run
+  gym-llm rollout ... --output runs/mcqa.jsonl --durable         ... which then goes on in the middle of its episodes
   gym-llm rollout ... --log tensorboard --log wandb:my-project   follow it from elsewhere
 
 Without --episodes, --limit or --repeats each task is played once (64 tasks if an environment generates them).
 
-exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 130, 143 and 129
-after Ctrl-C, SIGTERM and SIGHUP.
+exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 75 after SIGTERM:
+start the command again with --resume; 130 and 129 after Ctrl-C and SIGHUP; 143 after a second SIGTERM.
 """
 _ENV_ID = """a benchmark, e.g. mmlu_pro (`gym-llm list --benchmarks`); an environment, e.g. gym_llm/Arithmetic-v0
 (`gym-llm list`); or a file: ./my_env.py. With --config: key=value, which overrides the files"""
@@ -117,10 +118,10 @@ def rollout(
             print_ending(ended, run.summary.episodes, again)
             if ended and run.summary.failures:
                 print("Add --retry-failed to play the masked episodes again.", file=sys.stderr)
-            return 1 if ended else interrupts.code
+            return 1 if ended else interrupts.resumable_code
         return 1 if ended or not run.summary.scored else 0
     nothing_played(context.obj, bool(output))
-    return interrupts.code
+    return interrupts.resumable_code
 
 
 def _parts(

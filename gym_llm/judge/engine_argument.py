@@ -16,6 +16,7 @@ from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines import Engine, make_engine
 from gym_llm.engines.specs import TRANSPORT_OPTIONS
 from gym_llm.errors import EngineUnavailable, JudgeError
+from gym_llm.judge.answering_once import AnsweringOnce
 from gym_llm.judge.recorded_answers import ReplayedAnswers
 from gym_llm.utils.deprecated import renamed
 from gym_llm.utils.secrets import is_secret_key, register_secrets
@@ -51,7 +52,7 @@ async def auxiliary_engine(env: VerifierEnv, argument: EngineArgument) -> Engine
         JudgeError: If it cannot be started.
     """
     try:
-        engine: Engine = await env.shared(f"side engine {shared_name(env, argument)}", lambda: _made(argument))
+        engine: Engine = await env.shared(f"side engine {shared_name(env, argument)}", lambda: _made_durable(argument))
     except EngineUnavailable as error:
         raise JudgeError(f"{_name(argument)} is not available: {error}") from error
     return engine
@@ -93,6 +94,11 @@ def _made(argument: EngineArgument) -> Engine:
     if spec.partition(":")[0] == "replay":
         return ReplayedAnswers(spec.partition(":")[2], **kwargs)
     return make_engine(spec, **kwargs)
+
+
+def _made_durable(argument: EngineArgument) -> Engine:
+    engine = _made(argument)
+    return engine if isinstance(engine, ReplayedAnswers) else AnsweringOnce(engine)
 
 
 def _parts(name: str, argument: Any) -> tuple[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.engines import Engine
 from gym_llm.errors import InfrastructureError, JudgeError
 from gym_llm.judge.answers import Answer
@@ -219,7 +220,7 @@ class Judge:
         sample: int = 0,
         usable: Callable[[Answer], bool] = _is_complete,
     ) -> Answer:
-        """Return the judge's answer to these messages.
+        """Return the judge's answer to these messages; of a durable episode, the one that it has had before.
 
         Args:
             messages: The conversation. Not changed.
@@ -230,6 +231,18 @@ class Judge:
         Raises:
             JudgeError: If the engine fails.
         """
+        if current_memory() is None:
+            return await self._ask(messages, params, sample, usable)
+        asked = [self._identity.decode(), params.key.decode(), sample, messages]
+        return await answered_once(
+            "judge",
+            asked,
+            lambda: self._ask(messages, params, sample, usable),
+            encode=lambda answer: answer.response,
+            decode=Answer.read,
+        )
+
+    async def _ask(self, messages: list[Item], params: Params, sample: int, usable: Callable[[Answer], bool]) -> Answer:
         if not (params.greedy if self.cache is None else self.cache):
             return await self._request(messages, params, "")
         # BLAKE2 is Python's own; a SHA-256 is OpenSSL's, which looks its algorithm up each time, for 20 times as long.

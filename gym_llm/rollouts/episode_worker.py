@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium as gym
 
+from gym_llm.concurrency.answered_once import remembering
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.records.failures import TRANSIENT
 from gym_llm.rollouts.agent_option import agents_of
+from gym_llm.rollouts.durable.durable_episode import DurableEngine, DurableEpisode, DurableModel
+from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import EpisodePhase, play_episode
 from gym_llm.rollouts.loop_monitor import LoopMonitor
@@ -38,7 +42,10 @@ class EpisodeWorker:
         self.num_envs = shard.num_envs
         self._shard = shard
         self._settings = settings
-        self._agents = agents_of(engine, settings, lambda: shard.env(0))
+        self._journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
+        self._episodes: dict[str, DurableEpisode] = {}
+        model = engine if self._journal is None else DurableModel(engine, self._episodes)
+        self._agents = agents_of(model, settings, lambda: shard.env(0))
         self._engine = self._agents or engine
         self._clock = None if settings.step_timeout is None else StepClock(settings.step_timeout)
         self._jobs: deque[Job] = deque()
@@ -88,6 +95,11 @@ class EpisodeWorker:
     async def restart(self) -> None:
         """Nothing to do: a shard in this process dies with it."""
 
+    def recorded(self, job: Job) -> None:
+        """Let go of a job's journal, if there is one: its record is written."""
+        if self._journal is not None:
+            self._journal.recorded(job)
+
     async def waiting(self) -> dict[str, int]:
         """Return the number of episodes in each phase; see `EpisodePhase.name`."""
         return Counter(phase.name for phase in self._phases.values())
@@ -104,6 +116,8 @@ class EpisodeWorker:
             await asyncio.wait(self._tasks)
         if self._agents is not None:
             await self._agents.aclose()
+        if self._journal is not None:
+            self._journal.close()
         if self._settings.tracing is not None:
             await asyncio.to_thread(self._settings.tracing.flush)
 
@@ -125,13 +139,33 @@ class EpisodeWorker:
             self._free.append(slot)
 
     async def _play(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
-        return await with_retries(lambda: self._play_once(env, job, phase), retries=self._settings.retries)
+        retries = self._settings.retries
+        if self._journal is None:
+            return await with_retries(lambda: self._play_once(env, self._engine, job, phase), retries=retries)
+        durable = DurableEpisode(self._journal, job)
 
-    async def _play_once(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
+        async def play() -> Rollout:
+            durable.begin()
+            engine = self._agents or DurableEngine(self._engine, durable)
+            with remembering(durable):
+                record = await self._play_once(env, engine, job, phase)
+                if durable.has_diverged:
+                    durable.begin_anew()
+                    record = await self._play_once(env, engine, job, phase)
+            durable.attempt += 1
+            return record
+
+        self._episodes[job.episode_id] = durable
+        try:
+            return await with_retries(play, retries=retries, attempt=durable.attempt)
+        finally:
+            del self._episodes[job.episode_id]
+
+    async def _play_once(self, env: gym.Env[Any, Any], engine: Engine, job: Job, phase: EpisodePhase) -> Rollout:
         tracing = self._settings.tracing
         if tracing is None:
-            return await play_episode(env, self._engine, job, self._settings, phase, self._clock)
-        trace = tracing.episode(env, self._engine, job)
+            return await play_episode(env, engine, job, self._settings, phase, self._clock)
+        trace = tracing.episode(env, engine, job)
         record = await play_episode(env, cast(Engine, trace), job, self._settings, phase, self._clock)
         trace.end(record)
         return record
@@ -143,10 +177,15 @@ class EpisodeWorker:
         self._changed.set()
 
 
-async def with_retries(play: Callable[[], Awaitable[Rollout]], *, retries: int) -> Rollout:
-    """Play an episode, and once more, after a pause, while it fails for reasons that may pass; at most so often."""
+async def with_retries(play: Callable[[], Awaitable[Rollout]], *, retries: int, attempt: int = 1) -> Rollout:
+    """Play an episode, and once more, after a pause, while it fails for reasons that may pass; at most so often.
+
+    `attempt` is the number of the first attempt here, where others were made before the process was killed.
+    """
     record = await play()
-    attempts = 1
+    attempts = attempt
+    if attempts > 1:
+        record["attempts"] = attempts
     while record["failure_kind"] in TRANSIENT and attempts <= retries:
         await asyncio.sleep(min(2 ** (attempts - 1), _LONGEST_PAUSE))
         record = await play()

@@ -183,6 +183,8 @@ async def iter_records(
     Yields:
         Records in the order of finishing.
     """
+    if settings.durable is True:
+        raise ValueError("durable=True is for a Run with an output; here `durable` is the folder of the journal.")
     if made_by is None:  # in a thread: files that arguments name may be long
         made_by = (await asyncio.to_thread(identity_of, plan.factory, engine, engine_options, settings)).key
         if isinstance(engine, Engine):
@@ -201,6 +203,9 @@ async def iter_records(
         async for record in records:
             record["made_by"] = cast(MadeByKey, made_by)
             yield record
+            if settings.durable:  # whoever asks for the next record has written this one
+                for worker in workers:
+                    worker.recorded(Job(**record["rollout_id"]))
 
 
 def _check_groups(plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], skip: Container[tuple[int, int]]) -> None:

@@ -16,6 +16,7 @@ from gym_llm.engines import Engine
 from gym_llm.errors import UsageError
 from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.rollouts import failure_limit
+from gym_llm.rollouts.durable.run_journals import journals_beside, open_journals, part_folder, remove_journals
 from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.identity import changed_key, changed_settings, in_one_phrase
 from gym_llm.rollouts.made_by import wrapper_name
@@ -69,6 +70,7 @@ class Run(AbstractContextManager["Run"]):
         summary: Of all records in the file, earlier runs' too; grows as episodes end.
         environments: The same of each environment; several where rows name their verifiers (`Mixed`).
         played: Episodes that this run has played.
+        restored: Episodes under way when an earlier, durable run ended: they go on where they were.
     """
 
     def __init__(
@@ -120,6 +122,8 @@ class Run(AbstractContextManager["Run"]):
         self.played = self._dropped = 0
         self._closed = False
         self._to_retry: set[str] = set()
+        self._journals: Path | None = None
+        self._recorded: dict[str, set[tuple[int, int]]] = {name: set() for name in self.parts}
         self._seconds = self._started = 0.0
         counts = {"episodes": episodes, "limit": limit}
         self._made_by = {name: part.made_by(self.settings) for name, part in self.parts.items()}
@@ -129,6 +133,7 @@ class Run(AbstractContextManager["Run"]):
             self.path = self._file.path
             self._take_over(retry_failed, accept_changes)
             self._to_play = sum(part.remaining() for part in self.parts.values())
+            self.restored = self._open_journals(resume)
             if not self._to_play:
                 self._summary_settings = self._file.read_summary().get("settings", self._summary_settings)
             stack.callback(self._write_summary)
@@ -227,6 +232,7 @@ class Run(AbstractContextManager["Run"]):
             if not (tells or accept_changes) and (problem := home.check_task(record, self.settings)):
                 raise UsageError(f"{self.path} was made with other tasks ({problem}): name another output.")
             number = record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]
+            self._recorded[name].add(number)
             is_masked = retry_failed and record["reward"] is None and number in jobs[name]
             if is_masked or (name, number[0]) in broken:
                 self._to_retry.add(name)
@@ -237,6 +243,24 @@ class Run(AbstractContextManager["Run"]):
             if recorded := record.get("made_by"):
                 self.parts[name].model = self.parts[name].model or recorded.get("model")
                 self._refuse(changed_key(recorded, self._made_by[name].key), accept_changes, settings)
+
+    def _open_journals(self, resume: bool) -> int:
+        """Get the journals of a durable run ready, and count the episodes that go on in the middle."""
+        folder = journals_beside(self.path)
+        durable = self.settings.durable or (resume and folder.is_dir())
+        if not (durable and self._to_play and resume):
+            remove_journals(folder)
+        if not (durable and self._to_play):
+            return 0
+        if isinstance(durable, str):
+            raise UsageError("A Run has its journal beside its output: give durable=True.")
+        if any(part.spec.engine == "agent" for part in self.parts.values()):
+            raise UsageError(
+                "The engine `agent` is not durable: name the agent with --agent and its model as the engine."
+            )
+        self._journals = folder
+        made_by = {name: {**part.key, "model": None} for name, part in self._made_by.items()}
+        return sum(open_journals(folder, made_by, self._recorded).values())
 
     def _broken_groups(self, retry_failed: bool) -> set[tuple[str, int]]:
         """Return the groups to play again, by part and task index: those not whole, or with a masked episode to retry.
@@ -355,11 +379,19 @@ class Run(AbstractContextManager["Run"]):
         return iter_records(
             part.plan,
             part.spec.engine if in_workers else engine,
-            replace(self.settings, wrappers=part.wrappers, sampling=part.sampling(self.settings)),
+            replace(
+                self.settings,
+                wrappers=part.wrappers,
+                sampling=part.sampling(self.settings),
+                durable=self._journal(part),
+            ),
             skip=part.finished,
             engine_options=part.spec.engine_options if in_workers else None,
             made_by={**self._made_by[part.spec.dataset].key, "model": redact(engine.model)},
         )
+
+    def _journal(self, part: OpenWorkload) -> str | bool:
+        return False if self._journals is None else str(part_folder(self._journals, part.spec.dataset))
 
     def _write(self, part: OpenWorkload, record: Rollout) -> None:
         if not self.played:  # from now on the file has records, so it has to say how they were made
@@ -398,6 +430,8 @@ class Run(AbstractContextManager["Run"]):
         """Write the summary file, and let others have the output."""
         self._closed = True
         self._open.close()
+        if self._journals is not None and not self.remaining:
+            remove_journals(self._journals)
 
     def __exit__(self, *_: object) -> None:
         """Close it."""

@@ -57,6 +57,9 @@ class AnyWorker(Protocol):
     async def waiting(self) -> dict[str, int]:
         """See `EpisodeWorker.waiting`."""
 
+    def recorded(self, job: Job) -> None:
+        """See `EpisodeWorker.recorded`."""
+
 
 async def schedule(
     workers: Sequence[AnyWorker], jobs: Iterable[Job], on_waiting: Callable[[dict[str, int]], None] | None = None

@@ -70,6 +70,7 @@ class SettingOptions(TypedDict, total=False):
     tracing: Tracing | None
     agent: str | Agent | None
     agent_timeout: float
+    durable: bool | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,9 @@ class RolloutSettings:
             or not), `"module:function"`, `"file.py:function"`, or a command such as `"python my_agent.py"`. None for
             the model itself. `sampling` applies to every call of the agent.
         agent_timeout: Seconds that the agent may take for an episode, without the environment's own time.
+        durable: Whether episodes survive a kill of their process: all that is sampled, and all that judges, users and
+            sandboxes answer, is written into a journal before it is used. True is for a `Run`, whose journal lies
+            beside its output; elsewhere give a folder.
 
     Raises:
         TypeError: If the agent is of another type.
@@ -116,6 +120,7 @@ class RolloutSettings:
     tracing: Tracing | None = None
     agent: str | Agent | None = None
     agent_timeout: float = AGENT_SECONDS
+    durable: bool | str = False
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 1), ("seed", 0), ("retries", 0), ("workers", 0)):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import logging
+from dataclasses import asdict, dataclass, replace
 
+from gym_llm.concurrency.answered_once import current_memory, request_key
 from gym_llm.errors import SandboxError
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Limit, Sandbox, reply_timeout
 
+logger = logging.getLogger(__name__)
 _EVICTED = "The interpreter was ended, and its state is lost: all sessions together held too much memory."
 
 
@@ -55,6 +58,7 @@ class PythonSession:
         self._limits = limits or Limits()
         self._channel: Channel | None = None
         self._evicted = False
+        self._not_run: list[tuple[str, float | None, CellResult]] = []
 
     async def run(self, code: str, *, cpu_seconds: float | None = None) -> CellResult:
         """Run a cell.
@@ -66,6 +70,29 @@ class PythonSession:
         Raises:
             SandboxError: If the sandbox failed; the state is lost.
         """
+        if (memory := current_memory()) is None:
+            return await self._run(code, cpu_seconds)
+        key = request_key("cell", [code, cpu_seconds])
+        if (outcome := memory.recall("cell", key)) is not None:
+            cell = CellResult(**outcome[1])
+            self._not_run.append((code, cpu_seconds, cell))
+            if cell.state_lost:
+                self._not_run.clear()
+            return cell
+        await self._catch_up()
+        cell = await self._run(code, cpu_seconds)
+        memory.keep("cell", key, ["answer", asdict(cell)])
+        return cell
+
+    async def _catch_up(self) -> None:
+        """Run the cells whose results a restored episode has had already: the next one needs what they defined."""
+        cells, self._not_run = self._not_run, []
+        for code, cpu_seconds, before in cells:
+            cell = await self._run(code, cpu_seconds)
+            if (cell.stdout, cell.value, cell.state_lost) != (before.stdout, before.value, before.state_lost):
+                logger.warning("A cell of a restored episode has another result now: its state may be another one.")
+
+    async def _run(self, code: str, cpu_seconds: float | None) -> CellResult:
         limits = self._limits if cpu_seconds is None else replace(self._limits, cpu_seconds=cpu_seconds)
         async with self._sandbox.slots:
             if self._evicted:
@@ -116,6 +143,7 @@ class PythonSession:
     async def close(self) -> None:
         """End the interpreter and whatever it started."""
         self._evicted = False
+        self._not_run.clear()
         await self._end()
 
     async def _end(self) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.errors import SandboxError
 from gym_llm.sandbox.backends import Mounts, make_backend, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.memory import SessionMemory
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.utils.deprecated import renamed_argument
+from gym_llm.utils.json_codec import dumps
 
 Limit = Literal["cpu", "wall", "memory", "processes", "output"]
 _LONG = 12  # times what a run may take: the supervisor ends it long before
@@ -47,6 +51,18 @@ class RunResult:
     wall_seconds: float
     peak_bytes: int
     files: dict[str, bytes] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as a JSON value."""
+        files = {name: _as_text(data) for name, data in self.files.items()}
+        return {**asdict(self), "stdout": _as_text(self.stdout), "stderr": _as_text(self.stderr), "files": files}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> RunResult:
+        """Return the result of which `as_json` made this value."""
+        files = {name: b64decode(data) for name, data in value["files"].items()}
+        output = {name: b64decode(value[name]) for name in ("stdout", "stderr")}
+        return cls(**{**value, **output, "files": files})
 
     @property
     def ok(self) -> bool:
@@ -192,6 +208,19 @@ class Sandbox:
             **self.common(limits, environment),
         }
         pieces = [stdin, *named.values()]
+        if current_memory() is None:
+            return await self._run(header, pieces, collect, limits)
+        return await answered_once(
+            "run",
+            dumps([header, [hashlib.sha256(piece).hexdigest() for piece in pieces]]),
+            lambda: self._run(header, pieces, collect, limits),
+            encode=RunResult.as_json,
+            decode=RunResult.from_json,
+        )
+
+    async def _run(
+        self, header: dict[str, Any], pieces: list[bytes], collect: Sequence[str], limits: Limits
+    ) -> RunResult:
         async with self.slots:
             try:
                 answer, output = await self._exchange(header, pieces, limits)
@@ -218,6 +247,10 @@ class Sandbox:
         """Return the fields that the header of every request has."""
         variables = {**self._variables, **(environment or {})}
         return {"limits": limits.as_json(), "environment": variables}
+
+
+def _as_text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Container, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import PydanticSerializationError
 
 from gym_llm.concurrency import in_driver, run_blocking, wait
+from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.core.forgotten_await import await_hook, call_hook
 from gym_llm.core.tools.tool import Tool, error_output, tool_output
 from gym_llm.errors import ToolError
@@ -18,6 +19,13 @@ from gym_llm.utils.limits import CALLS, FEW, LIMITS, VALUES, count_values, limit
 
 _Result: TypeAlias = tuple[str, bool]
 """The output's text, and whether it reports an error."""
+
+
+class _Finished(NamedTuple):
+    """A `_Result` that a tool's own return value cannot be taken for."""
+
+    text: str
+    is_error: bool
 
 
 def run_calls(env: Any, tools: Mapping[str, Tool], calls: list[Item], state: Any) -> tuple[list[Item], int]:
@@ -91,11 +99,27 @@ def _start(env: Any, tools: Mapping[str, Tool], call: Item, state: Any) -> _Resu
         if tool.wants_state:
             arguments["state"] = state
         if tool.blocking and in_driver():
+            if not tool.wants_state and current_memory() is not None:
+                return _once(call, lambda: run_blocking(call_hook, tool.function, env, **arguments))
             return run_blocking(call_hook, tool.function, env, **arguments)
+        if tool.is_async and not tool.wants_state and current_memory() is not None:
+            return _once(call, lambda: call_hook(tool.function, env, **arguments))
         result = call_hook(tool.function, env, **arguments)
         return result if inspect.isawaitable(result) else (_output(result), False)
     except ToolError as error:
         return error_output(str(error)), True
+
+
+async def _once(call: Item, make: Callable[[], Awaitable[Any]]) -> _Finished:
+    """Make a call that waits for something outside, or return the output that it had before its episode was killed.
+
+    A call with the episode's state is made again instead: it may change the state.
+    """
+
+    async def ask() -> list[Any]:
+        return [*_finish(await await_hook(make()))]
+
+    return _Finished(*await answered_once("tool", [call["name"], call["arguments"]], ask))
 
 
 async def _gather(awaitables: list[Awaitable[Any]]) -> list[Any]:
@@ -115,6 +139,8 @@ async def _without_exit(awaitable: Awaitable[Any]) -> Any:
 
 
 def _finish(result: Any) -> _Result:
+    if isinstance(result, _Finished):
+        return result
     if isinstance(result, ToolError):
         return error_output(str(result)), True
     if isinstance(result, BaseException):

@@ -69,6 +69,8 @@ class Tool:
     Attributes:
         name: The method's name.
         blocking: Whether it has to run in a thread.
+        is_async: Whether it is a coroutine function.
+        wants_state: Whether it gets the episode's state.
     """
 
     def __init__(self, function: Callable[..., Any], blocking: bool) -> None:
@@ -76,6 +78,7 @@ class Tool:
         self.name = function.__name__
         self.blocking = blocking
         parameters = dict(list(inspect.signature(function).parameters.items())[1:])
+        self.is_async = inspect.iscoroutinefunction(function)
         self.wants_state = "state" in parameters
         self._parameters = [parameter for name, parameter in parameters.items() if name != "state"]
         for parameter in parameters.values():

@@ -140,9 +140,12 @@ class ShardActor:
             self._worker = EpisodeWorker(self._shard, self._engine, settings)
 
     async def play(self, jobs: bytes) -> bytes:
-        """See `EpisodeWorker.submit_and_poll`; jobs and results are pickled lists."""
+        """See `EpisodeWorker.submit_and_poll`. `jobs` is pickled: new jobs, and those whose records are written."""
         assert self._worker is not None, "play before start_rollout"
-        return pickle_each(await self._worker.submit_and_poll(pickle.loads(jobs)), self._unsendable_record)
+        new, recorded = pickle.loads(jobs)
+        for job in recorded:
+            self._worker.recorded(job)
+        return pickle_each(await self._worker.submit_and_poll(new), self._unsendable_record)
 
     async def waiting(self) -> dict[str, int]:
         """See `EpisodeWorker.waiting`."""

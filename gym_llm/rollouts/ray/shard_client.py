@@ -155,6 +155,8 @@ class RemoteWorker:
     def __init__(self, shard: RemoteShard, start: tuple[str | Engine, dict[str, Any], RolloutSettings]) -> None:
         self.env_id, self.num_envs = shard.env_id, shard.num_envs
         self._shard, self._start_arguments = shard, start
+        self._unrecorded: set[Job] = set()
+        self._recorded: list[Job] = []
 
     async def start(self) -> None:
         """Get ready to play; raises what the engine or the environment did, ShardDied if it ends again and again."""
@@ -168,7 +170,19 @@ class RemoteWorker:
 
     async def submit_and_poll(self, jobs: Sequence[Job]) -> list[tuple[Job, Rollout]]:
         """See `AnyWorker.submit_and_poll`."""
-        return pickle.loads(await self._shard.ask("play", pickle.dumps(jobs)))
+        recorded, self._recorded = self._recorded, []
+        finished: list[tuple[Job, Rollout]] = pickle.loads(
+            await self._shard.ask("play", pickle.dumps((list(jobs), recorded)))
+        )
+        if self._start_arguments[2].durable:
+            self._unrecorded.update(job for job, _ in finished)
+        return finished
+
+    def recorded(self, job: Job) -> None:
+        """See `EpisodeWorker.recorded`; the process learns of it with its next jobs."""
+        if job in self._unrecorded:
+            self._unrecorded.discard(job)
+            self._recorded.append(job)
 
     async def restart(self) -> None:
         """Put a new process in the dead one's place."""

@@ -10,10 +10,11 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.errors import SandboxError, SandboxUnavailable
 from gym_llm.sandbox.backends import bubblewrapped_machine, own_python
 from gym_llm.sandbox.channel import Channel
@@ -217,6 +218,18 @@ class BubblewrapMachine:
         )
         environment = {"PATH": PATH, "LANG": "C.UTF-8", **self.image.environment, **(env or {})}
         header = {"kind": "exec", "command": command, "cwd": cwd, "user": user, "environment": environment}
+        if current_memory() is None:
+            return await self._exec(header, run)
+        return await answered_once(
+            "command",
+            [command, cwd, user],
+            lambda: self._exec(header, run),
+            encode=asdict,
+            decode=lambda value: ExecResult(**value),
+            again=True,
+        )
+
+    async def _exec(self, header: dict[str, Any], run: Limits) -> ExecResult:
         try:
             answer, output = await self._ask({**header, "limits": run.as_json()}, [b""], reply_timeout(run))
         except _Problem as problem:
