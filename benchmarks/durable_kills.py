@@ -2,8 +2,8 @@
 
 The episodes have 20 turns, with tools, a Python session in a sandbox, and a judge. Each life of the run is a process
 that is killed with SIGKILL after a random time; the next one goes on with `resume=True`. The engine and the judge write
-down every answer that they give. After each kill the journal is read, so a turn is counted as sampled twice if it is
-asked for again though the journal had it. A turn that was on its way when the process was killed cannot be known.
+down every answer that they give. After each kill the journal is read. A turn counts as sampled twice if it is sampled
+again though the journal had it. A turn that was on its way when the process was killed cannot be known.
 
 `--overhead` compares the processor time of an episode with a journal and without, in pairs of runs. There the episodes
 have no Python session, beside which a journal costs nothing.

@@ -31,9 +31,9 @@ class Memory(Protocol):
     """The answers of an episode."""
 
     def recall(self, kind: str, key: str) -> list[Any] | None:
-        """Return the next outcome that was kept for this request; None if there is none left."""
+        """Return the next outcome that was kept for this request; None if no more was."""
 
-    def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
+    async def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
         """Write an outcome down. It survives a kill of the process from now on."""
 
 
@@ -75,7 +75,7 @@ async def answered_once(
 
     Args:
         kind: The kind of the request, as a short word.
-        request: A JSON value, or bytes, that tells this request from others of its kind.
+        request: A JSON value, or bytes, that differs for other requests of this kind.
         ask: Asks, and returns the answer.
         encode: Makes a JSON value of the answer, if it is not one.
         decode: Makes the answer of that value.
@@ -101,9 +101,9 @@ async def answered_once(
             answer = await ask()
         except (InfrastructureError, ToolError) as error:
             failure_kind = getattr(error, "failure_kind", None)
-            memory.keep(kind, key, [_ERROR, type(error).__name__, str(error), failure_kind])
+            await memory.keep(kind, key, [_ERROR, type(error).__name__, str(error), failure_kind])
             raise
-    memory.keep(kind, key, [_ANSWER, answer if encode is None else encode(answer)])
+    await memory.keep(kind, key, [_ANSWER, answer if encode is None else encode(answer)])
     return answer
 
 

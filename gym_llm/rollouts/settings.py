@@ -98,9 +98,9 @@ class RolloutSettings:
             or not), `"module:function"`, `"file.py:function"`, or a command such as `"python my_agent.py"`. None for
             the model itself. `sampling` applies to every call of the agent.
         agent_timeout: Seconds that the agent may take for an episode, without the environment's own time.
-        durable: Whether episodes survive a kill of their process: all that is sampled, and all that judges, users and
-            sandboxes answer, is written into a journal before it is used. True is for a `Run`, whose journal lies
-            beside its output; elsewhere give a folder.
+        durable: Whether episodes survive a kill of their process. All that is sampled and answered is then written into
+            a journal before it is used. True is for a `Run`, whose journal lies beside its output. Elsewhere give a
+            folder.
 
     Raises:
         TypeError: If the agent is of another type.

@@ -1,7 +1,7 @@
 """DurableEpisode: an episode that a kill interrupts, and that goes on at the turn and the request where it was.
 
 An episode is a function of its row, its seed, and what it was answered. Its journal has the answers, so playing it
-again restores it: hooks run again, and whatever they and the driver ask is answered from the journal until it ends.
+again restores it. Hooks run again. Whatever they and the driver ask is answered from the journal, until that ends.
 
 1. The engine is asked for one turn after the other. The n-th request must be the n-th of the journal, by its key. If it
    is not, a hook is not deterministic or something outside has changed: the episode has diverged. It is played again
@@ -45,7 +45,7 @@ class EpisodeDiverged(EngineError):
 
 
 class DurableEpisode:
-    """One episode's memory; in place of the engine it answers the turns that were sampled before.
+    """The memory of one episode: it answers the turns that were sampled before in place of the engine.
 
     Args:
         journal: The journal of the worker that plays it.
@@ -76,7 +76,7 @@ class DurableEpisode:
         self._generation += 1
         self._reset(lines)
         if left is None:
-            self._write(BEGIN, str(self.attempt), b"0")
+            self._add(BEGIN, str(self.attempt), b"0")
 
     def begin_anew(self) -> None:
         """Begin it from its first turn after it has diverged."""
@@ -120,7 +120,8 @@ class DurableEpisode:
         if self.has_diverged:
             raise EpisodeDiverged("The episode has diverged.")
         response = await engine.respond(request, episode_id=episode_id)
-        self._write(SAMPLED, key, dumps(codec.encode(response))[:-1])
+        self._add(SAMPLED, key, dumps(codec.encode(response))[:-1])
+        await self._journal.written()
         return response
 
     async def answer(self, engine: Engine, request: Request, episode_id: str) -> ResponseDict:
@@ -143,7 +144,7 @@ class DurableEpisode:
                 self.unused,
             )
         response = await engine.respond(request, episode_id=episode_id)
-        self.keep(_CALL, key, ["answer", response])
+        await self.keep(_CALL, key, ["answer", response])
         return response
 
     def _key(self, request: Request, episode_id: str) -> str:
@@ -171,19 +172,20 @@ class DurableEpisode:
             )
         return None
 
-    def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
+    async def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
         """See `gym_llm.concurrency.answered_once.Memory`."""
         body = dumps(outcome)[:-1]
         if len(body) <= _LARGEST or kind not in REPEATABLE:
-            self._write(f"outside:{kind.replace(' ', '_')}", key, body)
+            self._add(f"outside:{kind.replace(' ', '_')}", key, body)
+            await self._journal.written()
 
     @property
     def unused(self) -> int:
         """Answers of the journal that have not been asked for yet."""
         return sum(map(len, self._answers.values()))
 
-    def _write(self, kind: str, key: str, body: bytes) -> None:
-        self._journal.write(self.job, pack_line(self.job, self._generation, kind, key, body))
+    def _add(self, kind: str, key: str, body: bytes) -> None:
+        self._journal.add(self.job, pack_line(self.job, self._generation, kind, key, body))
 
 
 class DurableEngine(Engine):

@@ -6,6 +6,7 @@ little more than the episodes under way.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -41,7 +42,9 @@ class Journal:
         if not is_hidden:
             self.show()
         self._left = LeftJournals(folder, name)
-        self._number = self._size = 0
+        self._number, self._size = 1, 0
+        self._lines: list[bytes] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._descriptor = -1
         self._files: dict[Job, set[int]] = {}  # in which an episode has lines
         self._episodes: dict[int, int] = {}  # of each file: episodes without a record
@@ -54,43 +57,64 @@ class Journal:
         self._path = path
 
     def take_left(self, job: Job) -> LeftEpisode | None:
-        """Return an episode that another worker has begun and left; None if there is none."""
+        """Return an episode that another worker has begun and left; None if no worker has."""
         return self._left.take(job)
 
     def copy(self, job: Job, episode: LeftEpisode) -> list[Line]:
         """Begin an episode with the lines of another journal, which are returned.
 
-        All of it is one write. Should it be cut off, the other journal still has the episode.
+        All of it is in one write. Should it be cut off, the other journal still has the episode.
         """
         generation, lines = episode.generation + 1, episode.lines()
         copies = [pack_line(job, generation, line.kind, line.key, line.body) for line in lines]
         begin = pack_line(job, generation, BEGIN, str(episode.attempt), b"%d" % len(copies))
-        self.write(job, b"".join([begin, *copies]))
+        self.add(job, b"".join([begin, *copies]))
         return lines
 
-    def write(self, job: Job, data: bytes) -> None:
-        """Write lines of an episode. They survive a kill of this process from now on.
-
-        A journal that cannot be written, because the disk is full, says so in the log and takes nothing more: what it
-        has is still right.
-        """
-        if self.is_broken:
-            return
-        try:
-            if self._size >= _FILE_BYTES or self._descriptor < 0:
-                self._next_file()
-            write_all(self._descriptor, data)
-        except OSError as error:
-            self.is_broken = True
-            logger.error("The journal %s cannot be written: %s. Episodes are not durable now.", self._path, error)
-            return
-        self._size += len(data)
+    def add(self, job: Job, line: bytes) -> None:
+        """Take lines of an episode, which are written with the next `written` or `flush`."""
+        self._lines.append(line)
         files = self._files.get(job)
         if files is None:
             files = self._files[job] = set()
         if self._number not in files:
             files.add(self._number)
             self._episodes[self._number] = self._episodes.get(self._number, 0) + 1
+
+    async def written(self) -> None:
+        """Wait until all lines are written. They survive a kill of this process from now on.
+
+        Episodes whose answers came in the same turn of the event loop share one `write(2)`.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self.flush)
+        future = loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def flush(self) -> None:
+        """Write what was added.
+
+        A journal that cannot be written, because the disk is full, writes so into the log. It takes nothing more, and
+        what it has is still right.
+        """
+        lines, self._lines = b"".join(self._lines), []
+        if lines and not self.is_broken:
+            try:
+                if self._descriptor < 0:
+                    self._open_file()
+                write_all(self._descriptor, lines)
+                self._size += len(lines)
+                if self._size >= _FILE_BYTES:
+                    self._next_file()
+            except OSError as error:
+                self.is_broken = True
+                logger.error("The journal %s cannot be written: %s. Episodes are not durable now.", self._path, error)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     def recorded(self, job: Job) -> None:
         """Let go of an episode: its record is written."""
@@ -101,6 +125,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the files. Those with unfinished episodes stay, for another worker."""
+        self.flush()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -108,14 +133,15 @@ class Journal:
             shutil.rmtree(self._path, ignore_errors=True)
         os.close(self._lock)
 
-    def _next_file(self) -> None:
-        before = self._number
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._number, self._size = before + 1, 0
+    def _open_file(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
         self._descriptor = os.open(self._path / f"{self._number:06}.log", flags, 0o600)
-        if before and not self._episodes.get(before):
+
+    def _next_file(self) -> None:
+        os.close(self._descriptor)
+        before, self._descriptor = self._number, -1
+        self._number, self._size = before + 1, 0
+        if not self._episodes.get(before):
             self._remove(before)
 
     def _remove(self, number: int) -> None:

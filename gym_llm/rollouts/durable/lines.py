@@ -3,11 +3,11 @@
     CRC TASK REPEAT GENERATION KIND KEY JSON
 
 An episode that is begun again, because it is restored or because it failed, has a new generation. Its first line has
-the kind `begin`: the key is the number of the attempt, and the JSON is the number of lines that were copied from the
+the kind `begin`. The key is the number of the attempt. The JSON is the number of lines that were copied from the
 generation before. A generation with fewer lines was cut off while it was copied, and the one before counts.
 
-Every line is one `write(2)` before its content is used. The kernel keeps what was written when the process is killed,
-so nothing is synchronised to the disk: only the end of the machine itself costs the last lines. A kill in the middle of
+Every line is written with `write(2)` before its content is used. The kernel keeps what was written when the process is
+killed, so nothing is synchronised to the disk. Only the end of the machine itself costs the last lines. A kill in the middle of
 a write leaves a line without its end or with another checksum, which is left out.
 """
 

@@ -82,7 +82,7 @@ def test_a_record_that_cannot_be_sent_is_that_episodes_error():
         shard._worker = EpisodeWorker(shard._shard, Says(), RolloutSettings())
         jobs, pairs = [Job(n, 0) for n in range(4)], []
         while len(pairs) < 4:
-            pairs += pickle.loads(await shard.play(pickle.dumps(jobs)))
+            pairs += pickle.loads(await shard.play(pickle.dumps((jobs, []))))
             jobs = []
         return pairs
 
