@@ -250,7 +250,8 @@ def kill_often(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             number = life(options, output, resume=output.exists() or journals_beside(output).exists())
             is_last = kills >= options.kills
             pause = draw.uniform(*options.between)
-            ended, status = _wait(number, None if is_last else pause)
+            answered = None if draw.random() < 0.25 else counted / "sampled"  # else it is killed while it restores
+            ended, status = _wait(number, None if is_last else pause, answered)
             if not ended:
                 os.kill(number, signal.SIGKILL)
                 os.waitpid(number, 0)
@@ -282,16 +283,24 @@ _COUNTS = ("episodes", "turns", "lost", "masked", "different", "sampled_twice", 
 _COUNTS += ("turns_restored", "judge_asked_again_in_flight", "lives_that_failed", "journals_left")
 
 
-def _wait(number: int, seconds: float | None) -> tuple[bool, int]:
+def _wait(number: int, seconds: float | None, answered: Path | None) -> tuple[bool, int]:
+    """Wait until a life has ended, or for so long after its first answer in this file; return if it ended, and how."""
     if seconds is None:
         return True, os.waitpid(number, 0)[1]
+    before = _size(answered)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended, status = os.waitpid(number, os.WNOHANG)
         if ended:
             return True, status
+        if answered is not None and _size(answered) == before:
+            end = time.monotonic() + seconds
         time.sleep(0.002)
     return False, 0
+
+
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path is not None and path.exists() else 0
 
 
 def overhead(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
