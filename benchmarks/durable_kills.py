@@ -142,6 +142,7 @@ class LongEpisode(JudgedEnv):
         if state["session"] is None:
             state["session"] = PythonSession(await sandbox_for(self))
         cell = await state["session"].run(code)
+        assert self.episode is not None
         said = await self.ask({"answer": f"{self.episode.request['input'][0]['content']} {cell.stdout}"}, YES)
         state["verdicts"] += said.value is not None
         return f"{cell.stdout}{cell.error or ''}"
@@ -153,7 +154,7 @@ class LongEpisode(JudgedEnv):
         return float(said.value is not None) + episode.state["sum"] / 1e6 + len(day) / 1e9
 
     async def _day(self) -> str:
-        count("asked_the_day", self.episode.task_index)
+        count("asked_the_day", "Monday")
         return "Monday"
 
     async def teardown(self, task: Any, episode: Episode) -> None:
@@ -279,8 +280,10 @@ def kill_often(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return {"kills": kills, "runs": runs, **{name: totals[name] for name in _COUNTS}}
 
 
-_COUNTS = ("episodes", "turns", "lost", "masked", "different", "sampled_twice", "asked_again_in_flight")
-_COUNTS += ("turns_restored", "judge_asked_again_in_flight", "lives_that_failed", "journals_left")
+_COUNTS = (
+    *("episodes", "turns", "lost", "masked", "different", "sampled_twice", "asked_again_in_flight", "turns_restored"),
+    *("judge_asked_again_in_flight", "lives_that_failed", "journals_left"),
+)
 
 
 def _wait(number: int, seconds: float | None, answered: Path | None) -> tuple[bool, int]:
