@@ -7,8 +7,8 @@ the kind `begin`. The key is the number of the attempt. The JSON is the number o
 generation before. A generation with fewer lines was cut off while it was copied, and the one before counts.
 
 Every line is written with `write(2)` before its content is used. The kernel keeps what was written when the process is
-killed, so nothing is synchronised to the disk. Only the end of the machine itself costs the last lines. A kill in the middle of
-a write leaves a line without its end or with another checksum, which is left out.
+killed, so nothing is synchronised to the disk. Only the end of the machine itself costs the last lines. A kill in the
+middle of a write leaves a line without its end or with another checksum, which is left out.
 """
 
 from __future__ import annotations
