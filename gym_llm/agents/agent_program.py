@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from gym_llm.agents.agent_episode import AgentEpisode
+from gym_llm.agents.agent_episode import Addresses, AgentEpisode
 from gym_llm.agents.agent_process import RunningProgram, environment_of, tail
+from gym_llm.agents.launch import Launch, make_launch
 from gym_llm.errors import EngineError
-from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.secrets import redact
 
 _OTHERS_KEYS = ("ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID", "OPENAI_ORGANIZATION", "OPENAI_PROJECT_ID")
@@ -31,11 +33,48 @@ class Program:
 
     Args:
         command: The program and its arguments.
-        folder: Its working directory.
+        folder: Its working directory; "" for one of its own in each episode's folder.
+        environment: More variables, of a harness with placeholders such as `${base_url}`.
+        files: Files for the episode's folder, by their paths in it; likewise.
+        layers: Folders that the program needs and only reads, at the same paths wherever it runs.
+        harness: The harness's name and version; "" for a command. A harness gets none of this process's variables, and
+            the episode's folder is its home.
+        answer: The source of the answer: `stdout`, or `model` for the model's last words.
+        transcript: Where a harness writes what it does: a pattern of files in the episode's folder.
     """
 
     command: tuple[str, ...]
     folder: str
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    files: Mapping[str, str] = field(default_factory=dict, hash=False)
+    layers: tuple[Path, ...] = ()
+    harness: str = ""
+    answer: Literal["stdout", "model"] = "stdout"
+    transcript: str = ""
+
+    def launch(self, addresses: Addresses, folder: str, task: Mapping[str, Any]) -> Launch:
+        """Return what one episode is started with.
+
+        Args:
+            addresses: The episode's addresses as the program reaches them.
+            folder: The episode's folder as the program sees it.
+            task: The task (`task_of`).
+        """
+        return make_launch(
+            self.command,
+            self.folder,
+            addresses=addresses,
+            folder=folder,
+            task=task,
+            environment=self.environment,
+            files=self.files,
+            layers=self.layers,
+            is_harness=bool(self.harness),
+        )
+
+    def resolved(self) -> Program:
+        """Return the program with its layers in place; a harness installs them here."""
+        return self
 
     async def __call__(self, episode: AgentEpisode) -> str | None:
         """Play.
@@ -43,37 +82,25 @@ class Program:
         Raises:
             EngineError: If it cannot be started, or ends with another exit code than 0; with the end of its stderr.
         """
-        folder, addresses = episode.folder, episode.addresses
-        task, text = folder / "task.json", folder / "prompt.txt"
-        task.write_bytes(dumps(task_of(episode)))
-        text.write_text(episode.prompt, "utf-8", errors="replace")
-        key, model = addresses.api_key, addresses.model
-        environment = {name: value for name, value in environment_of({}).items() if name not in _OTHERS_KEYS}
-        environment |= {
-            "OPENAI_BASE_URL": addresses.base_url,
-            "OPENAI_API_BASE": addresses.base_url,
-            "OPENAI_API_KEY": key,
-            "OPENAI_MODEL": model,
-            "ANTHROPIC_BASE_URL": addresses.anthropic_url,
-            "ANTHROPIC_API_KEY": key,
-            "ANTHROPIC_MODEL": model,
-            "GYM_LLM_BASE_URL": addresses.base_url,
-            "GYM_LLM_API_KEY": key,
-            "GYM_LLM_MODEL": model,
-            "GYM_LLM_TASK": str(task),
-            "GYM_LLM_TOOLS_URL": addresses.tools_url,
-            "GYM_LLM_MCP_URL": addresses.mcp_url,
-            "GYM_LLM_FOLDER": str(folder),
-        }
+        folder, key = episode.folder, episode.addresses.api_key
+        launch = self.launch(episode.addresses, str(folder), task_of(episode))
+        write_files(launch, folder)
+        inherited = {name: value for name, value in environment_of({}).items() if name not in _OTHERS_KEYS}
+        if self.harness:
+            inherited = {name: inherited[name] for name in ("NO_PROXY", "no_proxy")}
+        (folder / "stdin").write_bytes(launch.stdin)
         program = RunningProgram(key)
         try:
-            with text.open("rb") as stdin:
-                await program.start(self.command, stdin=stdin, folder=self.folder, environment=environment)
+            with (folder / "stdin").open("rb") as stdin:
+                await program.start(
+                    launch.command, stdin=stdin, folder=launch.workdir, environment=inherited | launch.environment
+                )
             ended = await program.wait()
         except OSError as error:
             why = error.strerror or str(error)
             raise EngineError(
-                f"The agent {self._name!r} cannot be started in {self.folder}: {why}.", failure_kind="agent_run_error"
+                f"The agent {self._name!r} cannot be started in {launch.workdir}: {why}.",
+                failure_kind="agent_run_error",
             ) from None
         finally:
             try:
@@ -84,13 +111,27 @@ class Program:
             how = f"with exit code {ended.code}" if ended.code > 0 else f"by signal {-ended.code}"
             words = f": {episode.said}" if episode.said else ", and wrote nothing on its standard error."
             raise EngineError(f"The agent {self._name!r} has ended {how}{words}", failure_kind="agent_run_error")
-        return None if episode.has_submitted else ended.stdout.strip() or None
+        if episode.has_submitted or self.answer == "model":
+            return None
+        return ended.stdout.strip() or None
 
     @property
     def _name(self) -> str:
-        return redact(shlex.join(self.command))[:200]
+        return self.harness or redact(shlex.join(self.command))[:200]
 
 
 def task_of(episode: AgentEpisode) -> dict[str, Any]:
     """Return the JSON of a program's task: the request and its text."""
     return {"request": episode.request, "prompt": episode.prompt, "tools": episode.tools, "model": episode.model}
+
+
+def write_files(launch: Launch, folder: Path) -> None:
+    """Write a launch's files and make its folders in the episode's folder."""
+    for name in launch.folders:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name, content in launch.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        if content.startswith(b"#!"):
+            path.chmod(0o700)
