@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Addresses, Agent
+from gym_llm.agents.agent_program import Program
 from gym_llm.agents.agent_run import AgentRun
 from gym_llm.agents.agent_specs import FunctionSpec, agent_name, parse_agent_spec
 from gym_llm.agents.capture import CaptureSession
@@ -109,6 +110,8 @@ class AgentEngine(Engine):
         """
         if isinstance(self.agent, FunctionSpec):
             self.agent.check()
+        if isinstance(self.agent, Program):
+            self.agent = await asyncio.to_thread(self.agent.resolved)  # a harness is installed here, if it is not yet
         add_secrets({_KEY})
         async with AsyncExitStack() as stack:
             if not self._started:

@@ -41,6 +41,7 @@ class Program:
             the episode's folder is its home.
         answer: The source of the answer: `stdout`, or `model` for the model's last words.
         transcript: Where a harness writes what it does: a pattern of files in the episode's folder.
+        hint: A text for its model after the task of an environment with tools.
     """
 
     command: tuple[str, ...]
@@ -51,6 +52,7 @@ class Program:
     harness: str = ""
     answer: Literal["stdout", "model"] = "stdout"
     transcript: str = ""
+    hint: str = ""
 
     def launch(self, addresses: Addresses, folder: str, task: Mapping[str, Any]) -> Launch:
         """Return what one episode is started with.
@@ -68,6 +70,7 @@ class Program:
             task=task,
             environment=self.environment,
             files=self.files,
+            hint=self.hint,
             layers=self.layers,
             is_harness=bool(self.harness),
         )

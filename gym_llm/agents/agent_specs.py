@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 
 from gym_llm.agents.agent_episode import Agent, AgentEpisode
 from gym_llm.agents.agent_program import Program
+from gym_llm.agents.harnesses import Harness, HarnessFile, harness_names, load_harness
 from gym_llm.agents.run_agent import run_agent
 from gym_llm.errors import EngineUnavailable
 from gym_llm.records.failures import reason
 from gym_llm.utils.secrets import mask
-from gym_llm.utils.text import did_you_mean
+from gym_llm.utils.text import did_you_mean, nearest
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 _IN_FILE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<name>[A-Za-z_]\w*)")
 
@@ -29,12 +32,13 @@ def parse_agent_spec(agent: str | Agent) -> Agent:
     """Return the agent of a spec.
 
     Args:
-        agent: A function of an `AgentEpisode`, async or not. Or a text: `module:function`, `path/file.py:function`, or
-            a command, whose paths are relative to the current folder.
+        agent: A function of an `AgentEpisode`, async or not. Or a text: the name of a harness (`gym-llm list
+            --agents`), `module:function`, `path/file.py:function`, or a command, whose paths are relative to the
+            current folder.
 
     Raises:
         TypeError: If it is neither callable nor a text.
-        ValueError: If a text is invalid, or its file does not exist.
+        ValueError: If a text is invalid, its file does not exist, or it is a misspelt name of a harness.
 
     >>> parse_agent_spec("python my_agent.py").command, parse_agent_spec("my_package.agents:plays").name
     (('python', 'my_agent.py'), 'plays')
@@ -60,11 +64,33 @@ def parse_agent_spec(agent: str | Agent) -> Agent:
         raise ValueError(f"The agent's command cannot be read: {error}.") from None
     if not words:
         raise ValueError("The agent is empty: give a command such as 'python my_agent.py', or module:function.")
+    if len(words) == 1 and _NAME.fullmatch(words[0]) and (harness := _harness(words[0])) is not None:
+        return harness
     return Program(tuple(words), os.getcwd())
+
+
+def _harness(name: str) -> Agent | None:
+    """The harness of a name; None for a command.
+
+    Raises:
+        ValueError: If there is no such command, but a harness with a similar name.
+    """
+    known = harness_names()
+    if name in known:
+        found = load_harness(name)
+        if isinstance(found, HarnessFile):
+            return Harness.of(found)
+        module, _, function = found.value.partition(":")
+        return FunctionSpec(module.strip(), function.strip(), os.getcwd())
+    if (near := nearest(name, known)) is None or shutil.which(name) or os.path.exists(name):
+        return None
+    raise ValueError(f"There is no agent {name!r}. Did you mean {near}? `gym-llm list --agents` has all of them.")
 
 
 def agent_name(agent: Agent) -> str:
     """Return an agent's name for a run's files: its command without secrets, or the place of its function."""
+    if isinstance(agent, Program) and agent.harness:
+        return agent.harness
     if isinstance(agent, Program):
         return str(mask(shlex.join(agent.command)))
     if isinstance(agent, FunctionSpec):

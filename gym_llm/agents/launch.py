@@ -52,6 +52,7 @@ def make_launch(
     task: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
+    hint: str = "",
     layers: Iterable[PurePath] = (),
     is_harness: bool = False,
 ) -> Launch:
@@ -65,12 +66,15 @@ def make_launch(
         task: The JSON of the task (`task_of`).
         environment: More variables.
         files: More files.
+        hint: A text after the task of an environment with tools.
         layers: The program's layers, whose `bin` folders come first in the search path.
-        is_harness: Whether command, variables and files have placeholders (`${base_url}`), the folders `home`, `tmp`
-            and `work` are the program's, and `${prompt}` in its command replaces the standard input.
+        is_harness: Whether command, variables and files have placeholders (`${base_url}`). The program then has the
+            folders `home`, `tmp` and `work`, and `${prompt}` in its command replaces the standard input.
     """
     layers = tuple(layers)
     prompt = str(task.get("prompt") or "")
+    if hint and task.get("tools"):
+        prompt = f"{prompt}\n\n{hint}"
     variables = _variables(addresses, folder)
     contents = {"task.json": dumps(task), "prompt.txt": prompt.encode(errors="replace")}
     if not is_harness:

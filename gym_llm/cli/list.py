@@ -24,6 +24,7 @@ examples:
   gym-llm list math --benchmarks
   gym-llm list --benchmarks --needs judge
   gym-llm list --theirs
+  gym-llm list --agents
   gym-llm list | grep get_weather
   gym-llm list --format markdown --into docs/environments.md
 """
@@ -48,6 +49,7 @@ def list_envs(
         bool, typer.Option("--theirs", help="list the other frameworks whose environments can be played instead")
     ] = False,
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="list the benchmarks instead")] = False,
+    agents: Annotated[bool, typer.Option("--agents", help="list the agents that --agent NAME plays instead")] = False,
     needs: Annotated[
         str | None, typer.Option(metavar="NEED", help="with --benchmarks: those that need a judge, sandbox, images, …")
     ] = None,
@@ -61,6 +63,11 @@ def list_envs(
     if chosen is not None and domain is not None:
         raise UsageError("Give the domain once: as `gym-llm list math`, or with --domain.")
     domain = chosen or domain
+    if agents:
+        from gym_llm.cli.list_agents import list_agents
+
+        list_agents()
+        return 0
     if theirs:
         _print_theirs()
         return 0

@@ -15,6 +15,7 @@ from typing import Any
 
 from gym_llm.agents.agent_program import Program
 from gym_llm.agents.agent_specs import FunctionSpec, agent_name, parse_agent_spec
+from gym_llm.agents.harnesses import Harness
 from gym_llm.core.env_config import WRITTEN
 from gym_llm.engines import Engine
 from gym_llm.engines.specs import TRANSPORT_OPTIONS, engine_class, seeded_options
@@ -154,6 +155,8 @@ def _agent_files(agent: Any) -> tuple[list[Any], dict[str, str]]:
     """The code of an agent, and the hashes of the other files that its command names."""
     if agent is None:
         return [], {}
+    if isinstance(agent, Harness):
+        return [], {agent.harness: agent.digest}
     if isinstance(agent, Program):
         words = {word: os.path.join(agent.folder, word) for word in agent.command}
         files = {word: path for word, path in words.items() if os.path.isfile(path)}

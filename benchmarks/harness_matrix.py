@@ -1,0 +1,276 @@
+"""Play harnesses in environments with a scripted model; compare each pair with the same actions played directly.
+
+    python benchmarks/harness_matrix.py --harness codex --harness pi --environment Weather
+
+The model's prompts and texts are tokens of the included model. It says the right answer of the verifier's oracle, in
+the harness's own words: its names of tools, its shell, its way to finish. Harnesses are installed at first use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import shlex
+import time
+import warnings
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+import gym_llm
+from gym_llm.agents import Program, parse_agent_spec
+from gym_llm.agents.harnesses import HarnessFile
+from gym_llm.agents.harnesses.catalogue import harness_files
+from gym_llm.author.attack.right_answers import oracle_turns
+from gym_llm.engines import Engine
+from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
+from gym_llm.types import Item
+
+ENVIRONMENTS = (
+    "Weather",
+    "Counter",
+    "SynonymExtraction",
+    "WorkplaceAssistant",
+    "MathAdvancedCalculations",
+    "Arithmetic",
+    "MultipleChoice",
+    "SQLQuery",
+)
+_FINISH = {"final_answer": "answer", "attempt_completion": "result", "finish": "message", "submit_and_exit": "result"}
+_SHELLS = ("bash", "shell")
+_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
+
+
+class Script:
+    """The actions of one task, and what a harness's model says to play them.
+
+    Args:
+        turns: The turns of the right answer: calls, then a text.
+        has_tools: Whether the harness offers tools to its model.
+    """
+
+    def __init__(self, turns: list[list[Item]], has_tools: bool) -> None:
+        self.calls = [item for turn in turns for item in turn if item["type"] == "function_call"]
+        self.answer = "".join(
+            part["text"] for item in turns[-1] if item["type"] == "message" for part in item["content"]
+        )
+        self._has_tools = has_tools
+        self._made = 0
+        self._said: dict[str, str] = {}
+
+    def say(self, prompt: str) -> str:
+        """Return the model's answer to a prompt."""
+        offered = _TOOLS.search(prompt)
+        tools = [tool.get("function", tool) for tool in _json_lines(offered[1])] if offered else []
+        names = [str(tool.get("name")) for tool in tools]
+        if self._has_tools and not names:  # a title, or another errand of the harness
+            return "A task"
+        if prompt in self._said:  # a retry
+            return self._said[prompt]
+        said = self._said[prompt] = self._next(names)
+        return said
+
+    def _next(self, names: list[str]) -> str:
+        if self._made < len(self.calls):
+            call = self.calls[self._made]
+            self._made += 1
+            return _call(*self._in_words(call["name"], json.loads(call["arguments"]), names))
+        for name, argument in _FINISH.items():
+            if name in names:
+                return _call(name, {argument: self.answer})
+        if names == ["bash"]:  # mini-swe-agent: what this command prints is the answer
+            text = shlex.quote(self.answer)
+            return _call("bash", {"command": f"printf 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\\n%s' {text}"})
+        return self.answer
+
+    def _in_words(self, name: str, arguments: dict[str, Any], names: list[str]) -> tuple[str, dict[str, Any]]:
+        """Return a call of the environment's tool as this harness's model makes it."""
+        own = [each for each in names if each == name or re.search(rf"[_.:-]{re.escape(name)}$", each)]
+        if own:
+            return min(own, key=len), arguments
+        shell = next(each for each in _SHELLS if each in names)
+        return shell, {"command": f"gym-tool {name} {shlex.quote(json.dumps(arguments))}"}
+
+
+class Scripted:
+    """A model that follows a script, and keeps what it was asked and what it sampled."""
+
+    def __init__(self, script: Script, tokenizer: Any) -> None:
+        self.truth: list[tuple[list[int], list[int], list[float]]] = []
+        self.first: float | None = None
+        self._script, self._tokenizer = script, tokenizer
+        self.engine: Engine = TrainerEngine(self._generate, tokenizer, model="scripted")
+
+    async def _generate(self, prompt: list[int], arguments: dict[str, Any], episode_id: str) -> Sampled:
+        self.first = self.first or time.monotonic()
+        text = self._script.say(self._tokenizer.decode(prompt))
+        ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id]
+        log_probs = [-(len(self.truth) + 1) / (place + 3) for place in range(len(ids))]  # each differs
+        self.truth.append((list(prompt), ids, log_probs))
+        return Sampled(ids, log_probs)
+
+    def share_kept(self, trajectory: list[dict[str, Any]]) -> float:
+        """Return the share of sampled tokens that stand in exactly one branch, after exactly their prompt."""
+        kept = total = 0
+        for prompt, ids, log_probs in self.truth:
+            start, end = len(prompt), len(prompt) + len(ids)
+            homes = [
+                branch
+                for branch in trajectory
+                if branch["input_ids"][:end] == prompt + ids
+                and branch["logprobs"][start:end] == log_probs
+                and set(branch["loss_mask"][start:end]) == {1}
+            ]
+            total += len(ids)
+            kept += len(ids) * (len(homes) == 1)
+        return kept / total if total else 0.0
+
+
+class Directly(Engine):
+    """Plays the turns of a script as they are."""
+
+    model = "directly"
+
+    def __init__(self, turns: list[list[Item]]) -> None:
+        self._turns = turns
+
+    async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+        """Return the turn after the calls of the request."""
+        said = sum(item.get("type") == "function_call" for item in request["input"])
+        before = [sum(map(_calls_in, self._turns[:index])) for index in range(len(self._turns))]
+        index = before.index(said)
+        return {"id": "resp", "object": "response", "model": self.model, "output": self._turns[index], "usage": None}
+
+
+def _calls_in(turn: list[Item]) -> int:
+    return sum(item["type"] == "function_call" for item in turn)
+
+
+def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: float) -> dict[str, Any]:
+    """Play one task directly and with a harness; return the figures."""
+    env_id = f"gym_llm/{name}-v0"
+    env: Any = gym.make(env_id).unwrapped
+    try:
+        task = env.tasks[index]
+        turns: Any = oracle_turns(env, task)
+    finally:
+        env.close()
+    has_tools = any(_calls_in(turn) for turn in turns)
+    if has_tools and harness.tools == "none":
+        return {"outcome": "no tools"}
+    direct = _episode(env_id, Directly(turns), index)
+    scripted = Scripted(Script(turns, harness.tools != "none"), tokenizer)
+    program: Any = parse_agent_spec(harness.name)
+    started: list[float] = []
+
+    async def agent(episode: Any) -> Any:
+        resolved: Program = await asyncio.to_thread(program.resolved)
+        started.append(time.monotonic())
+        return await resolved(episode)
+
+    record = _episode(env_id, scripted.engine, index, agent=agent, agent_timeout=timeout)
+    info = record["info"].get("agent") or {}
+    return {
+        "outcome": record["outcome"],
+        "error": (record["error"] or "")[:2_000],
+        "turns": info.get("model_calls", 0),
+        "branches": info.get("branches", 0),
+        "tokens_kept": round(scripted.share_kept(record["trajectory"] or []), 4),
+        "reward": record["reward"],
+        "reward_directly": direct["reward"],
+        "prompt_tokens": max((len(prompt) for prompt, _, _ in scripted.truth), default=0),
+        "start_seconds": round(scripted.first - started[0], 2) if scripted.first and started else None,
+    }
+
+
+def is_right(figures: dict[str, Any]) -> bool:
+    """Whether every sampled token was kept, and the reward is that of the same actions played directly."""
+    return (
+        figures["outcome"] == "scored"
+        and figures["tokens_kept"] == 1.0
+        and figures["reward"] == figures["reward_directly"]
+    )
+
+
+def markdown(results: dict[str, dict[str, dict[str, Any]]], environments: list[str]) -> str:
+    """Return the table of the documentation."""
+    files = {each.name: each for each in harness_files()}
+    lines = [
+        "| harness | dialect | start, s | own prompt, tokens | " + " | ".join(environments) + " |",
+        "|---|---|---:|---:|" + "---|" * len(environments),
+    ]
+    for name, played in results.items():
+        starts = [each["start_seconds"] for each in played.values() if each.get("start_seconds")]
+        prompts = [each["prompt_tokens"] for each in played.values() if each.get("prompt_tokens")]
+        cells = []
+        for environment in environments:
+            figures = played[environment]
+            if figures["outcome"] == "no tools":
+                cells.append("-")
+            elif is_right(figures):
+                cells.append(f"{figures['turns']} / {figures['branches']}")
+            else:
+                cells.append("failed")
+        start = f"{min(starts):.1f}" if starts else ""
+        own = f"{round(min(prompts), -2):,}" if prompts else ""
+        lines.append(f"| `{name}` | {files[name].dialect} | {start} | {own} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Play the pairs, print a line for each, the table, and one JSON line last."""
+    playable = {each.name: each for each in harness_files() if each.is_playable}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--harness", action="append", choices=sorted(playable), help="default: all that can play")
+    parser.add_argument("--environment", action="append", choices=ENVIRONMENTS, help="default: all eight")
+    parser.add_argument("--task", type=int, default=0, help="index of the task that each plays (default: 0)")
+    parser.add_argument("--timeout", type=float, default=180.0, help="seconds for one episode (default: 180)")
+    parser.add_argument("--output", type=Path, help="file for the results as JSON; pairs in it are not played again")
+    arguments = parser.parse_args()
+
+    from transformers import AutoTokenizer
+
+    warnings.simplefilter("ignore")
+    tokenizer = AutoTokenizer.from_pretrained(str(resources.files("gym_llm.engines.pocket") / "model"))
+    tokenizer.model_max_length = 1 << 30
+    environments = arguments.environment or list(ENVIRONMENTS)
+    output: Path | None = arguments.output
+    results: dict[str, dict[str, dict[str, Any]]] = json.loads(output.read_text()) if output and output.exists() else {}
+    for name in arguments.harness or sorted(playable):
+        played = results.setdefault(name, {})
+        for environment in environments:
+            if environment in played and (
+                played[environment]["outcome"] == "no tools" or is_right(played[environment])
+            ):
+                continue
+            played[environment] = play(playable[name], environment, arguments.task, tokenizer, arguments.timeout)
+            print(name, environment, json.dumps(played[environment]), flush=True)
+            if output:
+                output.write_text(json.dumps(results, indent=1))
+    print(markdown(results, environments))
+    pairs = [figures for played in results.values() for figures in played.values() if figures["outcome"] != "no tools"]
+    print(json.dumps({"harnesses": len(results), "pairs": len(pairs), "right": sum(map(is_right, pairs))}))
+
+
+def _episode(env_id: str, engine: Engine, index: int, **more: Any) -> Any:
+    async def last() -> Any:
+        records = gym_llm.rollout(env_id, engine, limit=index + 1, concurrency=1, retries=0, **more)
+        return [record async for record in records][-1]
+
+    return asyncio.run(last())
+
+
+def _json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def _call(name: str, arguments: dict[str, Any]) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+if __name__ == "__main__":
+    main()

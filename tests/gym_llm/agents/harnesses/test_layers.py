@@ -1,0 +1,90 @@
+"""Tests for layers: made once, complete or not at all, and only read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from testing import ROOT
+
+from gym_llm.agents.harnesses import layers
+from gym_llm.agents.harnesses.catalogue import harness_files
+from gym_llm.errors import EngineUnavailable
+
+PLAYABLE = sorted(each.name for each in harness_files() if each.is_playable)
+
+
+def test_a_layer_is_made_once_by_all_who_want_it_and_is_only_read(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def fill(part: Path, place: Path, lock: int) -> None:
+        made.append(lock)
+        (part / "bin").mkdir()
+        time.sleep(0.05)
+        (part / "bin" / "x").write_text("1")
+
+    place = tmp_path / "x-1-abc"
+    threads = [threading.Thread(target=layers._make, args=(place, "x", fill)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and (place / "bin" / "x").read_text() == "1"
+    assert not os.stat(place / "bin" / "x").st_mode & 0o222 and not os.stat(place / "bin").st_mode & 0o222
+
+
+def test_an_installation_that_fails_or_is_interrupted_leaves_no_layer(tmp_path: Path) -> None:
+    place = tmp_path / "x-1-abc"
+    left = tmp_path / ".x-1-abc.part"
+    left.mkdir()
+    (left / "half").touch()  # of a process that was killed
+
+    def interrupted(part: Path, place: Path, lock: int) -> None:
+        assert not (part / "half").exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        layers._make(place, "x", interrupted)
+    assert not place.exists() and not left.exists()
+    layers._make(place, "x", lambda part, place, lock: (part / "whole").touch())
+    assert (place / "whole").exists()
+
+
+def test_a_failed_installer_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    with open(tmp_path / "lock", "w") as lock, pytest.raises(EngineUnavailable, match="exit code 3: no such package"):
+        layers._run([sys.executable, "-c", "import sys; print('no such package'); sys.exit(3)"], lock.fileno())
+
+
+def test_a_missing_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = next(each for each in harness_files() if each.install.pip)
+    newer = harness.model_copy(update={"install": harness.install.model_copy(update={"python": "3.99"})})
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EngineUnavailable, match=r"3\.99"):
+        layers.python_for(newer)
+
+
+def play(*arguments: str) -> dict[str, int]:
+    script = ROOT / "benchmarks" / "harness_matrix.py"
+    ended = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr[-3_000:]
+    figures: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
+    assert figures["right"] == figures["pairs"] > 0, ended.stdout
+    return figures
+
+
+@pytest.mark.slow
+def test_two_harnesses_install_and_play_with_every_token_kept() -> None:
+    names = ["--harness", "openai-agents", "--harness", "pydantic-ai"]
+    assert play(*names, "--environment", "Weather") == {"harnesses": 2, "pairs": 2, "right": 2}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PLAYABLE)
+def test_every_harness_installs_and_plays_with_every_token_kept(name: str) -> None:
+    assert play("--harness", name, "--environment", "Weather", "--environment", "Arithmetic")["pairs"] >= 1
