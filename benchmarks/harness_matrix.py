@@ -59,8 +59,6 @@ class Script:
             part["text"] for item in turns[-1] if item["type"] == "message" for part in item["content"]
         )
         self._has_tools = has_tools
-        self._made = 0
-        self._said: dict[str, str] = {}
 
     def say(self, prompt: str) -> str:
         """Return the model's answer to a prompt."""
@@ -69,15 +67,9 @@ class Script:
         names = [str(tool.get("name")) for tool in tools]
         if self._has_tools and not names:  # a title, or another errand of the harness
             return "A task"
-        if prompt in self._said:  # a retry
-            return self._said[prompt]
-        said = self._said[prompt] = self._next(names)
-        return said
-
-    def _next(self, names: list[str]) -> str:
-        if self._made < len(self.calls):
-            call = self.calls[self._made]
-            self._made += 1
+        done = self._done(prompt[offered.end() :] if offered else prompt)
+        if done < len(self.calls):
+            call = self.calls[done]
             return _call(*self._in_words(call["name"], json.loads(call["arguments"]), names))
         for name, argument in _FINISH.items():
             if name in names:
@@ -87,12 +79,21 @@ class Script:
             return _call("bash", {"command": f"printf 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\\n%s' {text}"})
         return self.answer
 
+    def _done(self, history: str) -> int:
+        """Return how many of the calls are in a history: quoted names of tools, or commands of a shell."""
+        for number, call in enumerate(self.calls):
+            name = re.escape(call["name"])
+            made = len(re.findall(rf"(?:gym-tool {name} |(?<![a-z]){name}['\"])", history))
+            if made <= sum(each["name"] == call["name"] for each in self.calls[:number]):
+                return number
+        return len(self.calls)
+
     def _in_words(self, name: str, arguments: dict[str, Any], names: list[str]) -> tuple[str, dict[str, Any]]:
         """Return a call of the environment's tool as this harness's model makes it."""
         own = [each for each in names if each == name or re.search(rf"[_.:-]{re.escape(name)}$", each)]
         if own:
             return min(own, key=len), arguments
-        shell = next(each for each in _SHELLS if each in names)
+        shell = next((each for each in _SHELLS if each in names), "bash")
         return shell, {"command": f"gym-tool {name} {shlex.quote(json.dumps(arguments))}"}
 
 
