@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gym_llm.agents.agent_episode import Addresses, AgentEpisode
-from gym_llm.agents.agent_process import RunningProgram, environment_of, tail
+from gym_llm.agents.agent_process import STDERR_BYTES, RunningProgram, environment_of, tail
 from gym_llm.agents.launch import Launch, make_launch
 from gym_llm.errors import EngineError
 from gym_llm.utils.secrets import redact
@@ -109,7 +109,8 @@ class Program:
             try:
                 await program.end()
             finally:
-                episode.said = redact(tail(program.stderr.replace(key, "***")))
+                said = program.stderr.strip() or _end_of_transcript(folder, self.transcript)
+                episode.said = redact(tail(said.replace(key, "***")))
         if ended.code:
             how = f"with exit code {ended.code}" if ended.code > 0 else f"by signal {-ended.code}"
             words = f": {episode.said}" if episode.said else ", and wrote nothing on its standard error."
@@ -138,3 +139,12 @@ def write_files(launch: Launch, folder: Path) -> None:
         path.write_bytes(content)
         if content.startswith(b"#!"):
             path.chmod(0o700)
+
+
+def _end_of_transcript(folder: Path, pattern: str) -> str:
+    """Return the end of the newest file that a pattern finds; "" without one."""
+    files = [path for path in folder.glob(pattern) if path.is_file()] if pattern else []
+    if not files:
+        return ""
+    newest = max(files, key=lambda path: path.stat().st_mtime)
+    return newest.read_bytes()[-STDERR_BYTES:].decode(errors="replace")

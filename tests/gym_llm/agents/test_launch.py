@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 import sys
 import tomllib
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from gym_llm.agents import Program
 from gym_llm.agents.agent_episode import Addresses
 
 ADDRESSES = Addresses("http://h:1/v1", "http://h:1", "http://h:2/s/k", "http://h:2/s/k/mcp", "gl-key", 'a "model"')
+TASKS = [row("4+5?", expected_answer="9")]
 TASK = {"request": {"input": []}, "prompt": "How cold?", "tools": [], "model": 'a "model"'}
 
 
@@ -78,3 +81,17 @@ def test_the_models_last_words_can_be_the_answer() -> None:
         "gym_llm/FollowUp-v0", "constant:9", agent=program, tasks=[row("4+5?", expected_answer="9")], progress=False
     )
     assert record["reward"] == 1.0 and record["info"]["agent"]["model_calls"] == 1
+
+
+def test_the_end_of_a_transcript_says_why_a_silent_harness_has_failed() -> None:
+    code = "import os, sys; open(os.environ['HOME'] + '/log.txt', 'w').write('no space left'); sys.exit(3)"
+    program = harness(sys.executable, "-c", code, transcript="home/*.txt")
+    settings = gym_llm.RolloutSettings(agent=program, retries=0)
+
+    async def record() -> Any:
+        played = gym_llm.rollout("gym_llm/FollowUp-v0", "constant:nine", settings=settings, tasks=TASKS)
+        async with aclosing(played):
+            return [each async for each in played].pop()
+
+    failed = asyncio.run(record())
+    assert failed["failure_kind"] == "agent_run_error" and failed["error"].endswith("exit code 3: no space left")
