@@ -25,6 +25,7 @@ from gym_llm.utils.secrets import redact
 
 _SYSTEM = (Path("/usr"), Path("/usr/local"), Path("/"))
 _SAID = 600
+_ENVIRONMENT = {**os.environ, "UV_COMPILE_BYTECODE_TIMEOUT": "0"}  # a busy machine takes long to start a Python
 
 
 def layers_root() -> Path:
@@ -162,7 +163,9 @@ def _npm(packages: Sequence[str], part: Path, place: Path, lock: int) -> None:
 
 def _run(command: Sequence[str], lock: int) -> None:
     # In this process group: Ctrl-C ends the installer, too. An installer that outlives this process keeps the lock.
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=[lock])
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=[lock], env=_ENVIRONMENT
+    )
     if ended.returncode:
         lines = [line for line in (ended.stdout + ended.stderr).decode(errors="replace").splitlines() if line.strip()]
         said = redact(" ".join(lines[-6:]))[-_SAID:]
