@@ -145,6 +145,10 @@ class TooManyFailures(InfrastructureError):
     """A run ended because too many of its episodes were masked; the message counts them and names the first reason."""
 
 
+class BudgetSpent(GymLLMError):
+    """A run ended because it has spent a budget of tokens, seconds or dollars; the message says which."""
+
+
 class RayUnavailable(InfrastructureError, RuntimeError):
     """Ray cannot be used here; the message says what to do instead."""
 

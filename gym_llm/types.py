@@ -7,7 +7,7 @@ same shapes for data from outside. Field names are those of the OpenAI Responses
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict
 
@@ -99,6 +99,37 @@ class Usage(TypedDict):
     input_tokens: int
     output_tokens: int
     total_tokens: int
+    input_tokens_details: NotRequired[dict[str, int]]
+    """`cached_tokens`: input tokens that the server had in its prefix cache; absent where it does not say."""
+
+
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def sum_usage(total: Usage | None, usage: dict[str, Any]) -> Usage:
+    """Add a response's token counts to a sum, in place, and return it; invalid counts are left out.
+
+    >>> sum_usage({"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}, {"input_tokens": 5, "output_tokens": "7"})
+    {'input_tokens': 6, 'output_tokens': 1, 'total_tokens': 2}
+    """
+    total = total or {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    for name in _COUNTS:
+        if type(count := usage.get(name)) is int and 0 <= count < 2**48:
+            total[name] += count  # type: ignore[literal-required]
+    if cached := cached_tokens_of(usage):
+        total["input_tokens_details"] = {"cached_tokens": cached_tokens_of(total) + cached}
+    return total
+
+
+def cached_tokens_of(usage: Mapping[str, Any]) -> int:
+    """Return how many input tokens of a response were cached, as its server says; 0 if it does not say.
+
+    >>> cached_tokens_of({"input_tokens": 9, "input_tokens_details": {"cached_tokens": 8}}), cached_tokens_of({})
+    (8, 0)
+    """
+    details = usage.get("input_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return cached if type(cached) is int and 0 <= cached < 2**48 else 0
 
 
 class ResponseDict(TypedDict):
@@ -239,11 +270,7 @@ class Episode(Generic[StateT]):
 
     def add_usage(self, usage: dict[str, Any]) -> None:
         """Add a response's token counts to the sums; invalid counts are left out."""
-        total: Usage = self.usage or {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-        for name in total:
-            if type(count := usage.get(name)) is int and 0 <= count < 2**48:
-                total[name] += count  # type: ignore[literal-required]
-        self.usage = total
+        self.usage = sum_usage(self.usage, usage)
 
     def function_calls(self, name: str | None = None) -> Iterator[Item]:
         """The episode's `function_call` items in order, all or those of one function."""
@@ -318,6 +345,10 @@ class MadeByKey(TypedDict, total=False):
     """Hash of the wrappers, or the parsers; absent for the usual ones."""
     agent: str
     """Hash of the agent's name and code; absent without."""
+    budgets: str
+    """Hash of the budgets of an episode; absent without."""
+    compaction: str
+    """Hash of how histories are shortened; absent without."""
     seed: int
     """The run's seed."""
 

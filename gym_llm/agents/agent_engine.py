@@ -155,6 +155,7 @@ class AgentEngine(Engine):
             await finish(self._end(live, failed), _END_SECONDS)  # to its end, also where the run is being cancelled
         except TimeoutError:
             logger.error("An agent has not ended within %g seconds after its episode.", _END_SECONDS)
+        await self.engine.end_episode(episode_id, rewards=rewards, failed=failed)
         return live.report(rewards)
 
     async def aclose(self) -> None:

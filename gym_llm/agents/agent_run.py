@@ -17,7 +17,7 @@ from gym_llm.agents.mailbox import AgentMailbox
 from gym_llm.agents.model import EpisodeModel
 from gym_llm.agents.run_agent import run_agent
 from gym_llm.engines.engine import EpisodeReport
-from gym_llm.engines.engine_response import overflow_response
+from gym_llm.engines.engine_response import empty_response
 from gym_llm.errors import EngineError
 from gym_llm.records.failures import reason
 from gym_llm.types import Request, ResponseDict
@@ -172,7 +172,7 @@ class AgentRun:
                     await acts
         result = self._result()
         if isinstance(result, Overflow):
-            return {**overflow_response(self._model.model)}
+            return {**empty_response(self._model.model, result.reason)}
         self._check_model()
         if result is not None:
             return action_of(result)
@@ -186,8 +186,8 @@ class AgentRun:
         error = self._task.exception()
         if error is None:
             return self._task.result()
-        if self._model.is_full:
-            return Overflow()
+        if self._model.full is not None:
+            return Overflow(self._model.full)
         if (failure := self._model.latest_failure) is not None and failure is not error:
             raise failure from error
         raise error
@@ -230,7 +230,10 @@ def _look_at(task: asyncio.Task[Any]) -> None:
 
 
 class Overflow:
-    """The result of an agent whose conversation was longer than the model's context: the episode is truncated."""
+    """The result of an agent whose last call had no room left, in the context or a budget: the episode is truncated."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
 
 def add_rewards(

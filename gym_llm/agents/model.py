@@ -6,8 +6,9 @@ import hashlib
 from typing import Any
 
 from gym_llm.engines.engine import Engine
+from gym_llm.engines.engine_response import FULL
 from gym_llm.errors import EngineError
-from gym_llm.types import Item, Request, ResponseDict, Usage
+from gym_llm.types import Item, Request, ResponseDict, Usage, sum_usage
 from gym_llm.utils.json_codec import dumps
 
 
@@ -21,7 +22,7 @@ class EpisodeModel(Engine):
         calls: The number of answered calls.
         last: The latest answer.
         unmade: The tool calls in it that the agent has not made yet.
-        is_full: Whether the latest prompt was longer than the model's context.
+        full: Why the latest call could not be answered at all (`gym_llm.engines.engine_response.FULL`); None if it was.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -30,7 +31,7 @@ class EpisodeModel(Engine):
         self.calls = 0
         self.last: ResponseDict | None = None
         self.unmade: list[Item] = []
-        self.is_full = False
+        self.full: str | None = None
         self._engine = engine
         self._failed: dict[bytes, EngineError] = {}
         self._usage: Usage | None = None
@@ -47,7 +48,8 @@ class EpisodeModel(Engine):
         self.calls += 1
         self.last = response
         self.unmade = [item for item in response["output"] if item.get("type") == "function_call"]
-        self.is_full = (response.get("incomplete_details") or {}).get("reason") == "context_length_exceeded"
+        reason = (response.get("incomplete_details") or {}).get("reason")
+        self.full = reason if reason in FULL else None
         self._add(response.get("usage"))
         return response
 
@@ -68,13 +70,8 @@ class EpisodeModel(Engine):
         return usage
 
     def _add(self, usage: Any) -> None:
-        if not isinstance(usage, dict):
-            return
-        total: Usage = self._usage or {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-        for name in total:
-            if type(count := usage.get(name)) is int and count >= 0:
-                total[name] += count  # type: ignore[literal-required]
-        self._usage = total
+        if isinstance(usage, dict):
+            self._usage = sum_usage(self._usage, usage)
 
 
 def _digest(request: Request) -> bytes:

@@ -22,6 +22,7 @@ from gym_llm.cli import (
     filter,
     health,
     list,
+    plan,
     profile,
     reverify,
     rollout,
@@ -58,6 +59,7 @@ app.add_typer(serve.app)
 app.add_typer(serve_model.app)
 app.add_typer(capture.app)
 app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
+app.command("plan", cls=Command, epilog=plan.EXAMPLES)(plan.plan)
 app.add_typer(health.app)
 app.add_typer(filter.app)
 app.add_typer(export.app)

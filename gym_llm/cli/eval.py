@@ -20,7 +20,7 @@ from gym_llm.cli.play_options import (
     with_options,
 )
 from gym_llm.cli.refusals import complete_target, resume_command
-from gym_llm.errors import EngineUnavailable, RayUnavailable, TooManyFailures, UsageError
+from gym_llm.errors import BudgetSpent, EngineUnavailable, RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
     from gym_llm.cli.interrupts import Interrupts
@@ -52,8 +52,9 @@ engine. --engine NAME=SPEC, or the name of a section, takes precedence:
 The output folder has records/ENGINE.jsonl, results.json, report.md, report.html (one file that loads nothing else) and
 plots/. Prices are dollars per million tokens by model: `Qwen/Qwen3-4B: {input: 0.1, output: 0.4}`.
 
-exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 75 after SIGTERM:
-start the command again with --resume; 130 and 129 after Ctrl-C and SIGHUP; 143 after a second SIGTERM.
+exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine, 3 a budget of the
+run is spent (--resume goes on); 75 after SIGTERM: start the command again with --resume; 130 and 129 after Ctrl-C and
+SIGHUP; 143 after a second SIGTERM.
 """
 _WHAT = """benchmarks (`gym-llm list --benchmarks`), ids of environments (`gym-llm list`), files such as ./my_env.py, or
 a
@@ -65,13 +66,13 @@ _ENV_KWARGS = """further arguments of every environment; ENV_ID=JSON for one of 
 (several: give it again)"""
 _ENGINE = f"""{options.ENGINE}; NAME=SPEC gives it a name (several: give it again)"""
 _BY = "figures for each value of these fields of the tasks or of the verifier's info, too, e.g. subject,level"
-_PRICES = "YAML with the price of a million tokens by model"
 _OUTPUT = "a folder (default: evaluations/<name>-<date>-<time>)"
 _WIDE = 140
 """Columns of a terminal from which on an interval stands beside its figure."""
 
 _INTERVAL = re.compile(r" \[(.*), (.*)\]")
 _SHORT = {"truncated": "trunc.", "episodes": "n", "mean reward": "mean\nreward", "tool errors": "tool\nerrors"}
+_CODES = {TooManyFailures: 1, BudgetSpent: 3}
 _SETTING = re.compile(r"\+?[A-Za-z_][\w.-]*=")
 
 
@@ -90,7 +91,6 @@ def eval(
     engine: Annotated[list[str] | None, options.engine("SPEC", _ENGINE)] = None,
     play: PlayOptions,
     by: Annotated[str | None, options.output("FIELDS", _BY)] = None,
-    prices: Annotated[str | None, options.output("FILE", _PRICES)] = None,
     output: Annotated[str | None, options.output("DIR", _OUTPUT)] = None,
     files: RunFileOptions,
 ) -> int:
@@ -114,7 +114,7 @@ def eval(
                 output=output,
                 resume=files.resume,
                 by=by or (),
-                prices=prices,
+                prices=play.prices,
                 pass_threshold=play.pass_threshold,
                 settings=how,
                 episodes=play.episodes,
@@ -122,6 +122,7 @@ def eval(
                 retry_failed=files.retry_failed,
                 accept_changes=files.accept_changes,
                 max_failures=play.failure_limit,
+                **play.run_budgets,
                 reasoning_parser=play.reasoning_parser,
                 tool_call_parser=play.tool_call_parser,
             )
@@ -131,10 +132,11 @@ def eval(
         code = 1
         try:
             _play(evaluation, interrupts, files.log or [], files.quiet)
-        except (TooManyFailures, RayUnavailable, EngineUnavailable) as failure:
-            if not (evaluation.played or isinstance(failure, TooManyFailures)):
+        except (TooManyFailures, RayUnavailable, EngineUnavailable, BudgetSpent) as failure:
+            if not (evaluation.played or isinstance(failure, (TooManyFailures, BudgetSpent))):
                 raise
-            ended, code = str(failure).rstrip("."), 1 if isinstance(failure, TooManyFailures) else 2
+            code = next((each for kind, each in _CODES.items() if isinstance(failure, kind)), 2)
+            ended = str(failure).rstrip(".")
         if evaluation.finished:
             result = _report(evaluation, files.quiet)
             if not files.quiet:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-from gym_llm.errors import CallerError, RayUnavailable, TooManyFailures
+from gym_llm.errors import BudgetSpent, CallerError, RayUnavailable, TooManyFailures
 from gym_llm.records.failures import reason
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -96,7 +96,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             if not self.code:
                 raise  # else the run ends, and needs it no more
         except Exception as error:  # the end of a run that was interrupted can go wrong, too
-            if not self.code or isinstance(error, (CallerError, TooManyFailures)):
+            if not self.code or isinstance(error, (CallerError, TooManyFailures, BudgetSpent)):
                 raise
             with suppress(OSError):
                 print(f"gym-llm: ending the run failed: {reason(error)}", file=sys.stderr)

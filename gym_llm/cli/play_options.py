@@ -15,6 +15,7 @@ from gym_llm.cli.refusals import printable, resume_command
 from gym_llm.cli.shared_options import (
     EngineOptions,
     Model,
+    budgets,
     checked,
     engine,
     episodes,
@@ -52,7 +53,22 @@ _ACCEPT = "with --resume: go on though settings, code or files have changed sinc
 _DURABLE = "write down what is sampled and answered before it is used: --resume goes on in the middle of episodes"
 _OTEL = "send traces of the episodes to an OpenTelemetry collector, e.g. http://localhost:4318"
 
+_MAX_TOKENS = "truncate and score an episode after N tokens, given and generated"
+_MAX_SECONDS = "truncate and score an episode this long after its first request"
+_MAX_DOLLARS = "truncate and score an episode when its tokens have cost this much; needs --prices"
+_PRICES = "YAML with the prices of a million tokens by model: MODEL: {input: 0.5, output: 1.5, cached_input: 0.1}"
+_RUN_MAX_TOKENS = "end the run when the episodes in its file have N tokens; --resume goes on with a larger N"
+_RUN_MAX_SECONDS = "end the run after this time; --resume goes on"
+_RUN_MAX_DOLLARS = "end the run when the episodes in its file have cost this much; needs --prices"
+
+_COMPACT = """shorten a history that fills the context: summary, trim, tool-results, or native
+(docs/how-to/long-episodes.md)"""
+_COMPACT_AT = "the share of the context that the next prompt has to reach (default: 0.8)"
+_COMPACT_CONTEXT = "the context in tokens, for servers that do not say it"
+
+_amount = checked(float, lambda value: 0 < value < float("inf"), "a number above 0")
 _temperature = checked(float, lambda value: 0 <= value < float("inf"), "a number, 0 or more")
+_share = checked(float, lambda value: 0 < value < 1, "a number between 0 and 1")
 _probability = checked(float, lambda value: 0 < value <= 1, "a number in (0, 1]")
 _agent_seconds = checked(float, lambda value: 0 < value <= 86_400, "a number of seconds above 0, at most 86400")
 _seconds = checked(float, lambda value: value >= 0, "a number of seconds, 0 for no limit")
@@ -83,6 +99,9 @@ class PlayOptions:
     judge: Annotated[str | None, engine("SPEC", _JUDGE)] = None
     agent: Annotated[str | None, engine("COMMAND", _AGENT)] = None
     agent_timeout: Annotated[float, engine("SECONDS", _AGENT_TIMEOUT, _agent_seconds)] = 600.0
+    compact: Annotated[str | None, engine("HOW", _COMPACT)] = None
+    compact_at: Annotated[float, engine("SHARE", _COMPACT_AT, _share)] = 0.8
+    compact_context: Annotated[int | None, engine("N", _COMPACT_CONTEXT, positive)] = None
     episodes: Annotated[int | None, episodes("N", "play N episodes; start again after the last task", positive)] = None
     limit: Annotated[
         int | None, episodes("N", "play only the first N tasks; of a benchmark, with --seed, N drawn", positive)
@@ -93,6 +112,13 @@ class PlayOptions:
     step_timeout: Annotated[float, episodes("SECONDS", _TIMEOUT, _seconds)] = 600.0
     retries: Annotated[int, episodes("R", _RETRIES, natural)] = 1
     max_failures: Annotated[str, episodes("N|P%", _MAX_FAILURES, _failure_limit)] = "10%"
+    prices: Annotated[str | None, budgets("FILE", _PRICES)] = None
+    max_tokens: Annotated[int | None, budgets("N", _MAX_TOKENS, positive)] = None
+    max_seconds: Annotated[float | None, budgets("SECONDS", _MAX_SECONDS, _amount)] = None
+    max_dollars: Annotated[float | None, budgets("DOLLARS", _MAX_DOLLARS, _amount)] = None
+    run_max_tokens: Annotated[int | None, budgets("N", _RUN_MAX_TOKENS, positive)] = None
+    run_max_seconds: Annotated[float | None, budgets("SECONDS", _RUN_MAX_SECONDS, _amount)] = None
+    run_max_dollars: Annotated[float | None, budgets("DOLLARS", _RUN_MAX_DOLLARS, _amount)] = None
     pass_threshold: Annotated[
         float, episodes("X", "a reward of X or more counts as solved, for pass@k (default: 1)", finite)
     ] = 1.0
@@ -110,6 +136,17 @@ class PlayOptions:
     def failure_limit(self) -> str | None:
         """The limit of masked episodes; None for no limit."""
         return None if self.max_failures == "any" else self.max_failures
+
+    @property
+    def run_budgets(self) -> dict[str, Any]:
+        """The run's budgets, as arguments of `Run`.
+
+        Raises:
+            UsageError: If dollars are limited, and there are no prices.
+        """
+        if self.run_max_dollars and not self.prices:
+            raise UsageError("--run-max-dollars needs --prices FILE.")
+        return {name: getattr(self, name) for name in ("run_max_tokens", "run_max_seconds", "run_max_dollars")}
 
     @property
     def drawn(self) -> tuple[int, int] | None:
@@ -147,13 +184,9 @@ class PlayOptions:
                 **{
                     name: getattr(self, name)
                     for name in (
-                        "concurrency",
-                        "retries",
-                        "workers",
-                        "ray_address",
-                        "agent",
-                        "agent_timeout",
-                        "durable",
+                        *("concurrency", "retries", "workers", "ray_address", "agent", "agent_timeout", "durable"),
+                        *("max_tokens", "max_seconds", "max_dollars", "prices"),
+                        *("compact", "compact_at", "compact_context"),
                     )
                 },
             )

@@ -18,7 +18,7 @@ from gym_llm.cli.play_options import (
     with_options,
 )
 from gym_llm.cli.refusals import complete_target, resume_command
-from gym_llm.errors import RayUnavailable, TooManyFailures, UsageError
+from gym_llm.errors import BudgetSpent, RayUnavailable, TooManyFailures, UsageError
 
 if TYPE_CHECKING:
     from gym_llm.cli.interrupts import Interrupts
@@ -47,8 +47,9 @@ examples:
 
 Without --episodes, --limit or --repeats each task is played once (64 tasks if an environment generates them).
 
-exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine; 75 after SIGTERM:
-start the command again with --resume; 130 and 129 after Ctrl-C and SIGHUP; 143 after a second SIGTERM.
+exit codes: 0 done, 1 too many episodes masked (or all of them), 2 wrong arguments, data or engine, 3 a budget of the
+run is spent (--resume goes on); 75 after SIGTERM: start the command again with --resume; 130 and 129 after Ctrl-C and
+SIGHUP; 143 after a second SIGTERM.
 """
 _ENV_ID = """a benchmark, e.g. mmlu_pro (`gym-llm list --benchmarks`); an environment, e.g. gym_llm/Arithmetic-v0
 (`gym-llm list`); or a file: ./my_env.py. With --config: key=value, which overrides the files"""
@@ -104,6 +105,7 @@ def rollout(
                 retry_failed=files.retry_failed,
                 accept_changes=files.accept_changes,
                 max_failures=play.failure_limit,
+                **play.run_budgets,
                 pass_threshold=play.pass_threshold,
                 notes=notes,
                 settings=play.settings(files.otel),
@@ -111,14 +113,14 @@ def rollout(
         with opened as run:
             again = resume_command(context.obj, None if output else str(run.path))
             interrupts.last_words = f"Ended at once, while episodes were under way. {again}\n"
-            ended = _play(run, interrupts, files, conversations, show) if run.remaining else ""
+            code, ended = _play(run, interrupts, files, conversations, show) if run.remaining else (0, "")
         if not files.quiet:
             print_report(run, conversations)
         if (interrupts.code or ended) and run.remaining:
             print_ending(ended, run.summary.episodes, again)
             if ended and run.summary.failures:
                 print("Add --retry-failed to play the masked episodes again.", file=sys.stderr)
-            return 1 if ended else interrupts.resumable_code
+            return code if ended else interrupts.resumable_code
         return 1 if ended or not run.summary.scored else 0
     nothing_played(context.obj, bool(output))
     return interrupts.resumable_code
@@ -176,8 +178,14 @@ def _parts(
     return [part], {"model": play.model}
 
 
-def _play(run: Run, interrupts: Interrupts, files: RunFileOptions, conversations: list[Any], show: int) -> str:
-    """Play what is missing; the first `show` records go to `conversations`. Returns why the run ended early, or ""."""
+def _play(
+    run: Run, interrupts: Interrupts, files: RunFileOptions, conversations: list[Any], show: int
+) -> tuple[int, str]:
+    """Play what is missing; the first `show` records go to `conversations`.
+
+    Returns:
+        The exit code and the reason of a run that ended early; 0 and "" otherwise.
+    """
     from gym_llm.cli.progress import show_progress
     from gym_llm.evaluation.tracking import RunLog, make_tracker
 
@@ -193,8 +201,8 @@ def _play(run: Run, interrupts: Interrupts, files: RunFileOptions, conversations
     with nullcontext(lambda: None) if files.quiet else show_progress(run) as advance, RunLog(run, trackers) as run_log:
         try:
             interrupts.run(follow)
-        except (TooManyFailures, RayUnavailable) as failure:
+        except (TooManyFailures, RayUnavailable, BudgetSpent) as failure:
             if isinstance(failure, RayUnavailable) and not run.played:
                 raise
-            return str(failure).rstrip(".")
-    return ""
+            return 3 if isinstance(failure, BudgetSpent) else 1, str(failure).rstrip(".")
+    return 0, ""

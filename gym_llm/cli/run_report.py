@@ -50,8 +50,9 @@ def _print_summary(console: Console, run: Run) -> None:
         **{f"pass@{k} (reward >= {summary.pass_threshold:g})": f"{v:.4f}" for k, v in numbers["pass_at"].items()},
         "turns per episode": f"{numbers['turns_per_episode']:.2f}",
         "tokens in / out": f"{summary.input_tokens:,} / {summary.output_tokens:,}",
+        **_cached(summary),
         "tool errors": f"{summary.tool_errors:,}",
-        "truncated": f"{summary.truncated:,}",
+        "truncated": _truncated(summary),
         "masked": _masked(summary),
     }
     if run.played:
@@ -76,6 +77,18 @@ def _mean_reward(summary: Summary) -> str:
         return "none"
     error = f" ± {summary.standard_error:.4f}" if summary.scored > 1 else ""
     return f"{summary.mean_reward:.4f}{error}"
+
+
+def _cached(summary: Summary) -> dict[str, str]:
+    if not (summary.cached_tokens and summary.input_tokens):
+        return {}
+    share = summary.cached_tokens / summary.input_tokens
+    return {"tokens in from the server's cache": f"{summary.cached_tokens:,} ({share:.1%})"}
+
+
+def _truncated(summary: Summary) -> str:
+    budgets = ", ".join(f"{count:,} by {name}" for name, count in summary.budgets.most_common())
+    return f"{summary.truncated:,} ({budgets})" if budgets else f"{summary.truncated:,}"
 
 
 def _masked(summary: Summary) -> str:

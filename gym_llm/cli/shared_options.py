@@ -56,7 +56,9 @@ def panel(name: str | None) -> Callable[..., Any]:
     return option
 
 
-what, engine, episodes, processes, output = map(panel, (None, "Engine", "Episodes", "Processes", "Output"))
+what, engine, episodes, budgets, processes, output = map(
+    panel, (None, "Engine", "Episodes", "Budgets", "Processes", "Output")
+)
 """`typer.Option` in each panel of the help; see `panel`."""
 
 MAP = """makes tasks of rows with other columns, e.g. 'question=input, answer|after(####)=expected_answer'

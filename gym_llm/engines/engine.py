@@ -23,6 +23,7 @@ class Capabilities:
             `"optional"` a run passes one on request only, because sampling is faster without.
         loads_model: `start` loads a model into memory, so an unused engine is not started.
         shared: Processes share one engine in a Ray actor, instead of having one each.
+        compaction: The server compacts long histories itself (`context_management` of the Responses API).
     """
 
     token_ids: bool = False
@@ -32,6 +33,7 @@ class Capabilities:
     seed: Literal["", "optional", "always"] = ""
     loads_model: bool = False
     shared: bool = False
+    compaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class Engine(ABC):
         Raises:
             EngineError: If this request cannot be answered, after the engine's own retries.
         """
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The length of the model's context, once the engine is started; None if it is unknown."""
+        return None
 
     def count_tokens(self, request: Request) -> int | None:
         """Return the number of tokens of a request's prompt; None if this engine does not make prompts.

@@ -9,6 +9,23 @@ from typing import Any
 
 from gym_llm.types import CONSTRAINED, Item, ResponseDict
 
+SPENT = {"max_tokens_spent": "max_tokens", "max_seconds_spent": "max_seconds", "max_dollars_spent": "max_dollars"}
+"""The reason of a response to an episode that has spent a budget, and the budget's name in `RolloutSettings`."""
+
+FULL = frozenset({"context_length_exceeded", *SPENT})
+"""The reasons of incomplete responses for which the model was not asked."""
+
+
+def spent_budget(response: Any) -> str | None:
+    """Return the budget that ended the episode of a record's response, e.g. `max_tokens`; None for another end.
+
+    >>> spent_budget({"incomplete_details": {"reason": "max_tokens_spent"}})
+    'max_tokens'
+    """
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return SPENT.get(reason) if isinstance(reason, str) else None
+
 
 def text_response(
     text: str,
@@ -70,6 +87,11 @@ def overflow_response(model: str, prompt_tokens: int | None = None) -> ResponseD
     """Return the response to a prompt that exceeds the model's context, without output; its length may be unknown."""
     tokens = None if prompt_tokens is None else (prompt_tokens, 0)
     return _response(uuid.uuid4().hex, model, [], "context_length_exceeded", tokens)
+
+
+def empty_response(model: str, reason: str) -> ResponseDict:
+    """Return a response without output, incomplete for one of the reasons `FULL`."""
+    return _response(uuid.uuid4().hex, model, [], reason, None)
 
 
 def _response(

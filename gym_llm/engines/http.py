@@ -27,7 +27,7 @@ from gym_llm.engines.http_bodies import (
     responses_body,
     with_old_limit,
 )
-from gym_llm.engines.http_client import Endpoint, open_session
+from gym_llm.engines.http_client import Endpoint, check_header_name, open_session, session_field
 from gym_llm.engines.http_failures import (
     failure_clause,
     is_overflow,
@@ -71,8 +71,8 @@ class HTTPEngine(Engine):
 
     The engine sends a request again after status 408, 409, 429 or 5xx, or if there is no reply. It waits for the
     server's Retry-After, or an exponential back-off with full jitter. With several servers an episode stays on one
-    server until that server fails (`gym_llm.engines.routing`). The episode and new ones then use the others until the
-    server answers again (`gym_llm.engines.health`).
+    server until that server fails, and so do the episodes of one task (`gym_llm.engines.routing`). They and new ones
+    then use the others until the server answers again (`gym_llm.engines.health`).
 
     If a prompt no longer fits the model, the response is `incomplete` with an empty `output` and the reason
     `"context_length_exceeded"`.
@@ -95,6 +95,7 @@ class HTTPEngine(Engine):
         token_ids: With `"chat"`: ask vLLM for token ids and log probabilities. `"completions"` always does.
         tokenizer: With `"completions"`: the tokenizer's name or folder; None for `model`.
         history: With `"completions"`: see `PromptTokens`.
+        session_header: Name of the header that has the episode's id, for routers with sticky sessions; None for none.
         max_response_bytes: Largest size of a decompressed response, beyond which it is an error; None for the limit of
             `utils/limits.py`.
 
@@ -120,6 +121,7 @@ class HTTPEngine(Engine):
         token_ids: bool = False,
         tokenizer: str | None = None,
         history: Literal["template", "append"] = "template",
+        session_header: str | None = "X-Session-ID",
         max_response_bytes: int | None = None,
     ) -> None:
         if api not in _ENDPOINTS:
@@ -140,14 +142,17 @@ class HTTPEngine(Engine):
                 raise ValueError(f"{name} is a text, got {type(text).__name__}.")  # the value may be a secret
         if not isinstance(token_ids, bool) or not isinstance(extra_body, Mapping | None):
             raise ValueError("token_ids is true or false, and extra_body a mapping of fields to their values.")
+        check_header_name(session_header)
         bases = [base_url(url) for url in (base_urls.split(",") if isinstance(base_urls, str) else base_urls)]
         if not bases:
             raise ValueError("HTTPEngine needs at least one base URL, e.g. http://localhost:8000/v1.")
         self.model = model or ""
         self.api = api
         ours = api == "completions"  # the prompts
-        self.capabilities = Capabilities(token_ids=token_ids or ours, tools=True, forced_calls=not ours)
-        self.timeout, self.max_retries = timeout, max_retries
+        self.capabilities = Capabilities(
+            token_ids=token_ids or ours, tools=True, forced_calls=not ours, compaction=api == "responses"
+        )
+        self.timeout, self.max_retries, self.session_header = timeout, max_retries, session_header
         self.max_response_bytes = max_response_bytes
         self._most_bytes: int | None = max_response_bytes
         self.router = Router([Server(base, base.joinpath(_ENDPOINTS[api])) for base in bases])
@@ -206,6 +211,11 @@ class HTTPEngine(Engine):
         if session is not None:
             await session.close()
 
+    @property
+    def context_tokens(self) -> int | None:
+        """The length of the model's context; see `Engine.context_tokens`."""
+        return self._context or None
+
     def count_tokens(self, request: Request) -> int | None:
         """Return the number of tokens of a request's prompt, if prompts are made here; see `Engine.count_tokens`."""
         prompts = self._prompts
@@ -251,6 +261,7 @@ class HTTPEngine(Engine):
         A request is sent until it is answered or the deadline ends it; what went wrong is appended to `failures`.
         """
         loop = asyncio.get_running_loop()
+        fields = session_field(self.session_header, episode_id)
         refusal: EngineError | None = None  # of `max_completion_tokens`
         while True:
             if self._session is None:
@@ -260,7 +271,7 @@ class HTTPEngine(Engine):
             started = loop.time()
             server.in_flight += 1
             try:
-                async with self._endpoints[server].post(body) as reply:
+                async with self._endpoints[server].post(body, fields) as reply:
                     status = reply.status
                     payload = await read_body(reply, self._most_bytes)
             except (aiohttp.ClientError, OSError) as error:

@@ -8,17 +8,21 @@ cookies, proxies, traces and the session's `total` timeout are left out: the eng
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from gym_llm.engines.around import conversation_of
 from gym_llm.engines.sockets import new_socket
 
 CONNECT_SECONDS = 30.0
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 KEEP_ALIVE_SECONDS = 4.0
 """Below the 5 s after which uvicorn (so vLLM, SGLang) closes an idle connection: else requests run into the closing."""
 
@@ -31,6 +35,29 @@ def open_session(headers: Mapping[str, str]) -> aiohttp.ClientSession:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     jar = aiohttp.DummyCookieJar()
     return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=jar, timeout=timeout)
+
+
+def check_header_name(name: str | None) -> None:
+    """Raise a ValueError if this is neither the name of a header nor None; ours and the transport's are taken."""
+    taken = ("host", "authorization", "content-length", "content-type", "transfer-encoding", "connection")
+    if name is not None and (
+        not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.strip().lower() in taken
+    ):
+        raise ValueError(f"session_header is the name of a header such as X-Session-ID, or None; got {name!r:.60}.")
+
+
+def session_field(name: str | None, episode_id: str) -> bytes:
+    r"""Return the header line with an episode's id; nothing without a name or an id.
+
+    >>> session_field("X-Session-ID", "3-0/Blue\r\nTeam")
+    b'X-Session-ID: 3-0\r\n'
+    """
+    if name is None or not episode_id:
+        return b""
+    episode_id = conversation_of(episode_id)
+    if not (episode_id.isascii() and episode_id.isprintable()):
+        episode_id = quote(episode_id)
+    return f"{name}: {episode_id}\r\n".encode()
 
 
 class Endpoint:
@@ -49,9 +76,14 @@ class Endpoint:
         fields = [f"{name}: {value}" for name, value in self.request.headers.items() if name != "Content-Length"]
         self.head = "\r\n".join([f"POST {url.raw_path_qs} HTTP/1.1", *fields, "Content-Length: "]).encode()
 
-    def post(self, body: bytes) -> Reply:
-        """Return the reply to a body, to be opened with `async with`."""
-        return Reply(self, body)
+    def post(self, body: bytes, fields: bytes = b"") -> Reply:
+        r"""Return the reply to a body, to be opened with `async with`.
+
+        Args:
+            body: The request's body.
+            fields: Further header lines, each with its `\r\n`.
+        """
+        return Reply(self, body, fields)
 
 
 class Reply:
@@ -62,15 +94,15 @@ class Reply:
         OSError: If connecting takes too long.
     """
 
-    __slots__ = ("_body", "_connection", "_endpoint", "content", "headers", "reason", "status")
+    __slots__ = ("_body", "_connection", "_endpoint", "_fields", "content", "headers", "reason", "status")
 
     content: aiohttp.StreamReader
     headers: Any
     reason: str
     status: int
 
-    def __init__(self, endpoint: Endpoint, body: bytes) -> None:
-        self._endpoint, self._body = endpoint, body
+    def __init__(self, endpoint: Endpoint, body: bytes, fields: bytes = b"") -> None:
+        self._endpoint, self._body, self._fields = endpoint, body, fields
 
     @property
     def url(self) -> URL:
@@ -86,7 +118,7 @@ class Reply:
             if protocol is None or transport is None:  # lost before this task could go on
                 raise aiohttp.ClientConnectionResetError("The connection was lost.")
             protocol.set_response_params(read_until_eof=True)
-            transport.write(b"%b%d\r\n\r\n%b" % (endpoint.head, len(body), body))
+            transport.write(b"%b%d\r\n%b\r\n%b" % (endpoint.head, len(body), self._fields, body))
             message, self.content = await protocol.read()
             while 100 <= message.code < 200 and message.code != 101:  # an interim reply
                 message, self.content = await protocol.read()

@@ -1,4 +1,4 @@
-"""Routing of requests to equal servers: the server of the episode, else the least loaded."""
+"""Routing of requests to equal servers: the server of the episode, else that of its group, else the least loaded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 from yarl import URL
 
+from gym_llm.engines.around import conversation_of
+
 REMEMBERED_EPISODES = 131_072
 """Homes kept before the oldest is forgotten; several times more than the episodes one process runs at a time."""
+
+
+GROUP_SLACK = 8
+"""Requests that the server of a group may have in flight beyond 1.25 times those of the least loaded server."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +40,10 @@ class Server:
 
 
 class Router:
-    """Least-loaded routing with episode stickiness (the turns of an episode share a prefix, which the server cached).
+    """Least-loaded routing with affinity: a server has the prefix of what it answered in its cache.
+
+    All turns of an episode go to one server. The episodes of a task (a group) share their first prompt. They go to one
+    server, too, unless it has many more requests in flight than the least loaded one.
 
     >>> a, b = (Server(URL(f"http://{name}"), URL(f"http://{name}/chat")) for name in "ab")
     >>> router = Router([a, b])
@@ -44,11 +53,15 @@ class Router:
     >>> b.in_flight = 9
     >>> router.pick("episode") is b, router.pick("other") is a
     (True, True)
+    >>> a.in_flight = b.in_flight = 0
+    >>> len({router.pick(f"7-{repeat}") for repeat in range(8)})  # the episodes of task 7
+    1
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.servers = list(servers)
         self._homes: dict[str, Server] = {}
+        self._groups: dict[str, Server] = {}
 
     def pick(self, episode_id: str) -> Server:
         """The server for an episode's next request; "" for a request that belongs to no episode."""
@@ -56,16 +69,32 @@ class Router:
             return self.servers[0]
         home = self._homes.pop(episode_id, None)
         if home is None or (home.resting and not all(server.resting for server in self.servers)):
-            home = min(self.servers, key=_load)
+            home = self._new_home(episode_id)
         if episode_id:
-            self._homes[episode_id] = home  # last in the dict: the first is the one unused for longest
-            if len(self._homes) > REMEMBERED_EPISODES:
-                del self._homes[next(iter(self._homes))]
+            _remember(self._homes, episode_id, home)
+        return home
+
+    def _new_home(self, episode_id: str) -> Server:
+        least = min(self.servers, key=_load)
+        if not episode_id:
+            return least
+        group = conversation_of(episode_id).rpartition("-")[0] or episode_id
+        home = self._groups.pop(group, None)
+        busy = 1.25 * least.in_flight + GROUP_SLACK
+        if home is None or _load(home)[0] > _load(least)[0] or home.in_flight > busy:
+            home = least
+        _remember(self._groups, group, home)
         return home
 
     def leave(self, episode_id: str) -> None:
         """Have an episode choose anew at its next `pick`."""
         self._homes.pop(episode_id, None)
+
+
+def _remember(homes: dict[str, Server], name: str, home: Server) -> None:
+    homes[name] = home  # last in the dict: the first is the one unused for longest
+    if len(homes) > REMEMBERED_EPISODES:
+        del homes[next(iter(homes))]
 
 
 def _load(server: Server) -> tuple[bool, int]:

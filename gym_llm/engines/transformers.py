@@ -162,6 +162,11 @@ class TransformersEngine(Engine):
         self._thread = threading.Thread(target=self._work, name=f"gym_llm {self.model}", daemon=True)
         self._thread.start()
 
+    @property
+    def context_tokens(self) -> int | None:
+        """The length of the model's context; see `Engine.context_tokens`."""
+        return self._context or None
+
     def count_tokens(self, request: Request) -> int | None:
         """Return the number of tokens of a request's prompt; see `Engine.count_tokens`."""
         return len(build_prompt(self._prompts, as_shown(request), conversation="", model=self.model))

@@ -163,6 +163,11 @@ class VLLMEngine(Engine):
         vocabulary = max(llm.model_config.get_vocab_size(), len(tokenizer))
         self._masks = GrammarMasks(self._prompts, tokenizer, vocabulary, model=self.model)
 
+    @property
+    def context_tokens(self) -> int | None:
+        """The length of the model's context; see `Engine.context_tokens`."""
+        return self._context or None
+
     def count_tokens(self, request: Request) -> int | None:
         """Return the number of tokens of a request's prompt; see `Engine.count_tokens`."""
         return len(build_prompt(self._prompts, as_shown(request), conversation="", model=self.model))

@@ -11,13 +11,13 @@ from typing import Any
 
 from gym_llm.concurrency import wait
 from gym_llm.errors import DataError, InfrastructureError, UsageError
-from gym_llm.evaluation.prices import read_prices
 from gym_llm.evaluation.results import EvaluationResult, collect_results, write_results
 from gym_llm.evaluation.suite import EngineNames, env_parts, file_names, suite_parts
 from gym_llm.records.record_files import read_records
 from gym_llm.rollouts.run import Run
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import Part
+from gym_llm.stats.prices import read_prices
 from gym_llm.stats.run_summary import PASS_THRESHOLD
 from gym_llm.types import Rollout, Row
 from gym_llm.utils.text import did_you_mean
@@ -38,11 +38,12 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         output: The folder; None for a new one, `evaluations/NAME-DATE-TIME`.
         resume: Whether to go on with a folder that has records already.
         by: Fields whose values have figures of their own; see `gym_llm.stats.episode_scores.score_of`.
-        prices: What tokens cost, or the file that says so; see `gym_llm.evaluation.prices`.
+        prices: What tokens cost, or the file that says so; see `gym_llm.stats.prices`.
         pass_threshold: The reward from which on an episode counts as solved.
         settings: How the episodes are played.
         **options: Of each engine's `Run`: `episodes`, `limit`, `retry_failed`, `accept_changes`, `max_failures`,
-            `reasoning_parser`, `tool_call_parser`; or settings one by one, see `RolloutSettings`.
+            `run_max_tokens`, `run_max_seconds`, `run_max_dollars`, `reasoning_parser`, `tool_call_parser`; or settings
+            one by one, see `RolloutSettings`.
 
     Raises:
         UsageError: If something cannot be played, or the folder was made in another way.
@@ -72,6 +73,8 @@ class Evaluation(AbstractContextManager["Evaluation"]):
         if not all(self.by):
             raise UsageError(f"Fields to group by have names, e.g. subject,level; got {','.join(self.by)!r}.")
         self.prices = read_prices(prices)
+        if settings is None:
+            options.setdefault("prices", self.prices)
         self.pass_threshold = pass_threshold
         self.folder = Path(output if output is not None else _new_folder(parts))
         files = file_names(parts)

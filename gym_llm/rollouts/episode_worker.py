@@ -14,13 +14,13 @@ from gym_llm.concurrency.answered_once import remembering
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.records.failures import TRANSIENT
-from gym_llm.rollouts.agent_option import agents_of
 from gym_llm.rollouts.durable.durable_episode import DurableEngine, DurableEpisode, DurableModel
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import EpisodePhase, play_episode
 from gym_llm.rollouts.loop_monitor import LoopMonitor
 from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.player import player_of
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.types import Rollout
 
@@ -45,8 +45,9 @@ class EpisodeWorker:
         self._journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
         self._episodes: dict[str, DurableEpisode] = {}
         model = engine if self._journal is None else DurableModel(engine, self._episodes)
-        self._agents = agents_of(model, settings, lambda: shard.env(0))
-        self._engine = self._agents or engine
+        player = player_of(model, settings, lambda: shard.env(0))
+        self._is_own = player is not model
+        self._engine = player if self._is_own else engine
         self._clock = None if settings.step_timeout is None else StepClock(settings.step_timeout)
         self._jobs: deque[Job] = deque()
         self._free = list(range(shard.num_envs - 1, -1, -1))
@@ -70,8 +71,8 @@ class EpisodeWorker:
         self._jobs.extend(jobs)
         if self._monitor is None:
             self._monitor = LoopMonitor()
-            if self._agents is not None:
-                await self._agents.start()
+            if self._is_own:
+                await self._engine.start()
         count = 0
         while self._free and len(self._jobs) > count % _STARTED_AT_ONCE:
             task = asyncio.create_task(self._work(self._free.pop()))
@@ -114,8 +115,8 @@ class EpisodeWorker:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._agents is not None:
-            await self._agents.aclose()
+        if self._is_own:
+            await self._engine.aclose()
         if self._journal is not None:
             self._journal.close()
         if self._settings.tracing is not None:
@@ -146,7 +147,7 @@ class EpisodeWorker:
 
         async def play() -> Rollout:
             durable.begin()
-            engine = self._agents or DurableEngine(self._engine, durable)
+            engine = self._engine if self._is_own else DurableEngine(self._engine, durable)
             with remembering(durable):
                 record = await self._play_once(env, engine, job, phase)
                 if durable.has_diverged:

@@ -8,8 +8,10 @@ from typing import Any
 _OF_A_DATASET = ("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling")
 _OF_A_RUN = (
     *("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling", "seed"),
-    *("datasets", "reasoning_parser", "tool_call_parser", "wrappers", "agent"),
+    *("datasets", "reasoning_parser", "tool_call_parser", "wrappers", "agent", "budgets", "compaction"),
 )
+_NEWER = ("agent", "budgets", "compaction")
+
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
 
 _IN_WORDS = {
@@ -17,6 +19,7 @@ _IN_WORDS = {
     "arguments": "the environment's arguments or the files that they name",
     "engine": "the engine, its options or the files that they name",
     "agent": "the agent or its code",
+    "budgets": "the budgets of an episode, or the prices",
 }
 """What the hashes in a record's `made_by` are of."""
 
@@ -35,7 +38,7 @@ def changed_settings(earlier: dict[str, Any], now: dict[str, Any]) -> list[str]:
     changes = [
         change
         for name in _OF_A_RUN
-        if name in earlier or (name == "agent" and earlier)  # files of before there were agents have none
+        if name in earlier or (name in _NEWER and earlier)  # files of before there were such settings have none
         for change in (
             _changed_datasets(earlier[name], now.get(name))
             if name == "datasets"

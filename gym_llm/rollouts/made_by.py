@@ -66,6 +66,8 @@ def made_by(
         "engine": [spec, options, engine_files, code_digests(*engine_code)],
         "sampling": mask(settings.sampling) if settings.sampling else None,
         "wrappers": None if wrappers is None else [wrappers, code_digests(*wrapper_code)],
+        "budgets": settings.budgets,
+        "compaction": settings.compaction,
         "agent": None if settings.agent is None else [settings.agent_name, agent_files, code_digests(*agent_code)],
     }
     key = {

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gym_llm.concurrency import wait
 from gym_llm.core.registry.ids import parse_id
@@ -21,8 +21,10 @@ from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.identity import changed_key, changed_settings, in_one_phrase
 from gym_llm.rollouts.made_by import wrapper_name
 from gym_llm.rollouts.play import iter_records
+from gym_llm.rollouts.run_budget import RunBudget
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.rollouts.workload import OpenWorkload, Part, tells_apart
+from gym_llm.stats.prices import Prices
 from gym_llm.stats.run_summary import PASS_THRESHOLD, Summary
 from gym_llm.types import Rollout, Row
 from gym_llm.utils.secrets import mask, redact, register_env_secrets
@@ -53,6 +55,9 @@ class Run(AbstractContextManager["Run"]):
             the changes (`accepted_changes`).
         max_failures: The run ends when more episodes than this are masked. A number, a share such as `"10%"` (from the
             21st masked one), or None for no limit.
+        run_max_tokens: The run ends when its file's episodes have this many tokens, given and generated.
+        run_max_seconds: The run ends after this time; episodes under way are played when it is resumed.
+        run_max_dollars: The run ends when its file's episodes have cost this much; needs `prices`.
         pass_threshold: The smallest reward of a solved episode, for pass@k.
         notes: Further entries of the summary's `settings`.
         settings: How the episodes are played; or `more` of them one by one, see `RolloutSettings`.
@@ -91,6 +96,9 @@ class Run(AbstractContextManager["Run"]):
         retry_failed: bool = False,
         accept_changes: bool = False,
         max_failures: int | str | None = failure_limit.DEFAULT,
+        run_max_tokens: int | None = None,
+        run_max_seconds: float | None = None,
+        run_max_dollars: float | None = None,
         pass_threshold: float = PASS_THRESHOLD,
         notes: dict[str, Any] | None = None,
         settings: RolloutSettings | None = None,
@@ -117,6 +125,12 @@ class Run(AbstractContextManager["Run"]):
             for part in env_id
         }
         self._failures = FailureLimit(max_failures)
+        self._budget = RunBudget(
+            run_max_tokens=run_max_tokens,
+            run_max_seconds=run_max_seconds,
+            run_max_dollars=run_max_dollars,
+            prices=cast("Prices | None", self.settings.prices),
+        )
         self.summary = Summary(max(part.repeats for part in env_id), pass_threshold)
         self.environments: dict[str, Summary] = {}
         self.played = self._dropped = 0
@@ -199,6 +213,8 @@ class Run(AbstractContextManager["Run"]):
             "workers": settings.workers,
             "seed": settings.seed,
             "agent": settings.agent_name,
+            "budgets": settings.budgets,
+            "compaction": settings.compaction,
             "gym_llm": __version__,
         }
 
@@ -312,6 +328,7 @@ class Run(AbstractContextManager["Run"]):
         number, env_id = record["rollout_id"], record["env_id"]
         part.finished.add((number["task_index"], number["repeat_index"]))
         self.summary.add(record)
+        self._budget.count(record, part.model)
         if part.spec.dataset:
             part.summary.add(record)
             return
@@ -349,11 +366,13 @@ class Run(AbstractContextManager["Run"]):
             RayUnavailable: If there are to be workers and Ray cannot be used.
             DataError: If the file cannot be written.
             TooManyFailures: If more episodes are masked than `max_failures` allows. A run that resumes goes on.
+            BudgetSpent: If a budget of the run is spent; episodes are left.
         """
         if self._closed:
             raise UsageError("This run is closed: make another one, with resume=True to go on with its file.")
         try:
             for engine, parts in self._engines():
+                self._budget.check()
                 async with self._started_here(engine, parts[0]):
                     for part in parts:
                         if part.model not in (None, engine.model, redact(engine.model)):
@@ -363,14 +382,17 @@ class Run(AbstractContextManager["Run"]):
                         part.model = engine.model
                     self._drop_masked(parts)
                     self._started = self._started or time.monotonic()
+                    self._budget.start(engine.model)
                     for part in parts:
                         async with aclosing(self._played(part, engine)) as records:
-                            async for record in records:
+                            async for record in self._budget.within(records):
                                 if part.spec.dataset:
                                     record["dataset"] = part.spec.dataset
                                 self._write(part, record)
                                 yield record
                                 self._failures.count(record)
+                                if self.remaining:
+                                    self._budget.check()
         finally:
             self._seconds, self._started = self.seconds, 0.0
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self, TypedDict, cast
+from math import inf
+from typing import Any, Literal, Protocol, Self, TypedDict, cast, get_args
 
 import gymnasium as gym
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
 from gym_llm.agents.agent_specs import agent_name, parse_agent_spec
 from gym_llm.engines.engine import Engine, EpisodeReport
+from gym_llm.engines.engine_response import SPENT
 from gym_llm.engines.sampling import PASSED_ON, check_sampling
 from gym_llm.errors import EngineError
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
+from gym_llm.stats.prices import read_prices
 from gym_llm.types import Request, ResponseDict, Rollout
 from gym_llm.utils.limits import check_seconds
 from gym_llm.utils.text import did_you_mean
@@ -26,7 +29,12 @@ DEFAULT_WRAPPERS: tuple[Wrap, ...] = (ToolCallParser, ReasoningParser, TokenIdTr
 `TokenIdTracking` does nothing where the engine reports no token ids.
 """
 
+Compact = Literal["summary", "trim", "tool-results", "native"]
+BUDGETS = tuple(SPENT.values())
+"""The budgets of an episode."""
+
 RuntimeEnv = dict[str, Any] | Sequence[dict[str, Any] | None]
+PriceTable = str | Mapping[str, Mapping[str, float]] | None
 
 
 class EpisodeTrace(Protocol):
@@ -71,6 +79,13 @@ class SettingOptions(TypedDict, total=False):
     agent: str | Agent | None
     agent_timeout: float
     durable: bool | str
+    max_tokens: int | None
+    max_seconds: float | None
+    max_dollars: float | None
+    prices: PriceTable
+    compact: Compact | None
+    compact_at: float
+    compact_context: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +116,15 @@ class RolloutSettings:
         durable: Whether episodes survive a kill of their process. All that is sampled and answered is then written into
             a journal before it is used. True is for a `Run`, whose journal lies beside its output. Elsewhere give a
             folder.
+        max_tokens: Tokens, given to the model and generated, after which an episode is truncated and scored.
+        max_seconds: Seconds since its first request after which an episode is truncated and scored.
+        max_dollars: The price of its tokens after which an episode is truncated and scored; needs `prices`.
+        prices: Prices of tokens by model, or the YAML file that has them; see `gym_llm.stats.prices`.
+        compact: How the player shortens a history that fills the context, or None. `"trim"` drops the oldest turns.
+            `"tool-results"` drops old tool outputs. `"summary"` asks the model for one. `"native"` is the server's own.
+            See `gym_llm.rollouts.compaction`.
+        compact_at: The share of the context that the next prompt has to reach.
+        compact_context: The context in tokens; None for what the engine says.
 
     Raises:
         TypeError: If the agent is of another type.
@@ -121,6 +145,13 @@ class RolloutSettings:
     agent: str | Agent | None = None
     agent_timeout: float = AGENT_SECONDS
     durable: bool | str = False
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    max_dollars: float | None = None
+    prices: PriceTable = None
+    compact: Compact | None = None
+    compact_at: float = 0.8
+    compact_context: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 1), ("seed", 0), ("retries", 0), ("workers", 0)):
@@ -137,6 +168,16 @@ class RolloutSettings:
         if self.sampling:
             _check_sampling(self.sampling)
         check_seconds("agent_timeout", self.agent_timeout)
+        check_budgets(vars(self), (*BUDGETS, "compact_context"))
+        if self.compact is not None and self.compact not in get_args(Compact):
+            raise ValueError(f"compact is one of {', '.join(get_args(Compact))}, or None; got {self.compact!r}.")
+        if self.compact is not None and self.agent is not None:
+            raise ValueError("compact is for the model itself: an agent keeps its own history.")
+        if not 0 < self.compact_at < 1:
+            raise ValueError(f"compact_at is a share of the context between 0 and 1; got {self.compact_at!r}.")
+        object.__setattr__(self, "prices", read_prices(self.prices) or None)
+        if self.max_dollars is not None and not self.prices:
+            raise ValueError("max_dollars needs prices: a table of models, or a YAML file.")
         if isinstance(self.agent, str) or (self.agent is not None and not callable(self.agent)):
             object.__setattr__(
                 self, "agent", parse_agent_spec(self.agent)
@@ -170,9 +211,31 @@ class RolloutSettings:
         """The agent's name in a run's files; None without an agent."""
         return None if self.agent is None else agent_name(cast(Agent, self.agent))
 
+    @property
+    def compaction(self) -> dict[str, Any] | None:
+        """The settings of the compaction; None without."""
+        if self.compact is None:
+            return None
+        return {"compact": self.compact, "compact_at": self.compact_at, "compact_context": self.compact_context}
+
+    @property
+    def budgets(self) -> dict[str, Any] | None:
+        """The budgets of an episode, and the prices of what they limit; None without any."""
+        limits = {name: value for name in BUDGETS if (value := getattr(self, name)) is not None}
+        return {**limits, **({"prices": self.prices} if "max_dollars" in limits else {})} or None
+
     def for_workers(self) -> RolloutSettings:
         """Return the settings that another process needs."""
         return replace(self, wrappers=None, on_waiting=None, workers=0, runtime_env=None)
+
+
+def check_budgets(values: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise a ValueError if one of these budgets is neither a positive number nor None; tokens are whole."""
+    for name in names:
+        value = values[name]
+        kinds = int if name.endswith(("tokens", "context")) else (int, float)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < inf):
+            raise ValueError(f"{name} is a positive number, or None for no limit; got {value!r}.")
 
 
 def _check_sampling(sampling: dict[str, Any]) -> None:

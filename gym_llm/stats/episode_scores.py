@@ -11,7 +11,7 @@ from typing import Any
 
 from gym_llm.errors import DataError, UsageError
 from gym_llm.records.record_files import read_records
-from gym_llm.types import Rollout
+from gym_llm.types import Rollout, cached_tokens_of
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.text import did_you_mean
 
@@ -45,6 +45,7 @@ class EpisodeScore:
         info: The numbers (true is 1.0) and short texts of its info and reward components.
         groups: The values of the fields asked for, as texts.
         sampled_tokens: Those that `log_prob` is the sum over.
+        cached_tokens: Of the input tokens, those that the server had in its cache, where it says so.
     """
 
     dataset: str
@@ -65,6 +66,7 @@ class EpisodeScore:
     info: dict[str, float | str] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     sampled_tokens: int = 0
+    cached_tokens: int = 0
 
     @property
     def task(self) -> tuple[str, int]:
@@ -107,6 +109,7 @@ def score_of(record: Rollout, by: Sequence[str] = ()) -> EpisodeScore:
         info=_short({**(_dict(info.get("reward_components"))), **info}),
         groups={name: NO_GROUP if (value := _look_up(record, name)) is None else _text(value) for name in by},
         sampled_tokens=sampled_tokens,
+        cached_tokens=cached_tokens_of(usage),
     )
 
 

@@ -14,10 +14,8 @@ from gym_llm.core.rewards import Metric
 from gym_llm.stats import pass_at_k as subsets
 from gym_llm.stats.episode_scores import EpisodeScore
 from gym_llm.stats.intervals import LEVEL, RESAMPLES, Estimate, Floats, estimates, number
+from gym_llm.stats.prices import Prices, dollars
 from gym_llm.stats.run_summary import PASS_THRESHOLD
-
-Prices: TypeAlias = Mapping[str, Mapping[str, float]]
-"""Dollars per million tokens: `{"MODEL": {"input": 0.5, "output": 1.5}}`."""
 
 _Tasks: TypeAlias = list[list[EpisodeScore]]
 _PerK: TypeAlias = Callable[[list[EpisodeScore]], Sequence[float]]
@@ -58,8 +56,8 @@ def evaluate_scores(
         right), `majority_at`, `best_of`, `best_of_per_token` and `mean_at`. They count tasks with k rewards or more.
         `best_of` is the reward of the answer with the highest log probability of k, in sum or per token. `mean_at` is
         the mean over tasks of the mean of k, with the standard error of k repeats. The others are `declared`,
-        `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `output_tokens` and `cost`. `nemo_gym` has some of
-        these figures under NeMo Gym's names.
+        `turns_per_episode`, `seconds_per_episode`, `input_tokens`, `cached_tokens`, `output_tokens` and `cost`.
+        `nemo_gym` has some of these figures under NeMo Gym's names.
 
     Raises:
         ValueError: If a level or a price is invalid.
@@ -102,6 +100,7 @@ def evaluate_scores(
         "turns_per_episode": _mean([score.turns for score in rewarded]),
         "seconds_per_episode": _mean([score.seconds for score in rewarded]),
         "input_tokens": sum(score.input_tokens for score in scores),
+        **({"cached_tokens": cached} if (cached := sum(score.cached_tokens for score in scores)) else {}),
         "output_tokens": sum(score.output_tokens for score in scores),
         "cost": _cost(scores, rewarded, prices, pass_threshold),
     }
@@ -318,8 +317,8 @@ def _cost(
                 f"The price of {model!r} is dollars per million tokens, {{'input': 0.5, 'output': 1.5}}; got {price!r}."
             )
         mine = [score for score in scores if score.model == model]
-        total += sum(score.input_tokens for score in mine) * price["input"] / 1e6
-        total += sum(score.output_tokens for score in mine) * price["output"] / 1e6
+        counts = ("input_tokens", "output_tokens", "cached_tokens")
+        total += dollars(price, *(sum(getattr(score, name) for score in mine) for name in counts))
     solved = sum(_reward(score) >= pass_threshold for score in rewarded)
     return {
         "total": total,

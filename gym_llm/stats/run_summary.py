@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from gym_llm.engines.engine_response import spent_budget
 from gym_llm.stats.intervals import clustered_error, number
 from gym_llm.stats.pass_at_k import pass_at_k
-from gym_llm.types import Rollout
+from gym_llm.types import Rollout, cached_tokens_of
 
 PASS_THRESHOLD = 1.0
 """The default reward from which on an episode counts as solved, for pass@k."""
@@ -37,10 +38,12 @@ class Summary:
         failures: Masked episodes.
         failure_kinds: Number of masked episodes of each kind of failure.
         truncated: Episodes cut off by a limit; they have a reward.
+        budgets: Of these, the number of episodes that each budget ended, by its name in `RolloutSettings`.
         turns: Model turns of all episodes together.
         tool_errors: Failed tool calls.
         input_tokens: Tokens given to the model, where the engine reports them.
         output_tokens: Tokens the model generated, where the engine reports them.
+        cached_tokens: Input tokens that servers had in their prefix cache, where they say so.
         first_error: The first masked episode's error.
     """
 
@@ -50,10 +53,12 @@ class Summary:
     failures: int = 0
     failure_kinds: Counter[str] = field(default_factory=Counter)
     truncated: int = 0
+    budgets: Counter[str] = field(default_factory=Counter)
     turns: int = 0
     tool_errors: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     first_error: str | None = None
     _reward_sum: float = 0.0
     _reward_squares: float = 0.0
@@ -85,9 +90,13 @@ class Summary:
         info = record.get("info") or {}
         self.turns += info.get("turn", 0)
         self.tool_errors += info.get("tool_errors", 0)
-        usage: Any = record.get("response", {}).get("usage") or {}
+        response: Any = record.get("response", {})
+        if budget := spent_budget(response):
+            self.budgets[budget] += reward is not None
+        usage: Any = response.get("usage") or {}
         self.input_tokens += usage.get("input_tokens") or 0
         self.output_tokens += usage.get("output_tokens") or 0
+        self.cached_tokens += cached_tokens_of(usage)
 
     @property
     def scored(self) -> int:
@@ -156,8 +165,10 @@ class Summary:
             "turns_per_episode": self.turns / self.episodes if self.episodes else None,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
+            **({"cached_tokens": self.cached_tokens} if self.cached_tokens else {}),
             "tool_errors": self.tool_errors,
             "truncated": self.truncated,
+            **({"budgets": dict(self.budgets.most_common())} if self.budgets else {}),
             "failures": self.failures,
             "failure_kinds": dict(self.failure_kinds.most_common()),
         }

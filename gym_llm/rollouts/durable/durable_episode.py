@@ -232,6 +232,17 @@ class DurableModel(Engine):
             return await self._engine.respond(request, episode_id=episode_id)
         return await episode.answer(self._engine, request, episode_id)
 
+    @property
+    def context_tokens(self) -> int | None:
+        """See `Engine.context_tokens`."""
+        return self._engine.context_tokens
+
+    async def end_episode(
+        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
+    ) -> EpisodeReport | None:
+        """See `Engine.end_episode`."""
+        return await self._engine.end_episode(episode_id, rewards=rewards, failed=failed)
+
     def count_tokens(self, request: Request) -> int | None:
         """See `Engine.count_tokens`."""
         return self._engine.count_tokens(request)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.agent_option import agents_of
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import play_episode
 from gym_llm.rollouts.episode_worker import EpisodeWorker, with_retries
@@ -17,6 +16,7 @@ from gym_llm.rollouts.factory import EnvFactory, Wrap
 from gym_llm.rollouts.group_scores import GroupScorer, check_plays_groups, refuse_single_episodes
 from gym_llm.rollouts.made_by import made_by
 from gym_llm.rollouts.plan import Job
+from gym_llm.rollouts.player import player_of
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.shared.equal_rewards import EqualRewards
@@ -107,8 +107,8 @@ class EnvPool:
             slot, self._made = self._made, self._made + 1
         try:
             env = self._slots.env(slot)
-            agents = agents_of(engine, settings, lambda: env)
-            async with agents or nullcontext(engine) as player:
+            playing = player_of(engine, settings, lambda: env)
+            async with nullcontext(engine) if playing is engine else playing as player:
                 record = await with_retries(
                     lambda: play_episode(env, player, job, settings, clock=clock), retries=settings.retries
                 )

@@ -276,3 +276,28 @@ def test_a_cluster_that_is_not_there_is_one_sentence(server):
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("gym-llm: Ray at 127.0.0.1:1 cannot be reached")
     assert "--workers 0" in last
+
+
+def test_a_budget_of_the_run_ends_it_with_a_code_of_its_own(server):
+    argv = (
+        "rollout",
+        ENV,
+        "--engine",
+        server.url,
+        "--tasks",
+        write_tasks(6),
+        "--concurrency",
+        1,
+        "--output",
+        "a.jsonl",
+    )
+    ended = gym_llm(*argv, "--run-max-tokens", 20)
+    assert ended.returncode == 3
+    assert "Ended: run_max_tokens is 20, and the run's episodes have 27 tokens. Resume" in ended.stderr
+    assert len(read("a.jsonl")) == 3
+    assert gym_llm(*argv, "--resume", "--run-max-tokens", 1000).returncode == 0
+    assert len(read("a.jsonl")) == 6
+    wrong = gym_llm(*argv, "--run-max-dollars", 1)
+    assert wrong.returncode == 2 and "--run-max-dollars needs --prices FILE" in wrong.stderr
+    wrong = gym_llm(*argv, "--max-tokens", 0)
+    assert wrong.returncode == 2 and "expected an integer, 1 or more" in wrong.stderr

@@ -16,9 +16,9 @@ from testing import row
 
 import gym_llm
 from gym_llm.errors import DataError, TooManyFailures, UsageError
-from gym_llm.evaluation.prices import read_prices
 from gym_llm.evaluation.results import read_results
 from gym_llm.rollouts.workload import Part
+from gym_llm.stats.prices import read_prices
 
 ENV = "gym_llm/FollowUp-v0"
 

@@ -70,6 +70,9 @@ def test_shares_stand_beside_the_figures() -> None:
 
 
 def test_a_model_without_a_price_makes_the_cost_unknown() -> None:
+    cached = grid([1.0], input_tokens=1_000_000, output_tokens=0, cached_tokens=900_000)
+    cost = evaluate_scores(cached, prices={"m": {"input": 2.0, "output": 4.0, "cached_input": 0.2}})["cost"]
+    assert cost["total"] == pytest.approx(0.2 + 0.18)
     cost = evaluate_scores(grid([1.0], input_tokens=5), prices={"other": {"input": 1, "output": 1}})["cost"]
     assert cost["total"] is None and cost["unpriced"] == ["m"]
     with pytest.raises(ValueError, match="dollars per million tokens"):
