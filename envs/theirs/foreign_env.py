@@ -20,9 +20,10 @@ from gym_llm.core.tools.calls import beyond_limits
 from gym_llm.core.verifier_env import has_only_reasoning, was_cut_off
 from gym_llm.envs.theirs.environments import python_of
 from gym_llm.envs.theirs.frameworks import Framework
+from gym_llm.envs.theirs.hub_folder import HubFolder
 from gym_llm.envs.theirs.peer_process import PeerFailed, PeerProcess, RemotePlay
 from gym_llm.envs.theirs.room import MOST_CHARACTERS, Play, characters, load
-from gym_llm.envs.theirs.served_folder import HubFolder, ServedFolder
+from gym_llm.envs.theirs.served_folder import ServedFolder
 from gym_llm.errors import DeadlinePassed
 from gym_llm.types import Item, Row
 from gym_llm.utils.json_codec import dumps, loads

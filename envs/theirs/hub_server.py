@@ -5,10 +5,15 @@ the number of an inherited socket, bound to PORT of 127.0.0.1: an ASGI applicati
 gets the address as the command `server` of such a folder does, or as its parameters `host` and `port`.
 
 Standard input is a pipe from the parent. Where it closes, the parent has ended, and so does this process group.
+
+In a sandbox machine SOCKET listens at a Unix socket, and PORT is the machine's own. The first connection to that socket
+takes this process's output, and all others are forwarded to the port. The machine ends this process.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import inspect
 import os
@@ -26,6 +31,38 @@ def end_with_parent(pipe: int) -> None:
     while os.read(pipe, 1 << 12):
         pass
     os.killpg(0, signal.SIGKILL)
+
+
+def relayed(entrance: socket.socket, port: int) -> socket.socket:
+    """Forward the connections to a Unix socket to a port, and return the socket that is bound to it."""
+    output, _ = entrance.accept()
+    for number in (1, 2):
+        os.dup2(output.fileno(), number)
+    threading.Thread(target=asyncio.run, args=[_forward(entrance, port)], daemon=True).start()
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((_HOST, port))
+    return bound
+
+
+async def _forward(entrance: socket.socket, port: int) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            reader_inside, writer_inside = await asyncio.open_connection(_HOST, port)
+        except OSError:  # it does not listen yet
+            writer.close()
+            return
+        await asyncio.gather(_pump(reader, writer_inside), _pump(reader_inside, writer))
+
+    await (await asyncio.start_unix_server(connected, sock=entrance)).serve_forever()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
 
 
 def application(app: str) -> Any:
@@ -55,13 +92,17 @@ def serve(app: Any, listening: socket.socket, port: int) -> None:
 
 def main(folder: str, app: str, number: str, port: str) -> None:
     """Serve a folder as its Dockerfile does: from inside, and its name is that of a package if it is one."""
-    threading.Thread(target=end_with_parent, args=[os.dup(0)], daemon=True).start()
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the folder's code must not read from the pipe
+    listening = socket.socket(fileno=int(number))
+    if listening.family == socket.AF_UNIX:
+        listening = relayed(listening, int(port))
+    else:
+        threading.Thread(target=end_with_parent, args=[os.dup(0)], daemon=True).start()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the folder's code must not read from the pipe
     os.chdir(folder)
     sys.path[0] = folder
     if os.path.isfile(os.path.join(folder, "__init__.py")):
         sys.path.append(os.path.dirname(folder))
-    serve(application(app), socket.socket(fileno=int(number)), int(port))
+    serve(application(app), listening, int(port))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 MOST_BYTES = 1 << 24
 """How long an answer may be."""
@@ -30,16 +30,17 @@ class Wire:
     """A connection of one episode to one server: its cookies are the episode's own.
 
     Args:
-        url: The server's address: `http://HOST:8000`.
+        url: The server's address: `http://HOST:8000`, or `http+unix://PATH` with `%2F` for `/`.
         headers: What each request has besides.
     """
 
     def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https", "http+unix") or not parts.hostname:
             raise ValueError("The argument `url` is not an address such as http://HOST:8000.")
-        self._base, self._headers = url.rstrip("/"), {"Accept-Encoding": "identity", **(headers or {})}
-        self._host = parts.hostname
+        self._path = unquote(parts.netloc) if parts.scheme == "http+unix" else None
+        self._base, self._host = (url.rstrip("/"), parts.hostname) if self._path is None else ("http://unix", "unix")
+        self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._secrets = [*(headers or {}).values(), parts.password or "", parts.query]
         self._session: Any = None
 
@@ -131,7 +132,9 @@ class Wire:
 
             trace = aiohttp.TraceConfig()
             trace.on_request_redirect.append(refuse)
+            connector = None if self._path is None else aiohttp.UnixConnector(self._path)
             self._session = aiohttp.ClientSession(
+                connector=connector,
                 headers=self._headers,
                 cookie_jar=aiohttp.CookieJar(unsafe=True),
                 timeout=aiohttp.ClientTimeout(total=_MOST_SECONDS, sock_connect=_CONNECT_SECONDS),

@@ -158,7 +158,13 @@ def bubblewrap(mounts: Mounts, mode: str, settings: dict[str, object]) -> list[s
 
 
 def bubblewrapped_machine(
-    mounts: Mounts, image: str, control: int, settings: dict[str, object], network: bool
+    mounts: Mounts,
+    image: str,
+    control: int,
+    settings: dict[str, object],
+    network: bool,
+    shown: tuple[str, ...] = (),
+    listening: str | None = None,
 ) -> list[str]:
     """Return the command line that starts `inside.machine_process`, with rights over its own namespaces only.
 
@@ -168,6 +174,8 @@ def bubblewrapped_machine(
         control: The number of the socket that it inherits.
         settings: Of `inside.machine_process`.
         network: Whether it has this machine's network.
+        shown: Folders that its first process sees at `machine_mount` of their places in this list.
+        listening: A folder of this machine, in which it listens at a Unix socket.
 
     Raises:
         SandboxUnavailable: If bubblewrap is not installed.
@@ -183,10 +191,18 @@ def bubblewrapped_machine(
         *("--uid", "0", "--gid", "0", "--cap-add", "ALL", "--clearenv"),
         *_surroundings(mounts),
         *("--ro-bind", image, "/image", "--dir", "/machine", "--dir", "/scratch"),
+        *(part for place, path in enumerate(shown) for part in ("--ro-bind", path, machine_mount(place))),
+        *(("--bind", listening, "/listening") if listening else ()),
         *("--ro-bind", str(INSIDE), f"{_MOUNTED}/inside", "--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", "/", _place(mounts.python), "-I", "-S", "-c", code, json.dumps(settings)),
     ]
-    return without_root(command, [str(INSIDE), bubblewrap_path(), *mounts.shown, image], MACHINE_USER)
+    needed = [str(INSIDE), bubblewrap_path(), *mounts.shown, image, *shown, *([listening] if listening else [])]
+    return without_root(command, needed, MACHINE_USER)
+
+
+def machine_mount(place: int) -> str:
+    """Return where the first process of a machine sees a folder of this machine, by its place among them."""
+    return f"{_MOUNTED}/mounts/{place}"
 
 
 def _surroundings(mounts: Mounts) -> list[str]:

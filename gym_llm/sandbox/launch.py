@@ -17,11 +17,12 @@ def main(user: int, hidden: dict[str, list[str]], command: list[str]) -> None:
     if hidden:
         kernel.unshare(kernel.NEW_MOUNTS)
         kernel.mount("", "/", kernel.RECURSIVE | kernel.PRIVATE)
-        for top, paths in hidden.items():
+        for top, unordered in hidden.items():
+            paths = sorted(unordered)  # a folder before those in it
             descriptors = [os.open(path, os.O_PATH) for path in paths]
             kernel.mount("tmpfs", top, 0, "mode=755,size=1m")
             for path, descriptor in zip(paths, descriptors, strict=True):
-                os.makedirs(path)
+                os.makedirs(path, exist_ok=True)
                 kernel.mount("", path, kernel.BIND | kernel.RECURSIVE, source=f"/proc/self/fd/{descriptor}")
                 os.close(descriptor)
     kernel.write("/proc/self/oom_score_adj", "1000")  # by root: no other user may lower it then

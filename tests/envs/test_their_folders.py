@@ -21,8 +21,8 @@ from gym_llm import Run
 from gym_llm.envs.theirs import environments
 from gym_llm.envs.theirs.environments import home_of
 from gym_llm.envs.theirs.frameworks import frameworks
+from gym_llm.envs.theirs.hub_folder import HubFolder
 from gym_llm.envs.theirs.peer_process import PeerFailed
-from gym_llm.envs.theirs.served_folder import HubFolder
 
 HUB = Path(__file__).parent / "theirs" / "hub"
 ENV = "gym_llm/OpenEnv-v0"

@@ -30,6 +30,7 @@ class Peer:
         folder: A folder as OpenEnv's hub has it, with an `openenv.yaml`, whose server is started on this machine.
         variables: Environment variables of that server, which say there what is played.
         start_seconds: How long that server may take to start.
+        machine: Whether that server runs in a sandbox machine: it cannot write outside, and has no network.
     """
 
     recording = False
@@ -43,6 +44,7 @@ class Peer:
         folder: str = "",
         variables: dict[str, str] | None = None,
         start_seconds: float = 120.0,
+        machine: bool = False,
     ) -> None:
         from _gym_llm_theirs_wires import Wire
 
@@ -160,6 +162,8 @@ def check(arguments: dict[str, Any]) -> None:
     """Raise if the time is invalid."""
     if not 0 < arguments["start_seconds"] < float("inf"):
         raise ValueError("The argument `start_seconds` is not a positive number of seconds.")
+    if arguments["machine"] and "://" in arguments["url"]:
+        raise ValueError("The argument `machine` is for a folder's server: give `folder` instead of an address.")
 
 
 def served(arguments: dict[str, Any]) -> dict[str, Any] | None:
@@ -173,7 +177,7 @@ def served(arguments: dict[str, Any]) -> dict[str, Any] | None:
         raise ValueError("The arguments `url` and `folder` are both given: give one, and the other as an empty text.")
     if "://" in url or not (url or folder):
         return None
-    return {"folder": url or folder, **{name: arguments[name] for name in ("variables", "start_seconds")}}
+    return {"folder": url or folder, **{name: arguments[name] for name in ("variables", "start_seconds", "machine")}}
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import gc
 import os
 import shutil
 import signal
+import socket
 import stat
 import time
 from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
@@ -19,12 +20,14 @@ from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
 from . import framing, kernel, program, seccomp, supervisor, tree
 
 IMAGE, ROOT = "/image", "/machine"
+LISTENING = "/listening"
 _SCRATCH = "/scratch"
 _UPPER, _WORK = f"{_SCRATCH}/upper", f"{_SCRATCH}/work"
 _RIGHTS = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID: over its own files
 _INODES = 500_000
 _SHARED_BYTES = 64 << 20  # of /dev/shm
 _FILES_SECONDS = 120
+_CONNECTIONS = 1024
 _PASSWD_BYTES = 1 << 20
 _VERIFIER_BYTES = 256 << 20  # more storage than before, for the verifier of a full machine
 _PRISTINE = ("/bin/bash", "/bin/sh", "/usr/bin/env", "/usr/bin/bash", "/usr/bin/sh")
@@ -63,6 +66,7 @@ class _Machine:
     def __init__(self, control: int, settings: dict[str, Any]) -> None:
         self.control, self.settings = control, settings
         settings["filters"] = {True: seccomp.calls_filter(True, fakes=True)}
+        settings["inherited"] = (_listen(),) if os.path.isdir(LISTENING) else ()
         self.storage = settings["storage_bytes"]
         self.overlay = True
         self.leftover: list[supervisor.Stream] = []
@@ -291,6 +295,17 @@ class _Machine:
         return said[1:]
 
 
+def _listen() -> int:
+    """Listen at a Unix socket that the other side can see; the first command has it as descriptor 3.
+
+    It is made here because a socket keeps the network of the process that made it.
+    """
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"{LISTENING}/socket")
+    listening.listen(_CONNECTIONS)
+    return listening.detach()
+
+
 class _Command(supervisor.Run):
     """A command. Processes that earlier ones have left running are measured with it."""
 
@@ -301,7 +316,10 @@ class _Command(supervisor.Run):
             RuntimeError: If it cannot be started.
         """
         before = self.use.now(0, self.limits)[0]
-        self._start(program.text_input(self.pieces[0]), None)
+        inherited, self.settings["inherited"] = self.settings["inherited"], ()
+        self._start(program.text_input(self.pieces[0]), inherited)
+        for descriptor in inherited:  # it ends with the command: no connection waits for one that has ended
+            os.close(descriptor)
         self.streams += leftover
         self.use.begin(before)
         self._signal(signal.SIGCONT)

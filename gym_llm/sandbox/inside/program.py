@@ -75,6 +75,7 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
         header: What is to be run.
         settings: Of the sandbox.
         streams: Its standard input, output and error; an interpreter of cells has its replies and requests, too.
+            A machine's first command may have the socket at which the machine listens.
         errors: A pipe for an error before the program begins; it is closed then.
     """
     try:
@@ -84,7 +85,7 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
         above = [os.dup2(descriptor, 100 + index, False) for index, descriptor in enumerate([*streams, errors])]
         errors = above.pop()
         for index, descriptor in enumerate(above):
-            os.dup2(descriptor, index, index < 3)
+            os.dup2(descriptor, index, index < 3 or header["argv"] is not None)
         os.closerange(len(above), errors)
         os.closerange(errors + 1, _MOST_FILES)
         if "root" in header:

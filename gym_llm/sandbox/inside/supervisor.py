@@ -180,7 +180,7 @@ class Run:
         names = self.header["files"]
         for (name, mode), data in zip(names, self.pieces[1:]):
             program.write_file(name, mode, data)
-        self._start(program.text_input(self.pieces[0]), None)
+        self._start(program.text_input(self.pieces[0]))
         why = self._watch(None)
         self.end()
         answer = self._answer(why)
@@ -243,14 +243,14 @@ class Run:
             wait = min(_LONGEST_IDLE_SECONDS, wait * 2)
         return None
 
-    def _start(self, stdin: int, control: tuple[int, int] | None) -> None:
+    def _start(self, stdin: int, others: tuple[int, ...] = ()) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if not self.alone:
             kernel.adopt_orphans()
         pipes = [os.pipe(), os.pipe(), os.pipe()]
         self.child = os.fork() if self.settings.get("preload") else kernel.fork()  # what is preloaded may want to know
         if self.child == 0:
-            streams = [stdin, pipes[0][1], pipes[1][1], *(control or ())]
+            streams = [stdin, pipes[0][1], pipes[1][1], *others]
             program.become(self.header, self.settings, streams, pipes[2][1])
         os.close(stdin)
         for _, end in pipes:

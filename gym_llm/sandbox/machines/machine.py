@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.errors import SandboxError, SandboxUnavailable
-from gym_llm.sandbox.backends import bubblewrapped_machine, own_python
+from gym_llm.sandbox.backends import MACHINE_USER, bubblewrapped_machine, machine_mount, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines.rootfs import Image
@@ -125,15 +125,24 @@ class BubblewrapMachine:
         limits: What it may take.
         network: Whether it has this machine's network; else it has only itself on 127.0.0.1.
         overlay: False to copy the image, as is done where the kernel has no overlay for users.
+        listens: Whether it listens at the Unix socket `socket_path` of this machine. The first command accepts the
+            connections, from descriptor 3.
     """
 
     def __init__(
-        self, image: Image, limits: MachineLimits | None = None, *, network: bool = False, overlay: bool = True
+        self,
+        image: Image,
+        limits: MachineLimits | None = None,
+        *,
+        network: bool = False,
+        overlay: bool = True,
+        listens: bool = False,
     ) -> None:
         self.image = image
         self.limits = limits or MachineLimits()
         self.network = network
         self.overlay = overlay
+        self._listening = tempfile.TemporaryDirectory(prefix="gym-llm-machine-") if listens else None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the machine)
@@ -145,10 +154,15 @@ class BubblewrapMachine:
         Raises:
             SandboxUnavailable: If it does not start; the message has its last words.
         """
+        listening = self._listening.name if self._listening is not None else None
+        if listening is not None and os.geteuid() == 0:
+            os.chown(listening, MACHINE_USER, MACHINE_USER)
+        shown = tuple(source for source, _ in self.image.mounts if not _is_system(source))
+        places = {source: machine_mount(place) for place, source in enumerate(shown)}
         settings: dict[str, object] = {
             "storage_bytes": self.limits.storage_mb * _MEGA,
             "overlay": self.overlay,
-            "mounts": [list(mount) for mount in self.image.mounts],
+            "mounts": [[places.get(source, source), name] for source, name in self.image.mounts],
             "hidden": list(self.image.hidden),
             "filter": True,
         }
@@ -156,7 +170,13 @@ class BubblewrapMachine:
         with its:
             try:
                 command = bubblewrapped_machine(
-                    own_python(packages=False), self.image.folder, its.fileno(), settings, self.network
+                    own_python(packages=False),
+                    self.image.folder,
+                    its.fileno(),
+                    settings,
+                    self.network,
+                    shown,
+                    listening,
                 )
                 self._process = subprocess.Popen(
                     command,
@@ -184,6 +204,12 @@ class BubblewrapMachine:
                 raise SandboxUnavailable(f"No sandbox: {error}") from None
             raise
         return self
+
+    @property
+    def socket_path(self) -> str:
+        """The path of the Unix socket at which a machine listens that was made so."""
+        assert self._listening is not None
+        return f"{self._listening.name}/socket"
 
     async def exec(
         self,
@@ -288,6 +314,8 @@ class BubblewrapMachine:
             process.kill()
             await asyncio.to_thread(process.wait)
         self._words.close()
+        if self._listening is not None:
+            self._listening.cleanup()
 
     async def _asked(self, header: dict[str, Any], pieces: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
         try:
@@ -319,6 +347,10 @@ class BubblewrapMachine:
 
 class _Problem(Exception):
     """Raised for a request that the machine refuses, with its message."""
+
+
+def _is_system(path: str) -> bool:
+    return path == "/usr" or path.startswith("/usr/")
 
 
 def _return_code(answer: dict[str, Any]) -> int:
