@@ -317,39 +317,6 @@ def gem() -> Iterator[dict[str, Any]]:
         yield episode
 
 
-def textworld() -> Iterator[dict[str, Any]]:
-    import tempfile
-
-    import textworld as framework
-    import textworld.gym as adventures
-
-    names = ("max_score", "won", "lost", "admissible_commands", "policy_commands")
-    for seed in itertools.count():
-        draw = random.Random(seed)
-        kwargs = {"nb_rooms": 2 + seed % 3, "nb_objects": 4 + seed % 4, "quest_length": 2 + seed % 3}
-        with tempfile.TemporaryDirectory() as folder:
-            options = framework.GameOptions()
-            options.seeds, options.path = seed, f"{folder}/game.z8"
-            options.nb_rooms, options.nb_objects, options.quest_length = kwargs.values()
-            path, _ = framework.make(options)
-            infos = framework.EnvInfos(**dict.fromkeys(names, True))
-            env = adventures.make(adventures.register_game(path, infos, max_episode_steps=20))
-            observation, info = env.reset()
-            episode: dict[str, Any] = {"framework": "textworld", "version": version("textworld"), "env": "custom"}
-            episode |= {"seed": seed, "kwargs": kwargs, "actions": [], "observations": [observation], "rewards": [0]}
-            done, score = False, 0
-            while not done:
-                commands = info["policy_commands"][:1] if seed % 2 else info["admissible_commands"]
-                action = draw.choice(list(commands) or ["look"])
-                observation, new, done, info = env.step(action)
-                episode["actions"].append(action)
-                episode["observations"].append(observation)
-                episode["rewards"].append(new - score)
-                score = new
-            env.close()
-            yield {**episode, "done": True}
-
-
 def main(name: str, count: int, path: str) -> None:
     """Write so many episodes of a framework."""
     with open(path, "w") as file:

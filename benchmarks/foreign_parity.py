@@ -3,9 +3,9 @@
     python benchmarks/foreign_parity.py [NAME ...] [--count 200] [--at-once 16] [--keep FOLDER]
 
 A framework that has no environment of Python yet gets one (`gym_llm.envs.theirs.environments`). Each of its episodes is
-recorded in that environment without gym_llm, by `foreign_games.py` or `foreign_tasks.py`. Then `gym-llm env replay`
-plays them, many at once, and compares observations, rewards and ends value for value. It prints a table, and the first
-differences.
+recorded in that environment without gym_llm, by `foreign_games.py`, `foreign_tasks.py` or `foreign_worlds.py`. Then
+`gym-llm env replay` plays them, many at once, and compares observations, rewards and ends value for value. It prints a
+table, and the first differences.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ from foreign_servers import own_python, serving
 from gym_llm.envs.theirs.replay import Replayed, replay
 
 HERE = Path(__file__).resolve().parent
-GAMES = ("gymnasium", "minigrid", "ale", "open_spiel", "pettingzoo", "textarena", "gem", "textworld")
+GAMES = ("gymnasium", "minigrid", "ale", "open_spiel", "pettingzoo", "textarena", "gem")
 TASKS = ("skyrl_gym", "aviary", "inspect", "lm_eval", "verifiers", "verifiers_v1", "reasoning_gym", "mcp", "openenv")
+WORLDS = ("textworld", "scienceworld", "browsergym", "tau2")
 FRAMEWORK = {"minigrid": "gymnasium", "ale": "gymnasium"}
+SCRIPTS = {"foreign_games.py": GAMES, "foreign_tasks.py": TASKS, "foreign_worlds.py": WORLDS}
+NAMES = (*GAMES, *TASKS, *WORLDS)
 _SHOWN = 3
 
 
 def record(name: str, count: int, path: Path) -> None:
     """Have a framework's own Python write its episodes."""
-    script = HERE / ("foreign_games.py" if name in GAMES else "foreign_tasks.py")
+    script = next(script for script, names in SCRIPTS.items() if name in names)
     python = own_python(FRAMEWORK.get(name, name))
     env = {"HF_HUB_OFFLINE": "1", **os.environ, "PYTHONHASHSEED": "0"}
-    subprocess.run([str(python), str(script), name, str(count), str(path)], env=env, check=True)
+    subprocess.run([str(python), str(HERE / script), name, str(count), str(path)], env=env, check=True)
 
 
 def memory() -> float:
@@ -59,14 +62,14 @@ def folder(kept: str | None) -> Iterator[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", choices=[[], *GAMES, *TASKS], help="which frameworks; all without")
+    parser.add_argument("names", nargs="*", choices=[[], *NAMES], help="which frameworks; all without")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=16)
     parser.add_argument("--keep", help="a folder for the recorded episodes")
     options = parser.parse_args()
     print(f"{'framework':16} {'agreed':>7} {'tried':>7} {'recorded in':>12} {'replayed in':>12} {'peak memory':>11}")
     with folder(options.keep) as place:
-        for name in options.names or (*GAMES, *TASKS):
+        for name in options.names or NAMES:
             path, begun = place / f"{name}.jsonl", time.perf_counter()
             with serving(name) as variables:
                 os.environ |= variables

@@ -21,6 +21,9 @@ _START_SECONDS = 60.0
 def own_python(name: str) -> Path:
     """The Python in which a framework itself runs: to ask a server of OpenEnv, gym_llm does not need its package."""
     framework = frameworks()[name]
+    if name == "tau2":
+        framework = framework.with_arguments({"source": ""})
+        framework = replace(framework, packages=(*framework.packages, "gymnasium"))  # its own environment's extra
     if name == "openenv":
         framework = replace(framework, packages=("openenv==0.10.0", "uvloop"))
     return python_of(framework)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
+import threading
 from typing import Any, Literal
 
 ENV_ID = "gym_llm/ScienceWorld-v0"
@@ -14,6 +16,8 @@ FRAMEWORKS = ("scienceworld",)
 _SAME_ORDER = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=2"  # else sets are listed by addresses
 _FULL_SCORE = 100
 _NUMBER = re.compile(r"^\d+:\t")
+_TURN = threading.RLock()  # Java's side is for one thread
+_java: list[Any] = []
 
 
 class Peer:
@@ -27,7 +31,7 @@ class Peer:
         max_steps: After how many commands the episode is truncated.
     """
 
-    blocking = True  # Java starts for each episode, in about two seconds
+    blocking = True  # Java starts with the first episode, in about two seconds
     recording = False
 
     def __init__(
@@ -44,17 +48,18 @@ class Peer:
         self._env: Any = None
 
     def reset(self, seed: int | None) -> dict[str, Any]:
-        """Start Java and begin; the first message has the task and the kinds of commands.
+        """Begin, in the Java of this process's episodes; the first message has the task and the kinds of commands.
 
         Raises:
             FileNotFoundError: If Java is not installed.
         """
         if shutil.which("java") is None:
             raise FileNotFoundError("java: ScienceWorld needs Java 11 or later on the PATH")
-        os.environ.setdefault("JAVA_TOOL_OPTIONS", _SAME_ORDER)
-        import scienceworld
+        with _TURN:
+            return self._begin(seed)
 
-        env = self._env = scienceworld.ScienceWorldEnv("", envStepLimit=self._max_steps)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
+        env = self._env = _world(self._max_steps)
         if (variation := self._variation) is None:
             env.load(self._task, 0, self._simplification)
             choices = getattr(env, f"get_variations_{self._split}")()
@@ -71,7 +76,8 @@ class Peer:
 
         text = action["text"].encode(errors="replace").decode()
         command = text if self.recording else last_line(text)
-        observation, change, done, info = self._env.step(command)
+        with _TURN:
+            observation, change, done, info = self._env.step(command)
         score = min(max(info["score"], 0), _FULL_SCORE)
         reward, self._score = (score - self._score) / _FULL_SCORE, score
         over = info["score"] < 0 or info["score"] >= _FULL_SCORE or info["moves"] <= self._max_steps
@@ -80,14 +86,43 @@ class Peer:
         return {**turn, "terminated": bool(done and over), "truncated": bool(done and not over)}
 
     def close(self) -> None:
-        """End Java."""
-        if self._env is not None:
-            self._env.close()
+        """Let Java forget the world."""
+        self._env = None
 
     @staticmethod
     def _about(info: dict[str, Any]) -> dict[str, Any]:
         names = {"score": "score", "moves": "moves", "variationIdx": "variation"}
         return {**{new: info[old] for old, new in names.items()}, "success": info["score"] >= _FULL_SCORE}
+
+
+def _world(max_steps: int) -> Any:
+    """Return a world in the Java of this process, which is started if it does not run: theirs has a Java each."""
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", _SAME_ORDER)
+    import scienceworld
+
+    if not _java or _java[0]._gateway.java_process.poll() is not None:
+        _java[:] = [scienceworld.ScienceWorldEnv("")]
+    world = _world_class()(_java[0])
+    world.envStepLimit = max_steps
+    return world
+
+
+@functools.cache
+def _world_class() -> Any:
+    import scienceworld
+
+    class World(scienceworld.ScienceWorldEnv):  # type: ignore[misc]
+        """Theirs, with a simulator of its own in another one's Java."""
+
+        def __init__(self, other: Any) -> None:
+            vars(self).update(vars(other))
+            self.server = self._gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
+            self.clear_run_histories()
+
+        def close(self) -> None:
+            """Leave Java to the others."""
+
+    return World
 
 
 def compared(observation: str) -> list[str]:

@@ -138,7 +138,7 @@ class Peer:
         if schemas != self._seen.get(seat):
             self._seen[seat] = turn["tools"] = schemas
         if self.recording:
-            turn["observation"] = _observed(messages[shown:], self._solo)
+            turn["observation"] = _observed(messages[shown:], self._judge is not True)
         return turn
 
     def _make(self, seed: int) -> None:
@@ -175,7 +175,7 @@ class Peer:
         else:
             prompt = SYSTEM_PROMPT.format(agent_instruction=AGENT_INSTRUCTION, domain_policy=policy)
             user = UserSimulator(llm="user", instructions=str(task.user_scenario), tools=of_user)
-        agent = _agent_class()(tools, policy, prompt, self._solo)
+        agent = self._agent = _agent_class()(tools, policy, prompt, self._solo)
         self._run = Orchestrator(self._domain, agent, user, env, task, solo_mode=self._solo, **self._limits)
 
     def _play(self) -> dict[str, Any]:
@@ -193,7 +193,8 @@ class Peer:
         parts = {getattr(kind, "value", kind): value for kind, value in (found.reward_breakdown or {}).items()}
         about = {"termination_reason": getattr(run.termination_reason, "value", run.termination_reason)}
         turn = {"reward": found.reward, "terminated": not is_cut, "truncated": is_cut}
-        return {**turn, "info": {**about, "reward_breakdown": parts}, "observation": ""}
+        shown = _observed(self._agent.last, True) if self.recording else ""
+        return {**turn, "info": {**about, "reward_breakdown": parts}, "observation": shown}
 
 
 def packages(arguments: dict[str, Any]) -> tuple[str, ...]:
@@ -272,6 +273,11 @@ def _agent_class() -> Any:
         def __init__(self, tools: list[Any], policy: str, prompt: str, solo: bool) -> None:
             super().__init__([*tools, as_tool(done)] if solo else tools, policy)
             self._prompt, self._solo = prompt, solo
+            self.last: list[Any] = []
+
+        def stop(self, message: Any = None, state: Any = None) -> None:
+            super().stop(message, state)
+            self.last = [*(state.messages if state else ()), message] if message else []
 
         def get_init_state(self, message_history: Any = None) -> Any:
             system = [SystemMessage(role="system", content=self._prompt)]
@@ -349,7 +355,7 @@ def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
     played = (
         {"user": ["I have a request."], "judge": True}
         if only
-        else {"solo": episode["kwargs"]["solo_mode"], "max_steps": 100}
+        else {"solo": episode["kwargs"]["solo_mode"], "max_steps": 100, "user": episode["kwargs"].get("user")}
     )
     return {"domain": domain, "task": episode["kwargs"]["task_id"], "source": source, **played}, episode["seed"]
 
@@ -370,10 +376,11 @@ def as_recorded(turns: list[dict[str, Any]]) -> dict[str, Any]:
     return {"observations": observations, "rewards": rewards, "done": turns[-1].get("terminated") is True}
 
 
-def _observed(messages: list[Any], solo: bool) -> Any:
-    """Return what the recorders saw: their environment's text, or a tool's message."""
+def _observed(messages: list[Any], as_text: bool) -> Any:
+    """Return what the recorders saw: their environment's text of what follows the agent's message, or a tool's."""
     said = [message for message in messages if message.role != "system"]
-    if solo:
-        return "\n".join(f"{message.role}: {message.content}" for message in said)
+    if as_text:
+        last = max((place for place, message in enumerate(said) if message.role == "assistant"), default=-1)
+        return "\n".join(f"{message.role}: {message.content}" for message in said[last + 1 :])
     tool = next((message for message in said if message.role == "tool"), None)
     return None if tool is None else {"content": tool.content, "error": tool.error}

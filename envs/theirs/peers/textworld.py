@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
+import tempfile
+import weakref
 from typing import Any
 
 ENV_ID = "gym_llm/TextWorld-v0"
@@ -9,6 +13,7 @@ PACKAGES = ("textworld==1.7.0",)
 MODULE = "textworld"
 FRAMEWORKS = ("textworld",)
 _RECORDED_STEPS = 20
+_KEPT_GAMES = 64
 
 
 class Peer:
@@ -35,14 +40,14 @@ class Peer:
     ) -> None:
         self._game, self._sizes = game, (nb_rooms, nb_objects, quest_length)
         self._max_steps, self._score = max_steps, 0
-        self._folder: Any = None
+        self._folder: _Folder | None = None
 
     def reset(self, seed: int | None) -> dict[str, Any]:
         """Compile the game and begin it."""
         import textworld
         import textworld.gym
 
-        path = self._game or self._compile(textworld, seed)
+        path = self._game or self._made(seed)
         asked = dict.fromkeys(("max_score", "won", "lost", "admissible_commands", "policy_commands"), True)
         infos = textworld.EnvInfos(**asked)
         self._env = textworld.gym.make(textworld.gym.register_game(path, infos, max_episode_steps=self._max_steps))
@@ -61,21 +66,37 @@ class Peer:
         return turn
 
     def close(self) -> None:
-        """Close the game, and delete it if it was made."""
+        """Close the game; one that was made is deleted with its last episode."""
         if hasattr(self, "_env"):
             self._env.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._folder = None
 
-    def _compile(self, textworld: Any, seed: int | None) -> Any:
-        import tempfile
+    def _made(self, seed: int | None) -> str:
+        """Return the file of the game of a seed."""
+        make = _compiled.__wrapped__ if seed is None else _compiled
+        self._folder = make(seed, *self._sizes)
+        return f"{self._folder.name}/game.z8"
 
-        self._folder = tempfile.TemporaryDirectory(prefix="gym-llm-textworld-")
-        options = textworld.GameOptions()
-        options.seeds = seed
-        options.nb_rooms, options.nb_objects, options.quest_length = self._sizes
-        options.path = f"{self._folder.name}/game.z8"
-        return textworld.make(options)[0]
+
+class _Folder:
+    """A temporary folder that is deleted with its last reference."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="gym-llm-textworld-")
+        weakref.finalize(self, shutil.rmtree, self.name, True)
+
+
+@functools.lru_cache(_KEPT_GAMES)
+def _compiled(seed: int | None, nb_rooms: int, nb_objects: int, quest_length: int) -> _Folder:
+    """Return a folder with the game of a seed: the episodes of a group play the same one."""
+    import textworld
+
+    folder = _Folder()
+    options = textworld.GameOptions()
+    options.seeds, options.path = seed, f"{folder.name}/game.z8"
+    options.nb_rooms, options.nb_objects, options.quest_length = nb_rooms, nb_objects, quest_length
+    textworld.make(options)
+    return folder
 
 
 def recorded(episode: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
