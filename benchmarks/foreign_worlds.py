@@ -24,9 +24,11 @@ _PEERS = Path(__file__).resolve().parent.parent / "envs" / "theirs" / "peers"
 _STEPS = 20
 _SIZES = ("nb_rooms", "nb_objects", "quest_length")
 _BID = re.compile(r"\[(\d+)\] (\w+)")
-_PAGES = ("click-test", "click-test-2", "click-link", "click-button", "click-checkboxes", "click-dialog", "enter-text")
-_PAGES += ("click-option", "enter-password", "login-user", "choose-list", "click-tab", "focus-text", "navigate-tree")
-_PAGES += ("simple-arithmetic", "read-table", "click-widget", "grid-coordinate", "find-word", "click-button-sequence")
+_PAGES = (
+    *("click-test", "click-test-2", "click-link", "click-button", "click-checkboxes", "click-dialog", "enter-text"),
+    *("click-option", "enter-password", "login-user", "choose-list", "click-tab", "focus-text", "navigate-tree"),
+    *("simple-arithmetic", "read-table", "click-widget", "grid-coordinate", "find-word", "click-button-sequence"),
+)
 
 
 def textworld(count: int) -> Iterator[dict[str, Any]]:

@@ -115,7 +115,7 @@ def _world_class() -> Any:
         """Theirs, with a simulator of its own in another one's Java."""
 
         def __init__(self, other: Any) -> None:
-            vars(self).update(vars(other))
+            self.__dict__.update(other.__dict__)
             self.server = self._gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
             self.clear_run_histories()
 
