@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal, cast
@@ -20,10 +21,11 @@ from gym_llm.envs.harbor import session as sessions
 from gym_llm.envs.harbor.downloads import tasks_of
 from gym_llm.envs.harbor.folder import folders_in, read_folder
 from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
-from gym_llm.errors import DataError, ToolError
+from gym_llm.errors import DataError, ToolError, UsageError
 from gym_llm.grading.call_matching import call_items
 from gym_llm.sandbox.backends import bubblewrap_path
-from gym_llm.sandbox.machines.machine import MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.machine import BubblewrapMachine, MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.machine_place import MachinePlace
 from gym_llm.sandbox.machines.machine_pool import Machines
 from gym_llm.types import Item, Row
 
@@ -187,6 +189,21 @@ class Harbor(VerifierEnv):
         if self.config.snapshots is not None:
             await _keep(state, self.config.snapshots)
         return sessions.shown(result, self.config.output_characters)
+
+    async def open_machine(self, layers: Sequence[str]) -> MachinePlace | None:
+        """Return the episode's container, where an agent works on the task.
+
+        Raises:
+            UsageError: If the containers are docker's or podman's.
+        """
+        if self.config.backend != "bubblewrap":
+            raise UsageError(f"agent_in='machine' needs backend='bubblewrap', not {self.config.backend!r}.")
+        assert self.episode is not None
+        state = cast(sessions.Session, self.episode.state)
+        machine = cast(BubblewrapMachine, await state.open(await _machines(self), layers))
+        plan = state.plan
+        left = plan.agent_seconds - state.used_seconds
+        return MachinePlace(machine, plan.workdir, plan.environment, plan.user, left)
 
     async def user_turn(self, task: Task, episode: Episode) -> str | None:
         """Return the next step's instruction, if the finished step earned enough."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import posixpath
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,8 +137,12 @@ class Session:
         fresh = {"machine": None, "_starting": asyncio.Lock(), "lost": self.lost or self.machine is not None}
         return None, {**state, **fresh}
 
-    async def open(self, machines: Machines) -> Machine:
+    async def open(self, machines: Machines, layers: Sequence[str] = ()) -> Machine:
         """Return the container, and start it before the first command.
+
+        Args:
+            machines: The maker of containers.
+            layers: Folders that are shown in it, if this call starts it.
 
         Raises:
             SandboxError: If it does not start.
@@ -148,7 +153,7 @@ class Session:
                 problem = "This episode is a copy: the container stayed with the original."
                 raise SandboxError(problem, failure_kind="session_lost")
             if self.machine is None:
-                self.machine = await self._start(machines)
+                self.machine = await self._start(machines, layers)
                 await self.prepare_step(machines)
         return self.machine
 
@@ -175,7 +180,7 @@ class Session:
         if machine is not None:
             await machine.close()
 
-    async def _start(self, machines: Machines) -> Machine:
+    async def _start(self, machines: Machines, layers: Sequence[str]) -> Machine:
         plan = self.plan
         if plan.image is not None:
             image = await machines.image(plan.image)
@@ -184,7 +189,7 @@ class Session:
             image = await machines.built(plan.dockerfile, timeout_sec=plan.build_seconds, limits=plan.limits)
         workdir = posixpath.join(image.workdir, plan.workdir) if plan.workdir else image.workdir
         self.plan = plan = replace(plan, workdir=workdir, user=plan.user or image.user)
-        machine = await machines.open(image, plan.limits, network=plan.network)
+        machine = await machines.open(image, plan.limits, network=plan.network, layers=layers)
         try:
             for folder in (*_LOGS, *([workdir] if workdir else [])):
                 await machine.upload(folder, tree.pack_files([]))

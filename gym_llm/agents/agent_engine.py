@@ -22,17 +22,23 @@ from typing import Any
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Addresses, Agent
 from gym_llm.agents.agent_program import Program
 from gym_llm.agents.agent_run import AgentRun
-from gym_llm.agents.agent_specs import FunctionSpec, agent_name, parse_agent_spec
+from gym_llm.agents.agent_specs import AgentIn, FunctionSpec, agent_name, check_agent_in, parse_agent_spec
 from gym_llm.agents.capture import CaptureSession
 from gym_llm.agents.capture.capture_server import CaptureServer
+from gym_llm.agents.machine_agent import MachineAgent
 from gym_llm.agents.model import EpisodeModel
 from gym_llm.agents.tool_server import ToolServer
 from gym_llm.concurrency import finish
+from gym_llm.core.open_machine import OPEN_MACHINE
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.engines.parsing_engine import ParsingEngine
 from gym_llm.engines.specs import make_engine
 from gym_llm.engines.weights import Weights
 from gym_llm.errors import EngineError
+from gym_llm.sandbox.machines.machine import BubblewrapMachine
+from gym_llm.sandbox.machines.machine_place import MachinePlace
+from gym_llm.sandbox.machines.machine_pool import Machines
+from gym_llm.sandbox.machines.rootfs import HOST
 from gym_llm.tokens.parsers import Parser
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.limits import check_seconds
@@ -57,6 +63,8 @@ class AgentEngine(Engine):
         engine: The model's engine, started and closed with this one; or a spec.
         engine_options: The arguments of a spec.
         agent_timeout: Seconds that an agent may take for its episode, without the environment's own time.
+        agent_in: `host`, or `machine` for a program that runs in the machine of its episode.
+        agent_image: The image of machines for tasks without one: `host`, a folder, a tar or an image archive.
         sampling: Fields of a request (`temperature`, …) that replace the agent's in every call of the model.
         parsers: The parsers of the model's text; see `ParsingEngine`.
         started: Whether the caller starts and closes the engine.
@@ -77,6 +85,8 @@ class AgentEngine(Engine):
         engine: str | Engine = "pocket",
         engine_options: Mapping[str, Any] | None = None,
         agent_timeout: float = AGENT_SECONDS,
+        agent_in: AgentIn = "host",
+        agent_image: str = HOST,
         sampling: Mapping[str, Any] | None = None,
         parsers: Sequence[str | Parser] = ("reasoning", "tool_calls"),
         started: bool = False,
@@ -88,7 +98,11 @@ class AgentEngine(Engine):
         self.capabilities = self.engine.capabilities
         self.agent = parse_agent_spec(agent)
         self.name = agent_name(self.agent)
+        check_agent_in(agent_in, self.agent)
+        self.agent_in: AgentIn = agent_in
+        self.agent_image = agent_image
         self.agent_timeout = agent_timeout
+        self._inside: dict[str, MachineAgent] = {}  # by key
         self._sampling = dict(sampling or {})
         self._parsers = parsers
         self._started = started
@@ -120,6 +134,9 @@ class AgentEngine(Engine):
             self._parsing = ParsingEngine(self.engine, self._parsers) if self._parsers else self.engine
             self._models = await stack.enter_async_context(CaptureServer(capacity=_MOST_AGENTS))
             self._tools = await stack.enter_async_context(ToolServer())
+            if self.agent_in == "machine":
+                self._machines = Machines(images={self.agent_image: self.agent_image})
+                stack.callback(self._machines.close)
             self._stack = stack.pop_all()
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
@@ -140,7 +157,11 @@ class AgentEngine(Engine):
             await self.end_episode(episode_id, failed=True)
             live = None
         if live is None:
-            live = self._live[episode_id] = self._begin(request, episode_id)
+            inside, seconds = None, self.agent_timeout
+            if isinstance(self.agent, Program) and self.agent_in == "machine":
+                inside = MachineAgent(self.agent, self._open_place, (self._models, self._tools), seconds)
+                seconds = await inside.open()
+            live = self._live[episode_id] = self._begin(request, episode_id, inside, seconds)
             return await live.begin()
         return await live.go_on(request)
 
@@ -183,18 +204,31 @@ class AgentEngine(Engine):
     async def _end(self, live: AgentRun, at_once: bool) -> None:
         try:
             await live.end(at_once=at_once)
+            if (inside := self._inside.pop(live.key, None)) is not None:
+                await inside.close()
         finally:
             self._tools.close(live.key)
             self._models.close(live.session.id)
 
-    def _begin(self, request: Request, episode_id: str) -> AgentRun:
+    async def _open_place(self, layers: Sequence[str]) -> MachinePlace:
+        """Open the machine of the episode that asks, or one for its agent alone."""
+        open_machine = OPEN_MACHINE.get()
+        if open_machine is not None and (place := await open_machine(layers)) is not None:
+            return place
+        image = await self._machines.image(self.agent_image)
+        machine = await BubblewrapMachine(image, layers=layers).start()
+        return MachinePlace(machine, user=image.user)
+
+    def _begin(self, request: Request, episode_id: str, inside: MachineAgent | None, seconds: float) -> AgentRun:
         key = f"gl-{_KEY}-{secrets.token_hex(12)}"
         model = EpisodeModel(self._parsing)
         defaults = {name: request[name] for name in _SAMPLING if name in request}  # type: ignore[literal-required]
         session = CaptureSession(model, id=key, episode_id=episode_id, sampling=self._sampling, defaults=defaults)
         url, tools_url = self._models.url, self._tools.url_of(key)
         addresses = Addresses(f"{url}/v1", url, tools_url, f"{tools_url}/mcp", key, self.model)
-        live = AgentRun(self.agent, request, model, session, addresses, self.agent_timeout)
+        live = AgentRun(inside or self.agent, request, model, session, addresses, seconds)
+        if inside is not None:
+            self._inside[key] = inside
         self._models.open(session)
         self._tools.open(key, live.episode)
         return live

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gym_llm.agents.agent_episode import Addresses, AgentEpisode
-from gym_llm.agents.agent_process import STDERR_BYTES, RunningProgram, environment_of, tail
+from gym_llm.agents.agent_process import STDERR_BYTES, Ended, RunningProgram, environment_of, tail
 from gym_llm.agents.launch import Launch, make_launch
 from gym_llm.errors import EngineError
 from gym_llm.utils.secrets import redact
@@ -102,7 +102,7 @@ class Program:
         except OSError as error:
             why = error.strerror or str(error)
             raise EngineError(
-                f"The agent {self._name!r} cannot be started in {launch.workdir}: {why}.",
+                f"The agent {self.name!r} cannot be started in {launch.workdir}: {why}.",
                 failure_kind="agent_run_error",
             ) from None
         finally:
@@ -111,16 +111,25 @@ class Program:
             finally:
                 said = program.stderr.strip() or _end_of_transcript(folder, self.transcript)
                 episode.said = redact(tail(said.replace(key, "***")))
+        return self.conclude(ended, episode)
+
+    def conclude(self, ended: Ended, episode: AgentEpisode) -> str | None:
+        """Return the answer of a program that has ended; None if it has answered otherwise.
+
+        Raises:
+            EngineError: If its exit code is not 0; with the end of its stderr, `AgentEpisode.said`.
+        """
         if ended.code:
             how = f"with exit code {ended.code}" if ended.code > 0 else f"by signal {-ended.code}"
             words = f": {episode.said}" if episode.said else ", and wrote nothing on its standard error."
-            raise EngineError(f"The agent {self._name!r} has ended {how}{words}", failure_kind="agent_run_error")
+            raise EngineError(f"The agent {self.name!r} has ended {how}{words}", failure_kind="agent_run_error")
         if episode.has_submitted or self.answer == "model":
             return None
         return ended.stdout.strip() or None
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The program's name for messages: its harness, or its command without secrets."""
         return self.harness or redact(shlex.join(self.command))[:200]
 
 

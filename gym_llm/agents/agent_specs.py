@@ -12,7 +12,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gym_llm.agents.agent_episode import Agent, AgentEpisode
 from gym_llm.agents.agent_program import Program
@@ -24,6 +24,8 @@ from gym_llm.utils.secrets import mask
 from gym_llm.utils.text import did_you_mean, nearest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+AgentIn = Literal["host", "machine"]
+"""The place where an agent's program runs: on this machine, or in the machine of its episode."""
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*)")
 _IN_FILE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<name>[A-Za-z_]\w*)")
 
@@ -85,6 +87,18 @@ def _harness(name: str) -> Agent | None:
     if (near := nearest(name, known)) is None or shutil.which(name) or os.path.exists(name):
         return None
     raise ValueError(f"There is no agent {name!r}. Did you mean {near}? `gym-llm list --agents` has all of them.")
+
+
+def check_agent_in(agent_in: str, agent: Agent | None) -> None:
+    """Refuse a place where an agent cannot run.
+
+    Raises:
+        ValueError: If the place is unknown, or a function has to run in a machine.
+    """
+    if agent_in not in ("host", "machine"):
+        raise ValueError(f"agent_in is 'host' or 'machine', got {agent_in!r}.")
+    if agent_in == "machine" and agent is not None and not isinstance(agent, Program):
+        raise ValueError("agent_in='machine' needs an agent that is a program, as 'python my_agent.py'.")
 
 
 def agent_name(agent: Agent) -> str:

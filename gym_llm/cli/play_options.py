@@ -41,6 +41,9 @@ _JUDGE = "the engine that judges, for benchmarks and environments that take a ju
 _AGENT = """an agent that plays with the engine's model behind it: a program, e.g. "python my_agent.py", or an async
 function, module:NAME or FILE.py:NAME (docs/how-to/agents.md)"""
 _AGENT_TIMEOUT = "seconds an agent may take for an episode (default: 600)"
+_AGENT_IN = "where an agent's program runs: host, or machine for the sandbox of its episode (default: host)"
+_AGENT_IMAGE = """the image of an agent's machine, for tasks that have none: host, or the path of a folder, a tar or an
+image archive (default: host)"""
 _SEED = """seed of generated tasks and of sampling in this process (default: 0; vllm:MODEL samples without a seed, which
 is faster, unless one is given)"""
 _TIMEOUT = "seconds a reset or step of an environment may take before its episode fails (default: 600; 0: no limit)"
@@ -74,6 +77,15 @@ _agent_seconds = checked(float, lambda value: 0 < value <= 86_400, "a number of 
 _seconds = checked(float, lambda value: value >= 0, "a number of seconds, 0 for no limit")
 
 
+_OF_AGENTS = ("agent", "agent_timeout", "agent_in", "agent_image")
+
+
+def _place(text: str) -> str:
+    if text not in ("host", "machine"):
+        raise typer.BadParameter(f"expected host or machine; got {text!r}")
+    return text
+
+
 def _failure_limit(text: str) -> str | None:
     from gym_llm.rollouts.failure_limit import FailureLimit
 
@@ -102,6 +114,8 @@ class PlayOptions:
     compact: Annotated[str | None, engine("HOW", _COMPACT)] = None
     compact_at: Annotated[float, engine("SHARE", _COMPACT_AT, _share)] = 0.8
     compact_context: Annotated[int | None, engine("N", _COMPACT_CONTEXT, positive)] = None
+    agent_in: Annotated[str, engine("PLACE", _AGENT_IN, _place)] = "host"
+    agent_image: Annotated[str, engine("IMAGE", _AGENT_IMAGE)] = "host"
     episodes: Annotated[int | None, episodes("N", "play N episodes; start again after the last task", positive)] = None
     limit: Annotated[
         int | None, episodes("N", "play only the first N tasks; of a benchmark, with --seed, N drawn", positive)
@@ -184,7 +198,7 @@ class PlayOptions:
                 **{
                     name: getattr(self, name)
                     for name in (
-                        *("concurrency", "retries", "workers", "ray_address", "agent", "agent_timeout", "durable"),
+                        *("concurrency", "retries", "workers", "ray_address", *_OF_AGENTS, "durable"),
                         *("max_tokens", "max_seconds", "max_dollars", "prices"),
                         *("compact", "compact_at", "compact_context"),
                     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 from typing_extensions import TypeVar  # with a default: Python 3.13
@@ -12,6 +12,9 @@ from gym_llm.concurrency.resources import SharedResources
 from gym_llm.core.hooks import User
 from gym_llm.core.tasks import BaseTask
 from gym_llm.types import Episode, Item, Row, StateT, Verdict
+
+if TYPE_CHECKING:
+    from gym_llm.sandbox.machines.machine_place import MachinePlace
 
 TaskT = TypeVar("TaskT", bound=BaseTask, default=Any)
 """The type of an environment's tasks."""
@@ -116,6 +119,14 @@ class AuthorHooks(Generic[TaskT, StateT]):
 
     def near_misses(self, task: TaskT) -> list[str] | None:
         """Return wrong answers that look right, as whole messages; None for the usual ones."""
+        return None
+
+    async def open_machine(self, layers: Sequence[str]) -> MachinePlace | None:
+        """Return the machine of the episode under way, for an agent that runs inside; None if the task has none.
+
+        Args:
+            layers: Folders of this machine that the agent needs; they are shown in the machine, read-only.
+        """
         return None
 
     async def shared(self, name: Any, make: Callable[[], Any]) -> Any:

@@ -11,6 +11,7 @@ from gymnasium.error import InvalidAction
 
 from gym_llm.concurrency import drive, is_closing
 from gym_llm.core.driver import Driver
+from gym_llm.core.open_machine import OPEN_MACHINE
 from gym_llm.core.step_clock import StepClock
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.engine import Engine, EpisodeReport
@@ -116,6 +117,7 @@ class _Episode:
         driver, engine, phase, sampling = self.driver, self.engine, self.phase, self.sampling
         turn_timing, seats, verifier = self.turn_timing, self.seats, driver.verifier
         options = {"task_index": self.job.task_index}
+        OPEN_MACHINE.set(verifier.open_machine)
         verifier.in_group = True  # a rollout scores groups itself: see `gym_llm.rollouts.group_scores`
         request, self.info = await driver.run(driver.reset, seed=self.seed, options=options)
         is_over = False

@@ -8,9 +8,10 @@ from typing import Any
 _OF_A_DATASET = ("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling")
 _OF_A_RUN = (
     *("env_id", "tasks_sha256", "prompt_sha256", "env_kwargs", "sampling", "seed"),
-    *("datasets", "reasoning_parser", "tool_call_parser", "wrappers", "agent", "budgets", "compaction"),
+    *("datasets", "reasoning_parser", "tool_call_parser", "wrappers", "agent", "agent_machine", "budgets"),
+    "compaction",
 )
-_NEWER = ("agent", "budgets", "compaction")
+_NEWER = ("agent", "agent_machine", "budgets", "compaction")
 
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
 
@@ -20,6 +21,7 @@ _IN_WORDS = {
     "engine": "the engine, its options or the files that they name",
     "agent": "the agent or its code",
     "budgets": "the budgets of an episode, or the prices",
+    "agent_machine": "the machine of the agent",
 }
 """What the hashes in a record's `made_by` are of."""
 

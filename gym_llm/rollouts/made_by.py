@@ -69,6 +69,7 @@ def made_by(
         "budgets": settings.budgets,
         "compaction": settings.compaction,
         "agent": None if settings.agent is None else [settings.agent_name, agent_files, code_digests(*agent_code)],
+        "agent_machine": settings.agent_machine,
     }
     key = {
         **scored.key,

@@ -215,6 +215,7 @@ class Run(AbstractContextManager["Run"]):
             "agent": settings.agent_name,
             "budgets": settings.budgets,
             "compaction": settings.compaction,
+            "agent_machine": settings.agent_machine,
             "gym_llm": __version__,
         }
 

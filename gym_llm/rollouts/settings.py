@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, Self, TypedDict, cast, get_args
 import gymnasium as gym
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
-from gym_llm.agents.agent_specs import agent_name, parse_agent_spec
+from gym_llm.agents.agent_specs import AgentIn, agent_name, check_agent_in, parse_agent_spec
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.engines.engine_response import SPENT
 from gym_llm.engines.sampling import PASSED_ON, check_sampling
@@ -86,6 +86,8 @@ class SettingOptions(TypedDict, total=False):
     compact: Compact | None
     compact_at: float
     compact_context: int | None
+    agent_in: AgentIn
+    agent_image: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,10 @@ class RolloutSettings:
             See `gym_llm.rollouts.compaction`.
         compact_at: The share of the context that the next prompt has to reach.
         compact_context: The context in tokens; None for what the engine says.
+        agent_in: Where an agent that is a program runs. On the `host` it has this process's rights; the `machine` of
+            its episode has no network.
+        agent_image: The image of machines for tasks without one: `host` for this machine's /usr, or a folder, a tar or
+            an image archive.
 
     Raises:
         TypeError: If the agent is of another type.
@@ -152,6 +158,8 @@ class RolloutSettings:
     compact: Compact | None = None
     compact_at: float = 0.8
     compact_context: int | None = None
+    agent_in: AgentIn = "host"
+    agent_image: str = "host"
 
     def __post_init__(self) -> None:
         for name, least in (("concurrency", 1), ("seed", 0), ("retries", 0), ("workers", 0)):
@@ -182,6 +190,7 @@ class RolloutSettings:
             object.__setattr__(
                 self, "agent", parse_agent_spec(self.agent)
             )  # here: a command's paths are this process's
+        check_agent_in(self.agent_in, cast("Agent | None", self.agent))
 
     @classmethod
     def of(cls, settings: Self | None = None, /, **values: Any) -> Self:
@@ -223,6 +232,11 @@ class RolloutSettings:
         """The budgets of an episode, and the prices of what they limit; None without any."""
         limits = {name: value for name in BUDGETS if (value := getattr(self, name)) is not None}
         return {**limits, **({"prices": self.prices} if "max_dollars" in limits else {})} or None
+
+    @property
+    def agent_machine(self) -> str | None:
+        """The image of the agent's machines, for a run's files; None for an agent on the host, or without one."""
+        return self.agent_image if self.agent is not None and self.agent_in == "machine" else None
 
     def for_workers(self) -> RolloutSettings:
         """Return the settings that another process needs."""

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +75,11 @@ def own_python(*, packages: bool = True) -> Mounts:
         tuple(path for path in shown if not _below(path, "/usr")),
         tuple(path for path in hidden if os.path.isdir(path)),
     )
+
+
+def own_packages(layers: Sequence[str]) -> list[str]:
+    """Return the places of this package below folders: it has tasks with their solutions."""
+    return [path for path in own_python().hidden if any(_below(path, layer) for layer in layers)]
 
 
 @functools.cache

@@ -70,6 +70,17 @@ class Channel:
             raise SandboxError(f"A run could not be started in the sandbox: {header['failed']}.")
         return header, pieces
 
+    async def descriptors(self, count: int) -> list[int]:
+        """Read open files that come with a byte, over a channel that is `loose`.
+
+        Raises:
+            SandboxError: If the other side is gone.
+        """
+        try:
+            return await cast(Any, self._reader).descriptors(count)  # type: ignore[no-any-return]
+        except ConnectionError:
+            raise self._ended() from None
+
     def _ended(self) -> SandboxError:
         said = self.last_words() if self.last_words is not None else ""
         why = f"A sandbox ended before it answered{': ' + said if said else ''}."
@@ -104,6 +115,23 @@ class _LooseStream:
                 raise asyncio.IncompleteReadError(bytes(data[:position]), size)
             position += count
         return bytes(data)
+
+    async def descriptors(self, count: int) -> list[int]:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                data, found, _, _ = socket.recv_fds(self._end, 1, count)
+            except BlockingIOError:
+                ready = asyncio.Event()
+                loop.add_reader(self._end, ready.set)
+                try:
+                    await ready.wait()
+                finally:
+                    loop.remove_reader(self._end)
+                continue
+            if not data:
+                raise ConnectionResetError
+            return list(found)
 
     def write(self, data: bytes) -> None:
         self._unsent += data

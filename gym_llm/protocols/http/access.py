@@ -99,6 +99,16 @@ class AccessControl:
         if not hmac.compare_digest(given_key(http).encode(errors="surrogateescape"), self.token.encode()):
             raise AccessDenied("The token is wrong or missing.", 401)
 
+    def check_key(self, http: web.BaseRequest, named: str | None, key: str) -> None:
+        """Refuse a request whose key, in its path or else a header, is not this one.
+
+        Raises:
+            AccessDenied: With status 401.
+        """
+        given = given_key(http) if named is None else named
+        if not hmac.compare_digest(given.encode(errors="surrogateescape"), key.encode()):
+            raise AccessDenied("The key is not that of this machine's episode.", 401)
+
 
 @lru_cache(maxsize=1024)
 def _name(address: str) -> str:

@@ -63,6 +63,7 @@ class HttpServer:
         self._access = AccessControl(host, token)
         self._metrics = Metrics(self._figures)
         self._inner = inner
+        self._listener: Listener
         self._stack = AsyncExitStack()
 
     @property
@@ -74,14 +75,28 @@ class HttpServer:
         """Start the server and open its port."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
-            port = listening(self.application(), self.host, self.port, inner=self._inner, seconds=self.closing_seconds)
-            self.port = await stack.enter_async_context(port)
+            port = accepting(self.application(), self.host, self.port, inner=self._inner, seconds=self.closing_seconds)
+            self._listener = await stack.enter_async_context(port)
+            self.port = self._listener.addresses[-1][1]
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close the port, wait a few seconds for requests under way, and end what ran beside it."""
         await self._stack.aclose()
+
+    def open_door(self, opened: socket.socket, key: str) -> None:
+        """Serve another listening socket, for requests with one key only: that of a machine's agent.
+
+        Args:
+            opened: The socket, which is closed with the door.
+            key: The key, in the path (`/s/KEY/...`) or a header.
+        """
+        self._listener.open_door(opened, key)
+
+    def close_doors(self, key: str) -> None:
+        """Close what `open_door` opened for a key, and its connections."""
+        self._listener.close_doors(key)
 
     def application(self) -> web.Application:
         """Return the routes as an aiohttp application."""
@@ -138,6 +153,8 @@ class HttpServer:
 
     async def _answered(self, http: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            if isinstance(http.protocol, LimitedHandler) and http.protocol.key is not None:
+                self._access.check_key(http, http.match_info.get("key"), http.protocol.key)
             self._authorize(http)
             return await handler(http)
         except (asyncio.CancelledError, ConnectionError):
@@ -179,14 +196,14 @@ def url_of(host: str, port: int) -> str:
 
 
 @asynccontextmanager
-async def listening(
+async def accepting(
     application: web.Application,
     host: str,
     port: int,
     *,
     inner: socket.socket | None = None,
     seconds: float = CLOSING_SECONDS,
-) -> AsyncGenerator[int, None]:
+) -> AsyncGenerator[Listener, None]:
     """Open a port for as long as the context lasts; requests whose client leaves are cancelled.
 
     Args:
@@ -197,7 +214,7 @@ async def listening(
         seconds: How long requests under way have to end.
 
     Yields:
-        The port.
+        What accepts the connections.
 
     Raises:
         UsageError: If it cannot be opened.
@@ -216,7 +233,21 @@ async def listening(
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"Cannot listen on {host}, port {port} ({why}): choose another port.") from None
-        yield listener.addresses[-1][1]
+        yield listener
     finally:
         listener.close()
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def listening(application: web.Application, host: str, port: int, **options: Any) -> AsyncGenerator[int, None]:
+    """Open a port for as long as the context lasts; its arguments are those of `accepting`.
+
+    Yields:
+        The port.
+
+    Raises:
+        UsageError: If it cannot be opened.
+    """
+    async with accepting(application, host, port, **options) as listener:
+        yield listener.addresses[-1][1]

@@ -28,6 +28,7 @@ HEAD_SECONDS = 20.0
 """Seconds that a client has to send the head of a request."""
 _MOST_WAITING = 1_024
 _LEAST_OPEN = 16
+_MOST_BEHIND = 256  # connections of one door's key
 _AT_ONCE = 64  # connections that are accepted before others have their turn
 _PAUSE_SECONDS = 0.05
 _BACKLOG = 4_096
@@ -40,12 +41,14 @@ class LimitedHandler(RequestHandler):
         listener: It.
         server: aiohttp's server.
         options: Its options for connections.
+        key: The only key that its requests may have; None for any.
     """
 
-    __slots__ = ("_is_waiting", "_listener", "is_known")
+    __slots__ = ("_is_waiting", "_listener", "is_known", "key")
 
-    def __init__(self, listener: Listener, server: web.Server, options: dict[str, Any]) -> None:
+    def __init__(self, listener: Listener, server: web.Server, options: dict[str, Any], key: str | None = None) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self.key = key
         self._listener = listener
         self._is_waiting = True
         self.is_known = False
@@ -53,6 +56,7 @@ class LimitedHandler(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first head."""
         super().connection_made(transport)
+        self._listener.admit(self)
         self._listener.wait(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -93,6 +97,8 @@ class Listener:
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
+        self._doors: dict[socket.socket, str] = {}  # with the key of each
+        self._behind: dict[str, set[LimitedHandler]] = {}  # connections by the key of their door
         self._waiting: OrderedDict[LimitedHandler, float] = OrderedDict()  # since when; the oldest is first
         self._idle: OrderedDict[LimitedHandler, None] = OrderedDict()
         self._open = 0
@@ -132,14 +138,42 @@ class Listener:
             self._loop.add_reader(opened.fileno(), self._accept, opened)
         self._sweep()
 
+    def open_door(self, opened: socket.socket, key: str) -> None:
+        """Accept connections from another listening socket, for requests with one key only."""
+        opened.setblocking(False)
+        self._doors[opened] = key
+        self._behind.setdefault(key, set())
+        self._loop.add_reader(opened.fileno(), self._accept, opened)
+
+    def close_doors(self, key: str) -> None:
+        """Close the doors of a key, and their connections."""
+        for opened in [one for one, its in self._doors.items() if its == key]:
+            del self._doors[opened]
+            self._loop.remove_reader(opened.fileno())
+            opened.close()
+        for connection in self._behind.pop(key, ()):
+            if connection.transport is not None:
+                connection.transport.abort()
+
     def close(self) -> None:
         """Accept no more connections."""
+        for key in set(self._doors.values()):
+            self.close_doors(key)
         for opened in self._sockets:
             self._loop.remove_reader(opened.fileno())
             opened.close()
         self._sockets = []
         if self._sweeping is not None:
             self._sweeping.cancel()
+
+    def admit(self, connection: LimitedHandler) -> None:
+        """Note a new connection; one whose door has been closed meanwhile is closed."""
+        if connection.key is None:
+            return
+        if (behind := self._behind.get(connection.key)) is not None:
+            behind.add(connection)
+        elif connection.transport is not None:
+            connection.transport.abort()
 
     # -- the states of connections -------------------------------------------------------------------------------------
 
@@ -171,6 +205,8 @@ class Listener:
         self._waiting.pop(connection, None)
         self._idle.pop(connection, None)
         self._open -= 1
+        if connection.key is not None:
+            self._behind.get(connection.key, set()).discard(connection)
 
     def _sweep(self) -> None:
         """Close what has waited too long."""
@@ -182,7 +218,11 @@ class Listener:
     # -- accepting -----------------------------------------------------------------------------------------------------
 
     def _accept(self, opened: socket.socket) -> None:
-        for _ in range(self._at_once):
+        key = self._doors.get(opened)
+        for _ in range(self._at_once if key is None else 1):
+            if key is not None and len(self._behind[key]) >= _MOST_BEHIND:
+                self._pause(opened)
+                return
             if self._open >= self._most_open and (self._waiting or self._idle):
                 _cut(self._waiting or self._idle)
                 return  # it is closed in the loop's next turn; then the rest is accepted
@@ -191,6 +231,9 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
+                if error.errno == errno.EINVAL and key is not None:  # its machine has closed it
+                    self._loop.remove_reader(opened.fileno())
+                    return
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
                 if self._waiting or self._idle:
@@ -202,7 +245,7 @@ class Listener:
                 continue
             self._open += 1
             connection.setblocking(False)
-            task = self._loop.create_task(self._begin(connection))
+            task = self._loop.create_task(self._begin(connection, key))
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
 
@@ -210,16 +253,16 @@ class Listener:
         self._loop.remove_reader(opened.fileno())
 
         def go_on() -> None:
-            if opened in self._sockets:
+            if opened in self._sockets or opened in self._doors:
                 self._loop.add_reader(opened.fileno(), self._accept, opened)
 
         self._loop.call_later(_PAUSE_SECONDS, go_on)
 
-    async def _begin(self, connection: socket.socket) -> None:
+    async def _begin(self, connection: socket.socket, key: str | None) -> None:
         made: list[LimitedHandler] = []
 
         def make() -> LimitedHandler:
-            made.append(LimitedHandler(self, self._server, self._options))
+            made.append(LimitedHandler(self, self._server, self._options, key))
             return made[0]
 
         try:

@@ -17,7 +17,8 @@ import stat
 import time
 from typing import Any, Callable, NoReturn  # noqa: UP035 (Python 3.9)
 
-from . import framing, kernel, program, seccomp, supervisor, tree
+from . import framing, kernel, program, resident, seccomp, supervisor, tree
+from .command import Command
 
 IMAGE, ROOT = "/image", "/machine"
 LISTENING = "/listening"
@@ -32,6 +33,7 @@ _PASSWD_BYTES = 1 << 20
 _VERIFIER_BYTES = 256 << 20  # more storage than before, for the verifier of a full machine
 _PRISTINE = ("/bin/bash", "/bin/sh", "/usr/bin/env", "/usr/bin/bash", "/usr/bin/sh")
 _ABSENT = ("/etc/ld.so.preload",)
+_NICE = 15  # of the program beside commands: this process gets its share beside hundreds of them
 
 
 class Problem(Exception):
@@ -49,11 +51,15 @@ def serve(control: int, settings: dict[str, Any]) -> NoReturn:
         gc.freeze()
         while True:
             header, pieces = framing.receive(control)
+            if header["kind"] == "poke":
+                continue  # it has ended an `await`
             try:
                 answer, output = machine.answer(header, pieces)
             except (Problem, OSError, ValueError) as error:
                 answer, output = {"problem": str(error)[:500]}, []
             framing.send(control, answer, output)
+            if header["kind"] == "listen" and "problem" not in answer:
+                machine.ports.send(control)
     except (EOFError, BrokenPipeError, ConnectionError):
         pass
     except BaseException as error:
@@ -70,6 +76,8 @@ class _Machine:
         self.storage = settings["storage_bytes"]
         self.overlay = True
         self.leftover: list[supervisor.Stream] = []
+        self.resident: resident.Resident | None = None
+        self.ports = resident.Ports()
         kernel.mount("", "/", kernel.RECURSIVE | kernel.PRIVATE)
         size = f"mode=755,size={self.storage},nr_inodes={_INODES}"
         kernel.mount("tmpfs", _SCRATCH, kernel.NOSUID | kernel.NODEV, size)
@@ -82,35 +90,66 @@ class _Machine:
         kinds: dict[str, Callable[[dict[str, Any], list[bytes]], framing.Message]] = {
             **{"exec": self.execute, "put": self.put, "get": self.get, "kill": self.kill},
             **{"snapshot": self.snapshot, "restore": self.restore, "verify": self.verify},
+            **{"begin": self.begin, "await": self.wait, "listen": self.listen},
         }
         return kinds[header["kind"]](header, pieces)
 
     def execute(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """Run a command to the end of its first process."""
-        user, home = self._user(header["user"])
         shell = next((path for path in ("/bin/bash", "/bin/sh") if self._is_file(path)), None)
         if shell is None:
             raise Problem("the machine has neither /bin/bash nor /bin/sh")
-        rights = _RIGHTS if user == [0, 0] else 0
-        environment = {"HOME": home, **header["environment"]}
-        request = {
-            **header,
-            **{"argv": [shell, "-c", header["command"]], "root": ROOT, "user": user, "rights": rights},
-            **{"environment": environment, "reserves": True, "loopback": True, "drains": True},
-        }
-        run = _Command(self.control, self.control, self.settings, request, pieces)
+        request = self._request(header, [shell, "-c", header["command"]])
+        run = Command(self.control, self.control, self.settings, request, pieces)
+        run.beside = self.resident
+        beside = [] if self.resident is None else self.resident.streams
         try:
-            answer = run.command(self.leftover)
+            answer = run.command([*self.leftover, *beside])
         except RuntimeError as error:  # its folder is not there, say
             raise Problem(str(error)) from None
         output = [stream.take() for stream in run.streams[:2]]
-        self.leftover = [stream for stream in run.streams if stream.open]
-        for stream in run.streams:
+        own = [stream for stream in run.streams if stream not in beside]
+        self.leftover = [stream for stream in own if stream.open]
+        for stream in own:
             if not stream.open:
                 os.close(stream.descriptor)
             stream.limit = 0
         answer["stored_bytes"] = self._stored()
         return answer, output
+
+    def begin(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
+        """Start the program that runs beside commands."""
+        self._let_go()
+        folders = header["environment"]["PATH"].split(":")
+        name = header["argv"][0]
+        places = [name] if "/" in name else [os.path.join(folder, name) for folder in folders]
+        if not any(self._is_file(os.path.join(header["cwd"], place)) for place in places):
+            where = "" if "/" in name else f" in {':'.join(folders)[:300]}"
+            raise Problem(f"the machine has no program {name[:200]!r}{where}")
+        request = {**self._request(header, header["argv"]), "nice": _NICE}
+        started = resident.Resident(self.control, self.control, self.settings, request, pieces)
+        try:
+            started.begin(header["error_bytes"])
+        except RuntimeError as error:
+            raise Problem(str(error)) from None
+        self.resident = started
+        return {}, []
+
+    def wait(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
+        """Wait for the end of that program; return nothing if there is another request first."""
+        if self.resident is None:
+            raise Problem("no program runs beside the commands")
+        if not self.resident.watch():
+            return {"ended": False}, []
+        answer = self.resident.finish()
+        self.resident = None
+        self.ports.close()
+        return answer
+
+    def listen(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
+        """Open ports on the loopback; the message with their sockets follows the answer."""
+        self.ports.open(header["ports"])
+        return {}, []
 
     def kill(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
         """End all that commands have left running."""
@@ -126,6 +165,9 @@ class _Machine:
         for stream in self.leftover:
             os.close(stream.descriptor)
         self.leftover = []
+        self.ports.close()
+        if self.resident is not None and self.resident.ended is None:
+            self.resident.note_end(signal.SIGKILL, was_killed=True)
         return {}, []
 
     def verify(self, header: dict[str, Any], pieces: list[bytes]) -> framing.Message:
@@ -200,6 +242,21 @@ class _Machine:
         self._assemble(pieces[0])
         return {}, []
 
+    def _let_go(self) -> None:
+        if self.resident is not None:
+            self.resident.close()
+            self.resident = None
+
+    def _request(self, header: dict[str, Any], argv: list[str]) -> dict[str, Any]:
+        """What a run needs to start in the machine's root."""
+        user, home = self._user(header["user"])
+        return {
+            **header,
+            **{"argv": argv, "root": ROOT, "user": user, "rights": _RIGHTS if user == [0, 0] else 0},
+            **{"environment": {"HOME": home, **header["environment"]}},
+            **{"reserves": True, "loopback": True, "drains": True},
+        }
+
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _assemble(self, changes: bytes | None = None) -> None:
@@ -222,13 +279,14 @@ class _Machine:
             kernel.mount("", ROOT, kernel.BIND, source=_UPPER)
         self.mounted = [ROOT]
         for source, name in (("/proc", "proc"), ("/dev", "dev"), *self.settings["mounts"]):
-            target = f"{ROOT}/{name}"
+            target = tree.resolve(ROOT, name.split("/"))
             os.makedirs(target, exist_ok=True)
             kernel.mount("", target, kernel.BIND | kernel.RECURSIVE, source=source)
             self.mounted.append(target)
         for name in self.settings["hidden"]:
-            kernel.mount("tmpfs", ROOT + name, kernel.NOSUID | kernel.NODEV | kernel.READ_ONLY, "size=4k,mode=755")
-            self.mounted.append(ROOT + name)
+            target = tree.resolve(ROOT, name.split("/"))
+            kernel.mount("tmpfs", target, kernel.NOSUID | kernel.NODEV | kernel.READ_ONLY, "size=4k,mode=755")
+            self.mounted.append(target)
 
     def _take_apart(self) -> None:
         for target in reversed(self.mounted):
@@ -304,59 +362,6 @@ def _listen() -> int:
     listening.bind(f"{LISTENING}/socket")
     listening.listen(_CONNECTIONS)
     return listening.detach()
-
-
-class _Command(supervisor.Run):
-    """A command. Processes that earlier ones have left running are measured with it."""
-
-    def command(self, leftover: list[supervisor.Stream]) -> dict[str, Any]:
-        """Run it until its first process ends, or a limit is passed.
-
-        Raises:
-            RuntimeError: If it cannot be started.
-        """
-        before = self.use.now(0, self.limits)[0]
-        inherited, self.settings["inherited"] = self.settings["inherited"], ()
-        self._start(program.text_input(self.pieces[0]), inherited)
-        for descriptor in inherited:  # it ends with the command: no connection waits for one that has ended
-            os.close(descriptor)
-        self.streams += leftover
-        self.use.begin(before)
-        self._signal(signal.SIGCONT)
-        why = self._watch(None)
-        if why in ("memory", "processes"):
-            self.end()
-        else:
-            self._signal(signal.SIGSTOP)
-        if self.ended is None:
-            self._end_family()
-        for stream in self.streams:
-            stream.rest()
-        return self._answer(why)
-
-    def _end_family(self) -> None:
-        """Kill the command and what it has started, while all are stopped."""
-        family = {self.child}
-        parents = {}
-        for name in os.listdir("/proc"):
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if name.isdigit():
-                parents[int(name)] = int(fields[1])
-                if int(fields[3]) == self.child:
-                    family.add(int(name))
-        while found := {one for one, parent in parents.items() if parent in family} - family:
-            family |= found
-        for process in family:
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        _, status, usage = os.wait4(self.child, supervisor.EVERY_CHILD)
-        self.ended = status, usage
 
 
 def _put_away(path: str) -> None:

@@ -91,7 +91,7 @@ def become(header: dict[str, Any], settings: dict[str, Any], streams: list[int],
         if "root" in header:
             enter(header["root"], header["cwd"], header["user"])
         _limit(header)
-        os.nice(5)
+        os.nice(header.get("nice", 5))
         kernel.write("/proc/self/oom_score_adj", "1000")  # it is the first to go when the machine has no memory left
         kernel.drop_rights(header.get("rights", 0))
         if settings["filter"]:

@@ -327,7 +327,11 @@ class Run:
                 break
             if process == self.child:
                 self.ended = status, usage
+            self.reaped(process, status)
         return self.ended is not None
+
+    def reaped(self, process: int, status: int) -> None:
+        """Note that a process has ended."""
 
     def _signal(self, number: int) -> None:
         try:
@@ -353,6 +357,7 @@ class Run:
                 break
             if process == self.child and self.ended is None:
                 self.ended = status, use
+            self.reaped(process, status)
             if process == 0:  # what was started between looking and killing is a child of this one by now
                 time.sleep(_TICK)
             self._signal(signal.SIGKILL)  # what was being started meanwhile

@@ -9,72 +9,29 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.errors import SandboxError, SandboxUnavailable
-from gym_llm.sandbox.backends import MACHINE_USER, bubblewrapped_machine, machine_mount, own_python
+from gym_llm.sandbox.backends import MACHINE_USER, bubblewrapped_machine, machine_mount, own_packages, own_python
 from gym_llm.sandbox.channel import Channel
-from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.inside import framing, tree
+from gym_llm.sandbox.machines.machine_limits import ExecResult, MachineLimits
 from gym_llm.sandbox.machines.rootfs import Image
 from gym_llm.sandbox.run_limits import Limits
-from gym_llm.sandbox.sandbox import Limit, reply_timeout
+from gym_llm.sandbox.sandbox import reply_timeout
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TIMED_OUT, KILLED, NOT_STARTED = 124, 137, 126
 _MEGA = 1 << 20
 _START_SECONDS = 120.0
+_LONGEST = 1e9  # seconds: a program ends when its episode does
 _FILES_SECONDS = 180.0
 _LARGEST = 512 * _MEGA
 _LAST_BYTES = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class ExecResult:
-    """The result of a command (Harbor's `ExecResult`, and the limit that it passed).
-
-    Attributes:
-        stdout: Its output, up to `MachineLimits.output_bytes`.
-        stderr: Likewise.
-        return_code: Its exit code; 128 and the number of the signal that ended it, 124 after its time,
-            126 if it could not be started.
-        limit: The limit that it passed, else None.
-        cpu_seconds: Processor time of it, and of what runs beside it.
-    """
-
-    stdout: str
-    stderr: str
-    return_code: int
-    limit: Limit | None = None
-    cpu_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class MachineLimits:
-    """The limits of a machine; a task's `cpus`, `memory_mb` and `storage_mb`.
-
-    Attributes:
-        cpus: Processors' worth of time: a command has as many seconds of it as its timeout times this.
-        memory_mb: MiB of all processes together; if they pass it, all of them are killed.
-        storage_mb: MiB of files beside those of the image. They are memory, too.
-        processes: Processes at a time.
-        output_bytes: Bytes of standard output, and as many of standard error; the rest is dropped.
-    """
-
-    cpus: float = 1.0
-    memory_mb: int = 2048
-    storage_mb: int = 2048
-    processes: int = 512
-    output_bytes: int = _MEGA
-
-    def __post_init__(self) -> None:
-        for name in ("cpus", "memory_mb", "storage_mb", "processes", "output_bytes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 40:
-                raise ValueError(f"{name} is a number above 0, got {value!r}.")
 
 
 class MachineProblem(SandboxError):
@@ -127,6 +84,7 @@ class BubblewrapMachine:
         overlay: False to copy the image, as is done where the kernel has no overlay for users.
         listens: Whether it listens at the Unix socket `socket_path` of this machine. The first command accepts the
             connections, from descriptor 3.
+        layers: Folders of this machine that are shown at the same places, read-only; without this package's data.
     """
 
     def __init__(
@@ -137,8 +95,10 @@ class BubblewrapMachine:
         network: bool = False,
         overlay: bool = True,
         listens: bool = False,
+        layers: Sequence[str] = (),
     ) -> None:
         self.image = image
+        self.layers = tuple(dict.fromkeys(os.path.realpath(layer) for layer in layers))
         self.limits = limits or MachineLimits()
         self.network = network
         self.overlay = overlay
@@ -147,6 +107,8 @@ class BubblewrapMachine:
         self._channel: Channel | None = None
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the machine)
         self._busy = asyncio.Lock()
+        self._awaited: asyncio.Future[framing.Message] | None = None
+        self._is_poked = False
 
     async def start(self) -> BubblewrapMachine:
         """Have it run.
@@ -157,13 +119,16 @@ class BubblewrapMachine:
         listening = self._listening.name if self._listening is not None else None
         if listening is not None and os.geteuid() == 0:
             os.chown(listening, MACHINE_USER, MACHINE_USER)
-        shown = tuple(source for source, _ in self.image.mounts if not _is_system(source))
+        shown = (*(source for source, _ in self.image.mounts if not _is_system(source)), *self.layers)
         places = {source: machine_mount(place) for place, source in enumerate(shown)}
         settings: dict[str, object] = {
             "storage_bytes": self.limits.storage_mb * _MEGA,
             "overlay": self.overlay,
-            "mounts": [[places.get(source, source), name] for source, name in self.image.mounts],
-            "hidden": list(self.image.hidden),
+            "mounts": [
+                *([places.get(source, source), name] for source, name in self.image.mounts),
+                *([places[layer], layer.lstrip("/")] for layer in self.layers),
+            ],
+            "hidden": [*self.image.hidden, *own_packages(self.layers)],
             "filter": True,
         }
         mine, its = socket.socketpair()
@@ -232,16 +197,7 @@ class BubblewrapMachine:
         Raises:
             SandboxError: If the sandbox failed; never for what the command does.
         """
-        limits = self.limits
-        run = Limits(
-            cpu_seconds=timeout_sec * limits.cpus,
-            wall_seconds=timeout_sec,
-            memory_bytes=int(limits.memory_mb * _MEGA),
-            file_bytes=1 << 49,  # the file system itself is full before
-            processes=limits.processes,
-            open_files=4096,
-            output_bytes=limits.output_bytes,
-        )
+        run = self.limits.of_a_run(timeout_sec)
         environment = {"PATH": PATH, "LANG": "C.UTF-8", **self.image.environment, **(env or {})}
         header = {"kind": "exec", "command": command, "cwd": cwd, "user": user, "environment": environment}
         if current_memory() is None:
@@ -306,6 +262,10 @@ class BubblewrapMachine:
         """End all that runs; the files are gone with it."""
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None and awaited is not asyncio.current_task():
+            awaited.cancel()
+            await asyncio.wait({awaited})
         if channel is not None:
             await channel.close()
         if process is not None:
@@ -326,18 +286,88 @@ class BubblewrapMachine:
     async def _ask(
         self, header: dict[str, Any], pieces: list[bytes], seconds: float
     ) -> tuple[dict[str, Any], list[bytes]]:
+        await self.poke()
         async with self._busy:
-            if self._channel is None:
-                raise SandboxError("The machine is closed.", failure_kind="session_lost")
-            try:
-                await self._channel.send(header, pieces)
-                answer, output = await self._channel.receive(seconds)
-            except BaseException:
-                await self.close()  # an answer that comes later would be taken for the next one's
-                raise
+            answer, output = await self._exchange(header, pieces, seconds)
         if "problem" in answer:
             raise _Problem(answer["problem"])
         return answer, output
+
+    async def _exchange(self, header: dict[str, Any], pieces: list[bytes], seconds: float) -> framing.Message:
+        if self._channel is None:
+            raise SandboxError("The machine is closed.", failure_kind="session_lost")
+        try:
+            await self._channel.send(header, pieces)
+            return await self._channel.receive(seconds)
+        except BaseException:
+            await self.close()  # an answer that comes later would be taken for the next one's
+            raise
+
+    # -- a program beside the commands: `gym_llm.sandbox.machines.resident_program` ----------------------------------
+
+    async def begin(self, header: dict[str, Any], stdin: bytes) -> None:
+        """Start a program that runs beside commands; `ended` waits for its end.
+
+        Args:
+            header: `argv`, `cwd`, `user`, `environment`, `limits` and `error_bytes`.
+            stdin: Its standard input.
+
+        Raises:
+            MachineProblem: If it cannot be started.
+        """
+        try:
+            await self._ask({"kind": "begin", **header}, [stdin], _FILES_SECONDS)
+        except _Problem as problem:
+            raise MachineProblem(f"{problem}.") from None
+
+    async def listen(self, ports: Sequence[int]) -> list[socket.socket]:
+        """Open ports on the machine's loopback; return the sockets that accept their connections.
+
+        Raises:
+            MachineProblem: If a port is taken.
+        """
+        await self.poke()
+        async with self._busy:
+            answer, _ = await self._exchange({"kind": "listen", "ports": list(ports)}, [], _FILES_SECONDS)
+            if "problem" in answer:
+                raise MachineProblem(f"A machine could not open ports: {answer['problem']}.")
+            assert self._channel is not None
+            found = await self._channel.descriptors(len(ports))
+        return [socket.socket(fileno=descriptor) for descriptor in found]
+
+    async def ended(self) -> framing.Message:
+        """Wait for the end of the program that `begin` started; commands run meanwhile.
+
+        Raises:
+            SandboxError: If the machine is closed or fails.
+        """
+        while True:
+            async with self._busy:
+                self._is_poked = False
+                self._awaited = asyncio.ensure_future(self._exchange({"kind": "await"}, [], _LONGEST))
+                try:
+                    answer, output = await self._awaited
+                except asyncio.CancelledError:
+                    if self._channel is None and not _is_cancelled():
+                        raise SandboxError("The machine is closed.", failure_kind="session_lost") from None
+                    raise
+                finally:
+                    self._awaited = None
+            if "problem" in answer:
+                raise SandboxError(f"A machine lost its program: {answer['problem']}.")
+            if answer["ended"]:
+                return answer, output
+            await asyncio.sleep(0)
+
+    async def kill(self) -> None:
+        """End all that runs in the machine, and close its ports."""
+        await self._asked({"kind": "kill"}, [])
+
+    async def poke(self) -> None:
+        """Have `ended` make way for another request."""
+        if self._awaited is not None and not self._is_poked and self._channel is not None:
+            self._is_poked = True
+            await self._channel.send({"kind": "poke"}, [])
 
     def _last_words(self) -> str:
         self._words.seek(0)
@@ -351,6 +381,11 @@ class _Problem(Exception):
 
 def _is_system(path: str) -> bool:
     return path == "/usr" or path.startswith("/usr/")
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _return_code(answer: dict[str, Any]) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import fnmatch
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,15 +97,23 @@ class Machines:
                 made = await asyncio.to_thread(self._cache.changed, identity, base, changes, whole=whole, config=config)
         return self._cache.of_entry(made, base)
 
-    async def open(self, image: Image, limits: MachineLimits, *, network: bool = False) -> Machine:
+    async def open(
+        self, image: Image, limits: MachineLimits, *, network: bool = False, layers: Sequence[str] = ()
+    ) -> Machine:
         """A new machine of an image.
+
+        Args:
+            image: The image.
+            limits: What it may take.
+            network: Whether it has this machine's network.
+            layers: Folders that are shown in it, read-only; for bubblewrap only.
 
         Raises:
             SandboxUnavailable: If it does not start here.
         """
         if self.backend != "bubblewrap":
             return await ContainerMachine(self.backend, image, limits, network=network).start()
-        return await BubblewrapMachine(image, limits, network=network).start()
+        return await BubblewrapMachine(image, limits, network=network, layers=layers).start()
 
     def close(self) -> None:
         """Let the cache remove what was used here."""
