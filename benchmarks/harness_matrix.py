@@ -198,12 +198,10 @@ def is_right(figures: dict[str, Any]) -> bool:
 
 
 def markdown(results: dict[str, dict[str, dict[str, Any]]], environments: list[str]) -> str:
-    """Return the table of the documentation."""
+    """Return the two tables of the documentation: one of all columns would be wider than a page."""
     files = {each.name: each for each in harness_files()}
-    lines = [
-        "| harness | dialect | start, s | own prompt, tokens | " + " | ".join(environments) + " |",
-        "|---|---|---:|---:|" + "---|" * len(environments),
-    ]
+    about = ["| harness | dialect | start, s | own prompt, tokens |", "|---|---|---:|---:|"]
+    lines = ["| harness | " + " | ".join(environments) + " |", "|---|" + "---|" * len(environments)]
     for name, played in results.items():
         starts = [each["start_seconds"] for each in played.values() if each.get("start_seconds")]
         prompts = [each["prompt_tokens"] for each in played.values() if each.get("prompt_tokens")]
@@ -218,8 +216,9 @@ def markdown(results: dict[str, dict[str, dict[str, Any]]], environments: list[s
                 cells.append("failed")
         start = f"{min(starts):.1f}" if starts else ""
         own = f"{round(min(prompts), -2):,}" if prompts else ""
-        lines.append(f"| `{name}` | {files[name].dialect} | {start} | {own} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        about.append(f"| `{name}` | {files[name].dialect} | {start} | {own} |")
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join([*about, "", *lines]) + "\n"
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 _ELSEWHERE = {
     "openenv_counter.py",
-    *(f"foreign_{name}.py" for name in ("games", "tasks", "mcp_server", "openenv_server", "nemo_servers")),
+    *(f"foreign_{name}.py" for name in ("games", "tasks", "worlds", "mcp_server", "openenv_server", "nemo_servers")),
 }
 """Started by another script, in an environment that has what it imports."""
 
