@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict, dataclass, replace
 
 from gym_llm.concurrency.answered_once import current_memory, request_key
@@ -10,8 +9,9 @@ from gym_llm.errors import SandboxError
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Limit, Sandbox, reply_timeout
+from gym_llm.utils.secrets import redacted_logger
 
-logger = logging.getLogger(__name__)
+logger = redacted_logger(__name__)
 _EVICTED = "The interpreter was ended, and its state is lost: all sessions together held too much memory."
 
 

@@ -12,7 +12,6 @@ again restores it. Hooks run again. Whatever they and the driver ask is answered
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from gym_llm.rollouts.durable.token_codec import TokenCodec
 from gym_llm.rollouts.plan import Job
 from gym_llm.types import Item, Request, ResponseDict
 from gym_llm.utils.json_codec import dumps, loads
+from gym_llm.utils.secrets import redacted_logger
 
 REPEATABLE = ("run", "cell", "command")
 """Requests that may be missing: what a sandbox has compiled for one episode serves others, too."""
@@ -37,7 +37,7 @@ _EPISODE = re.compile(r"\d+-\d+")
 """The beginning of the ids of an episode's conversations."""
 
 _SAID = ("function_call", "reasoning")
-logger = logging.getLogger(__name__)
+logger = redacted_logger(__name__)
 
 
 class EpisodeDiverged(EngineError):

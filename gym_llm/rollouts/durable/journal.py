@@ -7,7 +7,6 @@ little more than the episodes under way.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 from pathlib import Path
@@ -17,9 +16,10 @@ from gym_llm.data.files.jsonl import write_all
 from gym_llm.rollouts.durable.left_journals import HIDDEN, LOCK, LeftEpisode, LeftJournals, new_name
 from gym_llm.rollouts.durable.lines import BEGIN, Line, pack_line
 from gym_llm.rollouts.plan import Job
+from gym_llm.utils.secrets import redacted_logger
 
 _FILE_BYTES = 16 << 20
-logger = logging.getLogger(__name__)
+logger = redacted_logger(__name__)
 
 
 class Journal:

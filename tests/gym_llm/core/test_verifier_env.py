@@ -110,7 +110,8 @@ def test_usage_is_summed_over_the_turns_that_report_it() -> None:
     env.step(response(function_call("ping"), usage=usage))
     env.step(response(function_call("ping"), usage=None))
     env.step(response(message_item("4"), usage=usage))
-    assert env.episode.usage == {"input_tokens": 6, "output_tokens": 4, "total_tokens": 10}
+    counts = {"input_tokens": 6, "output_tokens": 4, "total_tokens": 10}
+    assert env.episode.usage == {**counts, "input_tokens_details": {"cached_tokens": 2}}
 
 
 def test_tasks_are_chosen_by_seed_by_index_or_given() -> None:
