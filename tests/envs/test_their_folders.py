@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
 from testing import function_call
+from their_packages import HUB, begin, guess, plain_folder, require_openenv
 
 from gym_llm import Run
 from gym_llm.envs.theirs import environments
-from gym_llm.envs.theirs.environments import home_of
-from gym_llm.envs.theirs.frameworks import frameworks
-from gym_llm.envs.theirs.hub_folder import HubFolder
 from gym_llm.envs.theirs.peer_process import PeerFailed
 
-HUB = Path(__file__).parent / "theirs" / "hub"
 ENV = "gym_llm/OpenEnv-v0"
 SECRET = "tok-77aa1c02"
 
@@ -32,23 +27,7 @@ SECRET = "tok-77aa1c02"
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
     """The folder with the server that needs OpenEnv's package nowhere; its environment of Python is this one."""
-    folder = tmp_path / "higher_env"
-    shutil.copytree(HUB, folder)
-    (folder / "openenv.yaml").write_text("app: server.plain:main\n")
-    (folder / ".venv").symlink_to(sys.prefix)
-    return folder
-
-
-def begin(env: Any, seed: int = 4) -> list[dict[str, Any]]:
-    task = {"responses_create_params": {"input": []}, "seed": seed}
-    observation, _ = env.reset(options={"task": task})
-    said: list[dict[str, Any]] = observation["input"]
-    return said
-
-
-def guess(env: Any, number: int) -> tuple[str, float, bool]:
-    observation, reward, terminated, *_ = env.step([function_call("act", {"guess": number})])
-    return observation["input"][-1]["output"], reward, terminated
+    return plain_folder(tmp_path / "higher_env")
 
 
 def is_alive(pid: int) -> bool:
@@ -67,9 +46,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_folder_is_played_with_openenvs_own_package() -> None:
-    openenv = replace(frameworks()["openenv"], packages=HubFolder.read(str(HUB)).packages)
-    if not (home := home_of(openenv)).exists():
-        pytest.skip(f"There is no environment of the package openenv: {home}.")
+    require_openenv()
     env = gym.make(ENV, folder=str(HUB), field="message", variables={"LIMIT": "3"}).unwrapped
     assert begin(env, 4)[-1]["content"] == "Begin"
     assert guess(env, 0) == ("higher", 0.25, False)

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
-from testing import function_call
+from their_packages import HUB, begin, guess, plain_folder, require_openenv
 
 from gym_llm.envs.theirs import served_folder
-from gym_llm.envs.theirs.environments import home_of
-from gym_llm.envs.theirs.frameworks import frameworks
-from gym_llm.envs.theirs.hub_folder import HubFolder
 from gym_llm.envs.theirs.peer_process import PeerFailed
 from gym_llm.errors import DeadlinePassed, SandboxUnavailable
 from gym_llm.sandbox.backends import bubblewrap_path
 
 pytestmark = pytest.mark.slow
-HUB = Path(__file__).parent / "theirs" / "hub"
 ENV = "gym_llm/OpenEnv-v0"
 SECRET = "tok-19ce72b0"
 
@@ -42,11 +35,7 @@ def bubblewrap() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the folder; its environment of Python is this one."""
-    folder = tmp_path / "higher_env"
-    shutil.copytree(HUB, folder)
-    (folder / "openenv.yaml").write_text("app: server.plain:main\n")
-    (folder / ".venv").symlink_to(sys.prefix)
-    return folder
+    return plain_folder(tmp_path / "higher_env")
 
 
 @contextmanager
@@ -57,18 +46,6 @@ def process(*command: str) -> Iterator[subprocess.Popen[bytes]]:
             yield started
         finally:
             started.kill()
-
-
-def begin(env: Any, seed: int = 4) -> list[dict[str, Any]]:
-    task = {"responses_create_params": {"input": []}, "seed": seed}
-    observation, _ = env.reset(options={"task": task})
-    said: list[dict[str, Any]] = observation["input"]
-    return said
-
-
-def guess(env: Any, number: int) -> tuple[str, float, bool]:
-    observation, reward, terminated, *_ = env.step([function_call("act", {"guess": number})])
-    return observation["input"][-1]["output"], reward, terminated
 
 
 def played(folder: Path, machine: bool) -> list[Any]:
@@ -91,9 +68,7 @@ def test_episodes_in_a_machine_are_those_outside(folder: Path) -> None:
 
 
 def test_openenvs_own_package_plays_in_a_machine() -> None:
-    openenv = replace(frameworks()["openenv"], packages=HubFolder.read(str(HUB)).packages)
-    if not (home := home_of(openenv)).exists():
-        pytest.skip(f"There is no environment of the package openenv: {home}.")
+    require_openenv()
     assert played(HUB, True) == played(HUB, False)
 
 

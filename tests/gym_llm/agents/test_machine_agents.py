@@ -131,14 +131,8 @@ echo $((1 - $?)) > /logs/verifier/reward.txt
 """
 
 
-@pytest.mark.slow
-def test_a_program_works_in_the_machine_of_its_task_beside_commands_and_before_the_tests(tmp_path: Path) -> None:
-    task = write_task(tmp_path / "task", TEST, dockerfile="FROM host\nWORKDIR /app\nENV OF_TASK=1\n")
-    code = """
-open("made", "w").write("inside")
-said = tool("shell", command="printf ' and in a command' >> made; pwd")
-found = [os.path.exists(path) for path in ("/tests", "/solution", "/logs/verifier/reward.txt")]
-print(json.dumps([said, found, os.environ["OF_TASK"]]))"""
+def play_harbor(task: Any, code: str, tmp_path: Path) -> Any:
+    """The record of a program that works on a task of Harbor, in the task's machine."""
     (record,) = gym_llm.collect(
         HARBOR,
         Says(),
@@ -148,6 +142,18 @@ print(json.dumps([said, found, os.environ["OF_TASK"]]))"""
         env_kwargs={"cache": str(tmp_path / "cache")},
         progress=False,
     )
+    return record
+
+
+@pytest.mark.slow
+def test_a_program_works_in_the_machine_of_its_task_beside_commands_and_before_the_tests(tmp_path: Path) -> None:
+    task = write_task(tmp_path / "task", TEST, dockerfile="FROM host\nWORKDIR /app\nENV OF_TASK=1\n")
+    code = """
+open("made", "w").write("inside")
+said = tool("shell", command="printf ' and in a command' >> made; pwd")
+found = [os.path.exists(path) for path in ("/tests", "/solution", "/logs/verifier/reward.txt")]
+print(json.dumps([said, found, os.environ["OF_TASK"]]))"""
+    record = play_harbor(task, code, tmp_path)
     assert record["reward"] == 1.0, record["error"]
     said = json.loads(record["response"]["output"][-1]["content"][0]["text"])
     assert said == ["/app\n[exit code 0]", [False] * 3, "1"]
@@ -167,15 +173,7 @@ open("/" + name, "w")
 import threading
 threading.Thread(target=lambda: __import__("time").sleep(600), daemon=True).start()
 ask(os.environ["GYM_LLM_TOOLS_URL"] + "/submit", {"answer": "made"})"""
-    (record,) = gym_llm.collect(
-        HARBOR,
-        Says(),
-        tasks=[task],
-        agent=inside(code),
-        agent_in="machine",
-        env_kwargs={"cache": str(tmp_path / "cache")},
-        progress=False,
-    )
+    record = play_harbor(task, code, tmp_path)
     assert record["reward"] == 1.0 and record["info"]["steps_reached"] == 2, record
 
 
