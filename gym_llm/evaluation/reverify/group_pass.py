@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from gym_llm.concurrency import is_cancellation
 from gym_llm.core.driver import Driver
-from gym_llm.evaluation.reverify.rescoring import NotFromItems, Score, can_be_scored, with_ids
+from gym_llm.evaluation.reverify.rescoring import Score, can_be_scored, outcome_of, with_ids
 from gym_llm.records.failures import Failure
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.group_scores import GroupScorer, with_details
@@ -141,11 +140,4 @@ class GroupPass:
         """Score an episode by itself, without its group; None where it stays masked."""
         if not can_be_scored(record):
             return None
-        try:
-            return await driver.run(self._score, driver, record, self._seed)
-        except NotFromItems:
-            raise
-        except BaseException as error:
-            if is_cancellation(error):
-                raise
-            return driver.failure(error)
+        return await outcome_of(driver, driver.run(self._score, driver, record, self._seed))

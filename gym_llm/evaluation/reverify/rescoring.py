@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from gym_llm.concurrency import is_cancellation
 from gym_llm.core.driver import Driver, Step
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.engines.replay import recorded_turns
 from gym_llm.errors import DataError, UsageError
+from gym_llm.records.failures import Failure
 from gym_llm.records.token_spans import SPAN, with_copies
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.recorded_task import fill_episode, row_of
@@ -38,6 +40,23 @@ class Score(NamedTuple):
 
 class NotFromItems(UsageError):
     """Raised when a stored episode cannot be scored here, or not from its items alone."""
+
+
+async def outcome_of(driver: Driver, score: Awaitable[Score]) -> Score | Failure:
+    """Wait for a score; return the failure of a hook or of what it asks.
+
+    Raises:
+        NotFromItems: If the record cannot be scored again.
+        asyncio.CancelledError: If the pass is cancelled.
+    """
+    try:
+        return await score
+    except NotFromItems:
+        raise
+    except BaseException as error:
+        if is_cancellation(error):
+            raise
+        return driver.failure(error)
 
 
 def can_be_scored(record: Mapping[str, Any]) -> bool:

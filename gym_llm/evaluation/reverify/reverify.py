@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -22,6 +22,7 @@ from gym_llm.evaluation.reverify.rescoring import (
     Score,
     can_be_scored,
     check_env,
+    outcome_of,
     score_items,
     score_replayed,
 )
@@ -229,21 +230,11 @@ class _Pass:
     async def _finished(self, driver: Driver, record: Rollout, begun: Waiting[Score] | Failure) -> Score | Failure:
         """Wait for a score; once more, after a pause, where something failed that may pass."""
         if isinstance(begun, Waiting):
-            score = await self._outcome(driver, driver.resume(begun))
+            score = await outcome_of(driver, driver.resume(begun))
             if isinstance(score, Score) or score.kind not in TRANSIENT:
                 return score
         await asyncio.sleep(_PAUSE)
-        return await self._outcome(driver, driver.run(self._score, driver, record, self._seed))
-
-    async def _outcome(self, driver: Driver, score: Awaitable[Score]) -> Score | Failure:
-        try:
-            return await score
-        except NotFromItems:
-            raise
-        except BaseException as error:
-            if is_cancellation(error):
-                raise
-            return driver.failure(error)
+        return await outcome_of(driver, driver.run(self._score, driver, record, self._seed))
 
     def _put(self, line: _Line | None = None) -> None:
         """Write what is ready, in order, after the lines before it."""
