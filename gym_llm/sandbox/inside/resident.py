@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import resource
-import select
 import signal
 import socket
 import time
@@ -74,14 +73,8 @@ class Resident(supervisor.Run):
         Raises:
             EOFError: If the caller is gone.
         """
-        poll = select.poll()
         child = os.pidfd_open(self.child) if hasattr(os, "pidfd_open") and self.ended is None else -1
-        for descriptor in (self.requests, child):
-            if descriptor >= 0:
-                poll.register(descriptor, select.POLLIN)
-        for stream in self.streams:
-            if stream.open:
-                poll.register(stream.descriptor, select.POLLIN)
+        poll = self._poll(child)
         tick = _TICK
         next_look = time.monotonic() + tick
         try:

@@ -263,19 +263,22 @@ class Run:
             raise RuntimeError(problem.decode("utf-8", "replace"))
         self.use.begin(0.0)
 
+    def _poll(self, child: int) -> select.poll:
+        """Return a poll of what can come: a request, the end of the child (unless it is -1), output."""
+        poll = select.poll()
+        for descriptor in (self.requests, child, *(stream.descriptor for stream in self.streams if stream.open)):
+            if descriptor >= 0:
+                poll.register(descriptor, select.POLLIN)
+        return poll
+
     def _watch(self, control: _Control | None) -> str | None:
         """Wait until the program ends (or answers, with a control). Return None, or the limit that it passed."""
         tick = _TICK
-        poll = select.poll()
         child = os.pidfd_open(self.child) if hasattr(os, "pidfd_open") else -1
-        for descriptor in (self.requests, child, control.reading if control else -1):
-            if descriptor >= 0:
-                poll.register(descriptor, select.POLLIN)
+        poll = self._poll(child)
         if control is not None:
+            poll.register(control.reading, select.POLLIN)
             poll.register(control.writing, select.POLLOUT)
-        for stream in self.streams:
-            if stream.open:
-                poll.register(stream.descriptor, select.POLLIN)
         next_look = time.monotonic() + tick
         try:
             while True:
