@@ -14,7 +14,7 @@ from gym_llm.concurrency.answered_once import remembering
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.records.failures import TRANSIENT
-from gym_llm.rollouts.durable.durable_episode import DurableEngine, DurableEpisode, DurableModel
+from gym_llm.rollouts.durable.durable_episode import DurableEpisode, DurableModel
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode import EpisodePhase, play_episode
@@ -44,10 +44,10 @@ class EpisodeWorker:
         self._settings = settings
         self._journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
         self._episodes: dict[str, DurableEpisode] = {}
-        model = engine if self._journal is None else DurableModel(engine, self._episodes)
-        player = player_of(model, settings, lambda: shard.env(0))
-        self._is_own = player is not model
-        self._engine = player if self._is_own else engine
+        if self._journal is not None:
+            engine = DurableModel(engine, self._episodes, in_order=settings.agent is None)
+        self._engine = player_of(engine, settings, lambda: shard.env(0))
+        self._is_own = self._engine is not engine
         self._clock = None if settings.step_timeout is None else StepClock(settings.step_timeout)
         self._jobs: deque[Job] = deque()
         self._free = list(range(shard.num_envs - 1, -1, -1))
@@ -142,17 +142,16 @@ class EpisodeWorker:
     async def _play(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
         retries = self._settings.retries
         if self._journal is None:
-            return await with_retries(lambda: self._play_once(env, self._engine, job, phase), retries=retries)
+            return await with_retries(lambda: self._play_once(env, job, phase), retries=retries)
         durable = DurableEpisode(self._journal, job)
 
         async def play() -> Rollout:
             durable.begin()
-            engine = self._engine if self._is_own else DurableEngine(self._engine, durable)
             with remembering(durable):
-                record = await self._play_once(env, engine, job, phase)
+                record = await self._play_once(env, job, phase)
                 if durable.has_diverged:
                     durable.begin_anew()
-                    record = await self._play_once(env, engine, job, phase)
+                    record = await self._play_once(env, job, phase)
             durable.attempt += 1
             return record
 
@@ -162,8 +161,8 @@ class EpisodeWorker:
         finally:
             del self._episodes[job.episode_id]
 
-    async def _play_once(self, env: gym.Env[Any, Any], engine: Engine, job: Job, phase: EpisodePhase) -> Rollout:
-        tracing = self._settings.tracing
+    async def _play_once(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
+        engine, tracing = self._engine, self._settings.tracing
         if tracing is None:
             return await play_episode(env, engine, job, self._settings, phase, self._clock)
         trace = tracing.episode(env, engine, job)

@@ -11,9 +11,8 @@ _OF_A_RUN = (
     *("datasets", "reasoning_parser", "tool_call_parser", "wrappers", "agent", "agent_machine", "budgets"),
     "compaction",
 )
-_NEWER = ("agent", "agent_machine", "budgets", "compaction")
-
 """Settings that all records of a file share, like the model; where it is served and how much is played may change."""
+_NEWER = ("agent", "agent_machine", "budgets", "compaction")
 
 _IN_WORDS = {
     "verifier": "the verifier's code",

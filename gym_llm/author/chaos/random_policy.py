@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from gym_llm.author.chaos.faults import Fault, choose
+from gym_llm.engines.around import conversation_of
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.rollouts.plan import Job
@@ -81,7 +82,7 @@ class RandomPolicy(Engine):
 
     def _fault(self, episode_id: str) -> tuple[Fault | None, bool]:
         """The episode's fault, and whether it strikes now: each time that it is asked for, or only the first time."""
-        episode = episode_id.partition("/")[0]  # what follows names the seat that answers
+        episode = conversation_of(episode_id)
         task, _, repeat = episode.rpartition("-")
         fault = choose(Job(int(task), int(repeat)).env_seed(self._seed), self._fault_seed, self._share)
         if fault is None or fault.place not in ("engine", "http") or (fault.once and episode in self._failed):

@@ -12,13 +12,13 @@ again restores it. Hooks run again. Whatever they and the driver ask is answered
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from gym_llm.concurrency.answered_once import request_key
-from gym_llm.engines.engine import Capabilities, Engine, EpisodeReport
+from gym_llm.engines.around import EngineAround, conversation_of
+from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.rollouts.durable.journal import Journal
@@ -33,9 +33,6 @@ REPEATABLE = ("run", "cell", "command")
 """Requests that may be missing: what a sandbox has compiled for one episode serves others, too."""
 _CALL = "agent_call"
 _LARGEST = 4 << 20
-_EPISODE = re.compile(r"\d+-\d+")
-"""The beginning of the ids of an episode's conversations."""
-
 _SAID = ("function_call", "reasoning")
 logger = redacted_logger(__name__)
 
@@ -188,64 +185,26 @@ class DurableEpisode:
         self._journal.add(self.job, pack_line(self.job, self._generation, kind, key, body))
 
 
-class DurableEngine(Engine):
-    """An engine for one durable episode: what it sampled before is not sampled again."""
-
-    def __init__(self, engine: Engine, episode: DurableEpisode) -> None:
-        self._engine, self._episode = engine, episode
-        self.model = engine.model
-        self.capabilities: Capabilities = engine.capabilities
-
-    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """See `Engine.respond`."""
-        return await self._episode.respond(self._engine, request, episode_id)
-
-    def count_tokens(self, request: Request) -> int | None:
-        """See `Engine.count_tokens`."""
-        return self._engine.count_tokens(request)
-
-    async def end_episode(
-        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
-    ) -> EpisodeReport | None:
-        """See `Engine.end_episode`."""
-        return await self._engine.end_episode(episode_id, rewards=rewards, failed=failed)
-
-
-class DurableModel(Engine):
-    """The model behind the agents of durable episodes; each call is answered by the journal of its episode.
+class DurableModel(EngineAround):
+    """The model's engine in a durable run; the journal of the episode that asks answers first.
 
     Args:
-        engine: The model's engine, started and closed by its owner.
+        engine: The engine, started and closed by its owner.
         episodes: The episodes under way, by their ids.
+        in_order: Whether an episode asks for one turn after the other; the programs of agents may not.
     """
 
-    def __init__(self, engine: Engine, episodes: Mapping[str, DurableEpisode]) -> None:
-        self._engine, self._episodes = engine, episodes
-        self.model = engine.model
-        self.capabilities: Capabilities = engine.capabilities
+    def __init__(self, engine: Engine, episodes: Mapping[str, DurableEpisode], *, in_order: bool) -> None:
+        super().__init__(engine)
+        self._episodes, self._in_order = episodes, in_order
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """See `Engine.respond`."""
-        name = _EPISODE.match(episode_id)
-        episode = None if name is None else self._episodes.get(name[0])
+        """Answer one request; see `Engine.respond`."""
+        episode = self._episodes.get(conversation_of(episode_id))
         if episode is None:
-            return await self._engine.respond(request, episode_id=episode_id)
-        return await episode.answer(self._engine, request, episode_id)
-
-    @property
-    def context_tokens(self) -> int | None:
-        """See `Engine.context_tokens`."""
-        return self._engine.context_tokens
-
-    async def end_episode(
-        self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False
-    ) -> EpisodeReport | None:
-        """See `Engine.end_episode`."""
-        return await self._engine.end_episode(episode_id, rewards=rewards, failed=failed)
-
-    def count_tokens(self, request: Request) -> int | None:
-        """See `Engine.count_tokens`."""
-        return self._engine.count_tokens(request)
+            return await self.engine.respond(request, episode_id=episode_id)
+        ask = episode.respond if self._in_order else episode.answer
+        return await ask(self.engine, request, episode_id)
 
 
 def _given(item: Item) -> Any:
