@@ -33,9 +33,10 @@ class Counting(Engine):
     model = "counting"
 
     def __init__(
-        self, stop_at: int = 1000, *, only: str = "", masks: str = "", records: int = 0, fails: int = 0
+        self, stop_at: int = 1000, *, only: str = "", masks: str = "", records: int = 0, fails: int = 0, usage: int = 0
     ) -> None:
         self.stop_at, self.only, self.masks, self.records, self.fails = stop_at, only, masks, records, fails
+        self.usage = {"input_tokens": usage, "output_tokens": usage, "total_tokens": 2 * usage} if usage else None
         self.asked: list[tuple[str, int]] = []
         self.is_stuck = asyncio.Event()
 
@@ -55,7 +56,7 @@ class Counting(Engine):
         if turn == TURNS:
             item = message_item("done")
         tokens = {"prompt_token_ids": [1] * (2 * turn + 1), "generation_token_ids": [1], "generation_log_probs": [-0.5]}
-        return response({**item, **tokens})
+        return response({**item, **tokens}, usage=self.usage)
 
 
 async def stuck(event: asyncio.Event) -> None:
@@ -156,6 +157,18 @@ def test_an_episode_goes_on_at_the_turn_where_it_was(turn):
     assert first.asked + second.asked == [("0-0", number) for number in range(TURNS + 1)]
     assert Shop.asked == asked
     assert not journals_beside(Path("a.jsonl")).exists()
+
+
+def test_a_budget_counts_the_turns_of_the_journal():
+    (whole,) = play(Counting(usage=5), durable=False, output="whole.jsonl", max_tokens=50)
+    Shop.asked.clear()
+    first, second = Counting(3, usage=5), Counting(usage=5)
+    assert play(first, until=first.is_stuck, max_tokens=50) == []
+    (record,) = play(second, resume=True, max_tokens=50)
+    assert first.asked + second.asked == [("0-0", number) for number in range(5)]
+    for each in (whole, record):  # the empty response that truncates has its own id and time
+        del each["response"]["id"], each["response"]["created_at"]
+    assert record == whole and whole["truncated"]
 
 
 def test_a_verdict_is_not_asked_for_twice(monkeypatch):
