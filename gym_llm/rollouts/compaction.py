@@ -12,7 +12,7 @@ from gym_llm.engines.around import EngineAround
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.errors import UsageError
 from gym_llm.protocols.responses.actions import output_items
-from gym_llm.rollouts.history import SUMMARY_PROMPT, is_models, size_of, summarized, trimmed, without_results
+from gym_llm.rollouts.history import SUMMARY_PROMPT, is_models, size_of, split, summarized, trimmed, without_results
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.segments import Segments, Turn, tokens_of
 from gym_llm.types import Item, Request, ResponseDict, message_text, sum_usage
@@ -147,9 +147,16 @@ class CompactingEngine(EngineAround):
         return True
 
     async def _summarized(self, sent: Request, episode_id: str, summaries: list[ResponseDict]) -> list[Item] | None:
-        """The history with a summary by the model; None if it wrote no text."""
+        """The history with a summary by the model; None if it wrote no text.
+
+        The last turn stays, so the model sums up what is before it: a prompt that fitted already, and this one more.
+        """
+        _, turns = split(sent["input"])
+        if len(turns) < 2:
+            return None
+        before = sent["input"][: -len(turns[-1])]
         prompt: Item = {"type": "message", "role": "user", "content": SUMMARY_PROMPT}
-        request: Request = {**sent, "input": [*sent["input"], prompt], "tool_choice": "none"}
+        request: Request = {**sent, "input": [*before, prompt], "tool_choice": "none"}
         request["max_output_tokens"] = max(1, self._context // _SUMMARY_SHARE)
         request.pop("text", None)
         response = await self.engine.respond(request, episode_id=episode_id)

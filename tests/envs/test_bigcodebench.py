@@ -219,7 +219,7 @@ def test_a_right_program_passes_whatever_it_returns(name: str) -> None:
 def test_the_memory_is_the_programs() -> None:
     code, test = VALUES["a frame"]
     tests = f"import unittest\nclass TestCases(unittest.TestCase):\n    def test_it(self):\n        self.{test}\n"
-    reward, info = play(code, METADATA | {"test": tests}, subprocess_timeout=20.0, memory_mib=256)
+    reward, info = play(code, METADATA | {"test": tests}, subprocess_timeout=60.0, memory_mib=256)
     assert (reward, info["details"]) == (1.0, {})
     greedy = "def task_func(x):\n    global kept\n    kept = bytearray(700 << 20)\n    return 2"
     assert play(greedy, subprocess_timeout=20.0, memory_mib=256)[0] == 0.0

@@ -11,7 +11,7 @@ from testing import message_item
 
 HERE = Path(__file__).parent
 EPISODES = 600
-SECONDS = 170.0
+SECONDS = 300.0
 
 
 def run_alone(script, *arguments):

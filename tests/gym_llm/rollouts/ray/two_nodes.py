@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
 import sys
+import threading
 import time
 
+import psutil
 import vector_envs
 from ray.cluster_utils import Cluster
 
@@ -49,8 +52,12 @@ def main(recording: str) -> None:
         "records": [(r["rollout_id"]["task_index"], r["reward"], r["error"]) for r in records],
     }
     print(json.dumps(found), flush=True)
-    ray.shutdown()
-    cluster.shutdown()
+    closing = threading.Thread(target=lambda: (ray.shutdown(), cluster.shutdown()), daemon=True)
+    closing.start()
+    closing.join(30)  # Ray can wait for ever for the node that was killed
+    for process in psutil.Process().children(recursive=True):
+        process.kill()
+    os._exit(0)
 
 
 if __name__ == "__main__":
