@@ -106,6 +106,12 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: (-cost[group := _group(item)], group))
 
 
+def pytest_collection_finish(session):
+    """Refuse to go on without groups: each worker would start what one starts for all, and take twice as long."""
+    if hasattr(session.config, "workerinput") and session.items and "@" not in session.items[0].nodeid:
+        raise pytest.UsageError("This pytest-xdist does not group tests with this pytest: see pyproject.toml.")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Remember which tests with other packages passed (tests/peers.py)."""

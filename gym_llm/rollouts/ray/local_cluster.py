@@ -60,6 +60,7 @@ class LocalCluster:
                 logging_level=logging.ERROR,
                 configure_logging=False,
             )
+        worker._global_node.kill_log_monitor()  # it reads all logs, again and again, for a driver that shows none
         self.session = Path(context.address_info["session_dir"])
         children = [child for child in psutil.Process().children() if child.pid not in before]
         self._vital = {name: child for child in children if (name := child.name()) in _VITAL}
