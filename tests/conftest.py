@@ -44,6 +44,7 @@ for _name in (
     "judging",
     "constraint_cases",
     "harbor_tasks",
+    "image_files",
     "peers",
     "mcp_toolbox",
     "nemo_client",

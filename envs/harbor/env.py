@@ -27,6 +27,7 @@ from gym_llm.sandbox.backends import bubblewrap_path
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, MachineLimits, MachineProblem
 from gym_llm.sandbox.machines.machine_place import MachinePlace
 from gym_llm.sandbox.machines.machine_pool import Machines
+from gym_llm.sandbox.machines.registry import REGISTRIES
 from gym_llm.types import Item, Row
 
 _OWN = str(Path(__file__).with_name("data") / "tasks")
@@ -47,6 +48,7 @@ class Harbor(VerifierEnv):
         backend: `bubblewrap`, `docker` or `podman`.
         images: For bubblewrap: images for the names of FROM or `docker_image`, e.g.
             `{"ubuntu:24.04": "ubuntu.tar", "python:*": "host"}`; see `gym_llm.sandbox.machines.machine_pool.Machines`.
+        registries: Where images that `images` does not name are pulled from; empty for none.
         network: `"none"`, or `"host"` for the host's network. Tasks get it if their `network_mode` is public or
             missing.
         build_network: Whether RUN in a Dockerfile has the host's network.
@@ -111,6 +113,7 @@ class Harbor(VerifierEnv):
         folder: Annotated[str, BeforeValidator(lambda path: path or _OWN), AfterValidator(os.path.abspath)] = _OWN
         backend: Literal["bubblewrap", "docker", "podman"] = "bubblewrap"
         images: dict[str, str] | None = None
+        registries: list[str] = list(REGISTRIES)
         network: Literal["none", "host"] = "none"
         build_network: bool = False
         cpus: float = Field(1.0, gt=0, allow_inf_nan=False)
@@ -133,7 +136,7 @@ class Harbor(VerifierEnv):
         if config.backend == "bubblewrap":
             bubblewrap_path()
         self.limits = MachineLimits(cpus=config.cpus, memory_mb=config.memory_mb, storage_mb=config.storage_mb)
-        self.made_from = config.model_dump(include={"backend", "images", "cache", "build_network"})
+        self.made_from = config.model_dump(include={"backend", "images", "registries", "cache", "build_network"})
 
     def task_kind(self) -> TaskKind:
         """Return the schema of rows; those without `input` get their task's instruction."""

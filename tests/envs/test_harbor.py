@@ -262,7 +262,7 @@ def test_a_network_is_refused_without_the_option(cache: str, tmp_path: Path):
 def test_an_image_is_never_put_in_anothers_place_silently(cache: str, tmp_path: Path):
     row = write_task(tmp_path, "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n", dockerfile="FROM ubuntu:24.04\n")
     with pytest.raises(UsageError, match=r"There is no image 'ubuntu:24\.04': give images"):
-        play(make(cache), row)
+        play(make(cache, registries=[]), row)
     assert play(make(cache, images={"ubuntu:*": "host"}), row)[0] == 1.0
 
 

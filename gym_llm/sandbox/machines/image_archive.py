@@ -23,7 +23,7 @@ NO_IMAGE = (
 )
 """Errors raised for damaged or unrecognised archives."""
 _DOCUMENT_BYTES = 16 << 20
-_MOST_LAYERS = 500
+MOST_LAYERS = 500
 _ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
 
 _Blob = Callable[[str], IO[bytes]]
@@ -106,24 +106,33 @@ def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
     for _ in range(3):
         if "manifests" not in index:
             break
-        ours = [one for one in index["manifests"] if (one.get("platform") or {}).get("os", "linux") == "linux"]
-        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
-        own = {
-            one["digest"]
-            for one in ours
-            if (one.get("platform") or {}).get("architecture", machine) == machine
-            and "vnd.docker.reference.type" not in (one.get("annotations") or {})
-        }
-        if len(own) != 1:
-            raise ValueError(f"it has {len(own) or 'no'} images for {machine}, not one")
-        index = _document(blob, _place(own.pop()))
+        index = _document(blob, _place(own_digest(index)))
     layers = [_checked(blob, layer["digest"]) for layer in _few(index["layers"])]
     return layers, _document(blob, _place(index["config"]["digest"]))
 
 
+def own_digest(index: dict[str, Any]) -> str:
+    """Return the digest of an index's image for this machine.
+
+    Raises:
+        ValueError: If there is none, or more than one.
+    """
+    ours = [one for one in index["manifests"] if (one.get("platform") or {}).get("os", "linux") == "linux"]
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
+    own = {
+        str(one["digest"])
+        for one in ours
+        if (one.get("platform") or {}).get("architecture", machine) == machine
+        and "vnd.docker.reference.type" not in (one.get("annotations") or {})
+    }
+    if len(own) != 1:
+        raise ValueError(f"it has {len(own) or 'no'} images for {machine}, not one")
+    return own.pop()
+
+
 def _few(layers: list[Any]) -> list[Any]:
-    if len(layers) > _MOST_LAYERS:
-        raise ValueError(f"it has more than {_MOST_LAYERS} layers")
+    if len(layers) > MOST_LAYERS:
+        raise ValueError(f"it has more than {MOST_LAYERS} layers")
     return layers
 
 

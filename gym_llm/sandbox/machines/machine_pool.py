@@ -14,6 +14,7 @@ from gym_llm.errors import UsageError
 from gym_llm.sandbox.machines.container import ContainerMachine
 from gym_llm.sandbox.machines.dockerfile import build, read_dockerfile
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, Machine, MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.registry import REGISTRIES, parse_reference, pull
 from gym_llm.sandbox.machines.rootfs import HOST, Image, ImageCache
 
 BACKENDS = ("bubblewrap", "docker", "podman")
@@ -29,6 +30,7 @@ class Machines:
         cache: The folder of unpacked images; None for one in the user's cache.
         cache_gb: How large it may become.
         build_network: Whether RUN in a Dockerfile has this machine's network.
+        registries: For bubblewrap: where images that `images` does not name are pulled from.
 
     Raises:
         ValueError: If the backend is unknown.
@@ -42,12 +44,14 @@ class Machines:
         cache: str | None = None,
         cache_gb: float = 20.0,
         build_network: bool = False,
+        registries: Sequence[str] = REGISTRIES,
     ) -> None:
         if backend not in BACKENDS:
             raise ValueError(f"backend is one of {', '.join(BACKENDS)}; got {backend!r}.")
         self.backend = backend
         self.images = dict(images or {})
         self.build_network = build_network
+        self.registries = tuple(registries)
         self._cache = ImageCache(cache, limit=int(cache_gb * (1 << 30)))
         self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -63,12 +67,19 @@ class Machines:
         if source is None:
             source = next((path for one, path in self.images.items() if fnmatch.fnmatchcase(name, one)), None)
         if source is None:
-            raise UsageError(
-                f"There is no image {name!r}: give images={{{name!r}: PATH}}, a folder, a tar, a `docker save` or "
-                "'host'."
-            )
+            return await self._pulled(name)
         async with self._making[source]:
             return replace(await asyncio.to_thread(self._cache.image, source), name=name)
+
+    async def _pulled(self, name: str) -> Image:
+        help_ = f"give images={{{name!r}: PATH}}, a folder, a tar, a `docker save` or 'host'"
+        if (registry := parse_reference(name).registry) not in self.registries:
+            raise UsageError(f"There is no image {name!r}: {help_}, or have {registry!r} among the `registries`.")
+        try:
+            async with self._making[name]:
+                return replace(await pull(name, self._cache), name=name)
+        except UsageError as error:
+            raise UsageError(f"{str(error).rstrip('.')}: or {help_}.") from None
 
     async def built(self, dockerfile: str | Path, *, timeout_sec: float, limits: MachineLimits) -> Image:
         """Return the image that a Dockerfile makes; it is cached by its text, the files beside it, and its base.

@@ -11,6 +11,7 @@ import posixpath
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -75,6 +76,7 @@ class ImageCache:
         self.limit = limit
         self._held: dict[str, IO[bytes]] = {}
         self._folders: dict[str, str] = {}
+        self._turns: dict[str, threading.Lock] = {}
 
     def image(self, source: str) -> Image:
         """Return an image: `host`, a folder, a tar of a root file system, an OCI or `docker save` archive or layout.
@@ -94,12 +96,27 @@ class ImageCache:
             raise UsageError(f"There is no image {source!r}: it is `host`, or a folder, a tar or an image archive.")
         identity = json.dumps([_VERSION, os.path.realpath(source), self._version(source)])
         try:
-            folder = self.entry(identity, lambda target: _write_image(source, target))
+            return self.unpacked(identity, source)
         except image_archive.NO_IMAGE as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
             raise UsageError(f"{source} cannot be used as an image: {why}.") from None
-        config = json.loads((folder / _CONFIG).read_text("utf-8"))
-        return Image(identity, str(folder / _ROOT), **config)
+
+    def unpacked(self, identity: str, source: str) -> Image:
+        """Return the image that a source has, as of `entry`.
+
+        Raises:
+            image_archive.NO_IMAGE: If the source is not an image.
+        """
+        self.entry(identity, lambda target: _write_image(source, target))
+        image = self.find_image(identity)
+        assert image is not None
+        return image
+
+    def find_image(self, identity: str) -> Image | None:
+        """Return an image that has been unpacked; see `find`."""
+        if (folder := self.find(identity)) is None:
+            return None
+        return Image(identity, str(folder / _ROOT), **json.loads((folder / _CONFIG).read_text("utf-8")))
 
     def _version(self, source: str) -> str:
         """Return the version of an image, which changes with it; a folder, which may be large, is read once."""
@@ -152,22 +169,28 @@ class ImageCache:
             identity: What it is made from.
             write: Fills an empty folder.
         """
-        path, lock = self._hold(identity)
-        if not path.exists():
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._turn(identity):
+            path, lock = self._hold(identity)
             if not path.exists():
-                self._make(path, write)
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        os.utime(path)
-        return path
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not path.exists():
+                    self._make(path, write)
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            os.utime(path)
+            return path
 
     def find(self, identity: str) -> Path | None:
         """The folder, if it has been made; it stays until `close`."""
-        path, _ = self._hold(identity)
-        if not path.exists():
-            return None
-        os.utime(path)
-        return path
+        with self._turn(identity):
+            path, _ = self._hold(identity)
+            if not path.exists():
+                return None
+            os.utime(path)
+            return path
+
+    def _turn(self, identity: str) -> threading.Lock:
+        """What this process's threads take in turn: they share a file, and with it the lock of an entry."""
+        return self._turns.setdefault(identity, threading.Lock())
 
     def _hold(self, identity: str) -> tuple[Path, IO[bytes]]:
         name = hashlib.sha256(f"{os.geteuid()} {identity}".encode()).hexdigest()[:32]
@@ -218,7 +241,9 @@ class ImageCache:
 def _is_new(path: Path) -> bool:
     import time
 
-    return time.time() - path.stat().st_mtime < 3600
+    with contextlib.suppress(FileNotFoundError):  # finished meanwhile
+        return time.time() - path.stat().st_mtime < 3600
+    return True
 
 
 def _size(folder: Path) -> int:

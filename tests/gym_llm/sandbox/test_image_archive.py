@@ -1,102 +1,20 @@
 """Image archives: what `docker save` writes, OCI archives and layouts; and what a hostile or a damaged one comes to."""
 
 import gzip
-import hashlib
-import io
 import json
 import os
 import stat
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
+from image_files import COMPRESSIONS, docker_save, folder, layer, link, member, oci_layout, write
 
 from gym_llm.errors import UsageError
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines.image_archive import unpack_image
 from gym_llm.sandbox.machines.rootfs import ImageCache
-
-_COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
-    "tar": lambda data: data,
-    "tar+gzip": gzip.compress,
-    "tar+zstd": zstandard.ZstdCompressor().compress,
-}
-_CONFIG = {
-    "architecture": "amd64",
-    "os": "linux",
-    "config": {"Env": ["PATH=/bin", "COLOUR=red", "EMPTY="], "WorkingDir": "/work", "User": "nobody"},
-}
-
-
-def member(name: str, data: bytes = b"", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
-    """A file of a layer, or what `type` says it is."""
-    info = tarfile.TarInfo(name)
-    info.size, info.mode = len(data), 0o644
-    for field, value in fields.items():
-        setattr(info, field, value)
-    return info, data
-
-
-def folder(name: str, **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
-    return member(name, type=tarfile.DIRTYPE, **{"mode": 0o755, **fields})
-
-
-def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tuple[tarfile.TarInfo, bytes]:
-    return member(name, type=kind, linkname=target)
-
-
-def layer(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
-    output = io.BytesIO()
-    with tarfile.open(fileobj=output, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for info, data in members:
-            archive.addfile(info, io.BytesIO(data))
-    return output.getvalue()
-
-
-def docker_save(layers: list[bytes]) -> dict[str, bytes]:
-    """The files that `docker save` wrote before it wrote OCI layouts, too."""
-    files = {f"{index}abc/layer.tar": data for index, data in enumerate(layers)}
-    manifest = [{"Config": "config.json", "RepoTags": ["mine:1"], "Layers": list(files)}]
-    return {**files, "config.json": json.dumps(_CONFIG).encode(), "manifest.json": json.dumps(manifest).encode()}
-
-
-def oci_layout(layers: list[bytes], compression: str = "tar") -> dict[str, bytes]:
-    """The files of an OCI layout, with an index of its own for each kind of machine."""
-    files: dict[str, bytes] = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
-
-    def blob(data: bytes, **fields: Any) -> dict[str, Any]:
-        digest = hashlib.sha256(data).hexdigest()
-        files[f"blobs/sha256/{digest}"] = data
-        return {"digest": f"sha256:{digest}", "size": len(data), **fields}
-
-    compress = _COMPRESSIONS[compression]
-    kind = f"application/vnd.oci.image.layer.v1.{compression}"
-    manifest = {
-        "config": blob(json.dumps(_CONFIG).encode()),
-        "layers": [blob(compress(one), mediaType=kind) for one in layers],
-    }
-    unknown = blob(b"{}", platform={"architecture": "unknown", "os": "unknown"})
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-    own = blob(json.dumps(manifest).encode(), platform={"architecture": machine, "os": "linux"})
-    other = blob(b'{"layers": []}', platform={"architecture": "s390x", "os": "linux"})
-    index = blob(json.dumps({"manifests": [other, own, unknown]}).encode())
-    files["index.json"] = json.dumps({"manifests": [index]}).encode()
-    return files
-
-
-def write(place: Path, files: dict[str, bytes], form: str = "tar") -> str:
-    """Files as a folder, or an archive."""
-    if form == "folder":
-        for name, data in files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(data)
-        return str(place)
-    data = layer(*(member(name, data) for name, data in files.items()))
-    place.write_bytes(gzip.compress(data) if form == "tar.gz" else data)
-    return str(place)
 
 
 def unpacked(tmp_path: Path, *layers: bytes) -> Path:
@@ -113,7 +31,7 @@ _LAYERS = [
 
 
 @pytest.mark.parametrize("form", ["tar", "tar.gz", "folder"])
-@pytest.mark.parametrize("kind", ["docker save", *_COMPRESSIONS])
+@pytest.mark.parametrize("kind", ["docker save", *COMPRESSIONS])
 def test_every_form_of_an_image_gives_the_same_files(kind: str, form: str, tmp_path: Path):
     files = docker_save(_LAYERS) if kind == "docker save" else oci_layout(_LAYERS, kind)
     image = ImageCache(str(tmp_path / "cache")).image(write(tmp_path / "image", files, form))
@@ -248,18 +166,18 @@ def test_an_image_that_grows_too_large_is_refused_before_it_is_there(tmp_path: P
 
 def _damaged() -> dict[str, tuple[dict[str, bytes], str]]:
     good = layer(member("a", os.urandom(100_000)))
-    oci = {name: oci_layout([good], name) for name in _COMPRESSIONS}
+    oci = {name: oci_layout([good], name) for name in COMPRESSIONS}
     save = docker_save([good])
     cases: dict[str, tuple[dict[str, bytes], str]] = {}
     for name, files in oci.items():
         largest = max(files, key=lambda one: len(files[one]))
         damaged = files[largest][:50_000] + b"!" + files[largest][50_001:]
         cases[f"another byte, {name}"] = {**files, largest: damaged}, "the archive is damaged"
-    for name, compress in _COMPRESSIONS.items():
+    for name, compress in COMPRESSIONS.items():
         cut = compress(good)[:50_000]
         cases[f"cut, {name}"] = {**save, "0abc/layer.tar": cut}, "cannot be used"
     for name in ("tar+gzip", "tar+zstd"):
-        data = bytearray(_COMPRESSIONS[name](good))
+        data = bytearray(COMPRESSIONS[name](good))
         data[20:40] = bytes(20)
         cases[f"garbled, {name}"] = {**save, "0abc/layer.tar": bytes(data)}, "cannot be used"
     documents: dict[str, tuple[Any, str]] = {

@@ -1,0 +1,391 @@
+"""Images from registries, by the OCI Distribution protocol: no Docker, no daemon.
+
+What a registry sends is hostile: documents and layers are bounded, and each is compared with its digest. Layers are
+kept in the cache of images, so images that share a layer download it once.
+
+The rules are those of https://github.com/opencontainers/distribution-spec (v1.1) and, for tokens, of
+https://distribution.github.io/distribution/spec/auth/token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import aiohttp
+
+from gym_llm.errors import UsageError
+from gym_llm.sandbox.machines import image_archive
+from gym_llm.sandbox.machines.rootfs import Image, ImageCache
+from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
+from gym_llm.version import __version__
+
+REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "public.ecr.aws", "mcr.microsoft.com", "gcr.io", "nvcr.io")
+"""Where images are pulled from, unless a user names others: rows of a dataset name images, and are not trusted."""
+_DOCKER_HUB, _DOCKER_HUB_HOST = "docker.io", "registry-1.docker.io"
+_DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_ACCEPT = ", ".join(
+    f"application/vnd.{kind}+json"
+    for kind in (
+        *("oci.image.index.v1", "oci.image.manifest.v1"),
+        *("docker.distribution.manifest.list.v2", "docker.distribution.manifest.v2"),
+    )
+)
+_DOCUMENT_BYTES = 4 << 20
+_CHUNK = 1 << 20
+_AT_ONCE = 3
+_TRIES = 5
+_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE = 30.0
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=20.0, sock_read=60.0)
+_PATIENCE_SECONDS, _LINE_SECONDS = 2.0, 10.0
+_GIGA = 1 << 30
+_LAYER = "layer"
+
+logger = redacted_logger(__name__)
+
+
+class Reference(NamedTuple):
+    """An image's name, read: `version` is a tag or a digest.
+
+    >>> parse_reference("python:3.12-slim")
+    Reference(registry='docker.io', repository='library/python', version='3.12-slim')
+    """
+
+    registry: str
+    repository: str
+    version: str
+
+    @property
+    def url(self) -> str:
+        """The repository's address; registries on this machine's loopback speak HTTP, all others HTTPS."""
+        host = _DOCKER_HUB_HOST if self.registry == _DOCKER_HUB else self.registry
+        return f"{'http' if _is_loopback(host) else 'https'}://{host}/v2/{self.repository}"
+
+
+class _Refused(Exception):
+    """The registry does not give the image; the message says why. Another try would be refused, too."""
+
+
+class _Unreachable(_Refused):
+    """The registry does not answer."""
+
+
+def parse_reference(name: str) -> Reference:
+    """Read an image's name as Docker does: `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`.
+
+    Raises:
+        UsageError: If it is not the name of an image.
+    """
+    rest, _, digest = name.partition("@")
+    first, slash, path = rest.partition("/")
+    registry = first if slash and ("." in first or ":" in first or first == "localhost") else _DOCKER_HUB
+    repository, colon, tag = (path if registry == first else rest).rpartition(":")
+    if not colon:
+        repository, tag = tag, "latest"
+    if registry == _DOCKER_HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    version = digest or tag
+    is_valid = _DIGEST.fullmatch(version) if digest else _TAG.fullmatch(version)
+    if not is_valid or not _REPOSITORY.fullmatch(repository) or not re.fullmatch(r"[\w.\[\]:-]+", registry):
+        raise UsageError(f"{name!r} is not the name of an image, such as python:3.12 or ghcr.io/owner/name@sha256:….")
+    return Reference(registry, repository, version)
+
+
+async def pull(name: str, cache: ImageCache) -> Image:
+    """Return the image of this name, pulled from its registry unless the cache has it.
+
+    A tag is looked up once in each process. If the registry cannot be reached, it stands for what it stood for last.
+
+    Raises:
+        UsageError: If the registry does not give the image, or it is damaged.
+    """
+    reference = parse_reference(name)
+    noted = cache.folder / f"tag-{hashlib.sha256(repr(reference).encode()).hexdigest()[:32]}.json"
+    async with _Registry(reference) as registry:
+        try:
+            try:
+                manifest = await registry.manifest()
+            except _Unreachable as error:
+                if not noted.is_file():
+                    raise
+                logger.warning("%s (%s): the image that it was last is used.", error, name)
+                manifest = json.loads(noted.read_text("utf-8"))
+            identity = json.dumps(["registry", 1, manifest["digest"]])
+            if await asyncio.to_thread(cache.find_image, identity) is None:
+                layers = await registry.layers(manifest, cache, name)
+                config = await registry.blob(manifest["config"]["digest"])
+                await asyncio.to_thread(_unpack, cache, identity, manifest, config, layers)
+            _write_whole(noted, json.dumps(manifest))
+        except (_Refused, *image_archive.NO_IMAGE) as error:
+            why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise UsageError(f"{name} cannot be pulled from {reference.registry}: {redact(why)}.") from None
+    image = await asyncio.to_thread(cache.find_image, identity)
+    assert image is not None
+    return image
+
+
+class _Registry:
+    """A session with the registry of an image."""
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._login = _login(reference.registry)
+        self._headers: dict[str, str] = {}
+        self._advice = f"`docker login {reference.registry}` keeps one that is used here"
+
+    async def __aenter__(self) -> _Registry:
+        self._session = aiohttp.ClientSession(
+            timeout=_TIMEOUT, auto_decompress=False, headers={"User-Agent": f"gym_llm/{__version__}"}, trust_env=True
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def manifest(self) -> dict[str, Any]:
+        """Return the manifest of the image for this machine, with its own `digest`."""
+        version = self._reference.version
+        for _ in range(3):  # an index of indexes is as far as it goes
+            text = await self._document(f"{self._reference.url}/manifests/{version}", {"Accept": _ACCEPT})
+            digest = f"sha256:{hashlib.sha256(text).hexdigest()}"
+            if version.startswith("sha256:") and digest != version:
+                raise _Refused(f"what it sends for {version} has another digest")
+            document = json.loads(text)
+            if "manifests" not in document:
+                if len(document["layers"]) > image_archive.MOST_LAYERS:
+                    raise _Refused(f"the image has more than {image_archive.MOST_LAYERS} layers")
+                for part in (document["config"], *document["layers"]):
+                    if not _DIGEST.fullmatch(part["digest"]) or not isinstance(part["size"], int) or part["size"] < 0:
+                        raise _Refused("its manifest is invalid")
+                return {**document, "digest": digest}
+            version = image_archive.own_digest(document)
+            if not _DIGEST.fullmatch(version):
+                raise _Refused("its index is invalid")
+        raise _Refused("its index has only indexes")
+
+    async def blob(self, digest: str) -> bytes:
+        """Return a small blob."""
+        text = await self._document(f"{self._reference.url}/blobs/{digest}", {})
+        if f"sha256:{hashlib.sha256(text).hexdigest()}" != digest:
+            raise _Refused(f"what it sends for {digest} has another digest")
+        return text
+
+    async def layers(self, manifest: Mapping[str, Any], cache: ImageCache, name: str) -> dict[str, Path]:
+        """Return where each layer lies in the cache, by digest; those that are missing are downloaded."""
+        sizes = {part["digest"]: part["size"] for part in manifest["layers"]}
+        found = await asyncio.to_thread(lambda: {digest for digest in sizes if cache.find(_identity(digest))})
+        missing = sum(size for digest, size in sizes.items() if digest not in found)
+        cache.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if missing > shutil.disk_usage(cache.folder).free - _GIGA:
+            raise _Refused(f"its layers have {missing / 1e9:.1f} GB, for which {cache.folder} has no room")
+        shown = _Progress(name, missing)
+        loop = asyncio.get_running_loop()
+        # Threads of their own: they wait for downloads, whose look-up of names takes threads of the loop.
+        threads = ThreadPoolExecutor(_AT_ONCE)
+
+        def get(digest: str) -> Path:
+            def write(target: Path) -> None:
+                download = self._download(digest, sizes[digest], target / _LAYER, shown)
+                asyncio.run_coroutine_threadsafe(download, loop).result()
+
+            return cache.entry(_identity(digest), write) / _LAYER
+
+        try:
+            getting = [loop.run_in_executor(threads, get, digest) for digest in sizes]
+            paths = await asyncio.gather(*getting, return_exceptions=True)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        for path in paths:
+            if isinstance(path, BaseException):
+                raise path
+        return dict(zip(sizes, cast(list[Path], paths), strict=True))
+
+    async def _download(self, digest: str, size: int, path: Path, shown: _Progress) -> None:
+        """Download a layer; a download that is cut off goes on where it was."""
+        found = hashlib.sha256()
+        with path.open("wb") as file:
+
+            async def read(response: aiohttp.ClientResponse) -> None:
+                nonlocal found
+                if file.tell() and response.status != 206:
+                    shown.add(-file.tell())
+                    file.seek(0)
+                    file.truncate()
+                    found = hashlib.sha256()
+                async for chunk in response.content.iter_chunked(_CHUNK):
+                    if file.tell() + len(chunk) > size:
+                        raise _Refused(f"the layer {digest} is larger than its manifest says")
+                    found.update(chunk)
+                    file.write(chunk)
+                    shown.add(len(chunk))
+                if file.tell() < size:
+                    raise aiohttp.ClientPayloadError("it ended early")
+
+            await self._get(f"{self._reference.url}/blobs/{digest}", {}, read, lambda: file.tell())
+        if f"sha256:{found.hexdigest()}" != digest:
+            raise _Refused(f"what it sends for {digest} has another digest")
+
+    async def _document(self, url: str, headers: Mapping[str, str]) -> bytes:
+        parts: list[bytes] = []
+
+        async def read(response: aiohttp.ClientResponse) -> None:
+            parts.clear()
+            while sum(map(len, parts)) <= _DOCUMENT_BYTES:
+                if not (chunk := await response.content.read(_CHUNK)):
+                    return
+                parts.append(chunk)
+            raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB")
+
+        await self._get(url, headers, read)
+        return b"".join(parts)
+
+    async def _get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        read: Callable[[aiohttp.ClientResponse], Awaitable[None]],
+        begin: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Send a request until it is answered, and read the answer: again after a pause if it fails on the way.
+
+        Args:
+            url: Where to; redirections are followed, without the login on other hosts.
+            headers: Headers beside the login.
+            read: Reads the body.
+            begin: The number of bytes that are there already.
+        """
+        has_logged_in, said = False, ""
+        for number in range(_TRIES):
+            if number:
+                await asyncio.sleep(min(_PAUSE_SECONDS * 2**number, _LONGEST_PAUSE))
+            wanted = {**headers, **self._headers, **({"Range": f"bytes={begin()}-"} if begin() else {})}
+            try:
+                async with self._session.get(url, headers=wanted) as response:
+                    if response.status == 401 and not has_logged_in:
+                        has_logged_in = True
+                        await self._log_in(response.headers.get("WWW-Authenticate", ""))
+                        continue
+                    if response.status < 300:
+                        await read(response)
+                        return
+                    said = f"it answers {response.status} to {url.partition('/v2/')[2]}"
+                    if response.status in (401, 403):
+                        raise _Refused(f"it refuses access ({response.status}): {self._advice}")
+                    if response.status == 404:
+                        raise _Refused("it has no such image, or not for everybody")
+                    if response.status != 429 and response.status < 500:
+                        raise _Refused(said)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                said = str(error) or type(error).__name__
+        raise _Unreachable(f"it cannot be reached ({said})")
+
+    async def _log_in(self, challenge: str) -> None:
+        """Answer a challenge: with the user's login, or with a token, which most images need no login for."""
+        kind, _, rest = challenge.partition(" ")
+        if kind.lower() == "basic":
+            if self._login is None:
+                raise _Refused(f"it wants a login: {self._advice}")
+            self._headers = {"Authorization": self._login}
+            return
+        given = dict(_PARAMETER.findall(rest))
+        realm = given.get("realm", "")
+        if kind.lower() != "bearer" or not realm.startswith(("https://", "http://")):
+            raise _Refused("it asks for a login in a way that is unknown here")
+        if realm.startswith("http://") and not _is_loopback(realm.partition("://")[2].partition("/")[0]):
+            raise _Refused("it sends logins to an address without encryption")
+        params = {name: given[name] for name in ("service",) if name in given}
+        params["scope"] = given.get("scope") or f"repository:{self._reference.repository}:pull"
+        headers = {"Authorization": self._login} if self._login else {}
+        async with self._session.get(realm, params=params, headers=headers) as response:
+            text = await response.content.read(_DOCUMENT_BYTES)
+            if response.status in (400, 401, 403):
+                raise _Refused(f"it refuses the login ({response.status}): {self._advice}")
+            response.raise_for_status()
+        answer = json.loads(text)
+        token = answer.get("token") or answer["access_token"]
+        add_secrets({str(token)})
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+
+class _Progress:
+    """Says on stderr how much there is of what takes longer than two seconds."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total, self._done = name, total, 0
+        self._next = time.monotonic() + _PATIENCE_SECONDS
+
+    def add(self, count: int) -> None:
+        """Count bytes."""
+        self._done += count
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + _LINE_SECONDS
+            print(f"Pulling {self._name}: {self._done >> 20:,} of {self._total >> 20:,} MiB", file=sys.stderr)
+
+
+def _identity(digest: str) -> str:
+    return json.dumps(["layer", 1, digest])
+
+
+def _is_loopback(host: str) -> bool:
+    return host.rpartition(":")[0] in _LOOPBACK or host in _LOOPBACK
+
+
+def _login(registry: str) -> str | None:
+    """The header with the user's login, as `docker login` or `podman login` keeps it."""
+    folder = os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
+    for path in (os.environ.get("REGISTRY_AUTH_FILE"), Path(folder) / "config.json"):
+        try:
+            known = json.loads(Path(path).read_text("utf-8"))["auths"] if path else {}
+            for name in (registry, f"https://{registry}", *([_DOCKER_HUB_LOGIN] if registry == _DOCKER_HUB else [])):
+                if login := (known.get(name) or {}).get("auth"):
+                    user, _, password = base64.b64decode(login, validate=True).decode().partition(":")
+                    add_secrets({password, login})
+                    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+            continue
+    return None
+
+
+def _unpack(
+    cache: ImageCache, identity: str, manifest: dict[str, Any], config: bytes, layers: Mapping[str, Path]
+) -> None:
+    """Unpack an image into the cache, as an OCI layout of links to its layers."""
+    with tempfile.TemporaryDirectory(prefix="gym_llm-image-") as folder:
+        blobs = Path(folder, "blobs", "sha256")
+        blobs.mkdir(parents=True)
+        document = json.dumps({"config": manifest["config"], "layers": manifest["layers"]}).encode()
+        own = hashlib.sha256(document).hexdigest()
+        for digest, text in ((f"sha256:{own}", document), (manifest["config"]["digest"], config)):
+            (blobs / digest.partition(":")[2]).write_bytes(text)
+        for digest, path in layers.items():
+            (blobs / digest.partition(":")[2]).symlink_to(path)
+        index = {"manifests": [{"digest": f"sha256:{own}"}]}
+        Path(folder, "index.json").write_text(json.dumps(index))
+        Path(folder, "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+        cache.unpacked(identity, folder)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    file: IO[str]
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="tag-", delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
