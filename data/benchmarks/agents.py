@@ -12,6 +12,7 @@ from gym_llm.types import Row
 
 _FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
 _ASK = (Path(__file__).parent / "texts" / "swebench.txt").read_text("utf-8")
+_PYTEST = "source /opt/miniconda3/bin/activate testbed; python -m pytest -rA"
 _LANGUAGES = {
     "c": "redis/redis jqlang/jq nlohmann/json micropython/micropython valkey-io/valkey fmtlib/fmt",
     "go": "caddyserver/caddy hashicorp/terraform prometheus/prometheus gohugoio/hugo gin-gonic/gin",
@@ -52,6 +53,12 @@ def multilingual(row: dict[str, Any]) -> Row:
     return {**task, "environment_setup_commit": "", "difficulty": "", **tests}
 
 
+def gym(row: dict[str, Any]) -> Row:
+    """Ask for a change that resolves the issue, in the image that SWE-Gym's authors have for it."""
+    image = f"xingyaoww/sweb.eval.x86_64.{row['instance_id'].lower().replace('__', '_s_')}:latest"
+    return {**_issue(row, "train"), "docker_image": image, "test_command": _PYTEST}
+
+
 def training(row: dict[str, Any]) -> Row:
     """Ask for a change that resolves the issue."""
     return _issue(row, "train")
@@ -75,14 +82,16 @@ def occupation(row: dict[str, Any]) -> Row:
     }
 
 
-def _repairs(name: str, title: str, place: str, convert: Any, split: str = "test", facts: str = "") -> Benchmark:
+def _repairs(
+    name: str, title: str, place: str, convert: Any, split: str = "test", facts: str = "", env: str = "SWEBench"
+) -> Benchmark:
     return Benchmark(
         name=name,
         title=title,
         domain="software_engineering",
         sources=(Source(place, split=split),),
         convert=convert,
-        env_id="gym_llm/Harbor-v0",
+        env_id=f"gym_llm/{env}-v0",
         needs=("images",),
         facts=facts or f"benchmarks/table.md, + {name}",
         notes="Each task's tests run in an image of its own: see docs/how-to/harbor.md.",
@@ -102,11 +111,14 @@ BENCHMARKS = [
         "SWE-bench Multilingual: issues in nine languages",
         "SWE-bench/SWE-bench_Multilingual",
         multilingual,
+        env="Harbor",  # its rows need their languages' images and test commands
         facts=_FACTS.format("swebench/multilingual"),
     ),
     _repairs("swebench_lite", "SWE-bench Lite: issues of Python repositories", "princeton-nlp/SWE-bench_Lite", lite),
-    _repairs("swe_gym", "SWE-Gym: issues to train on", "SWE-Gym/SWE-Gym", training, split="train"),
-    _repairs("swe_smith", "SWE-smith: made issues to train on", "SWE-bench/SWE-smith", training, split="train"),
+    _repairs("swe_gym", "SWE-Gym: issues to train on", "SWE-Gym/SWE-Gym", gym, split="train"),
+    _repairs(
+        "swe_smith", "SWE-smith: made issues to train on", "SWE-bench/SWE-smith", training, split="train", env="Harbor"
+    ),
     Benchmark(
         name="gdpval",
         title="GDPval: deliverables of many occupations",

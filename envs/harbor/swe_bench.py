@@ -17,6 +17,7 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S.*)$")
 _UNITTEST = re.compile(r"^(\w+ \([\w.]+\))(?:\n.*)? \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
 _UNITTEST_LINE = re.compile(r"^(\S.*?) \.\.\. (ok|FAIL|ERROR|skipped.*|expected failure)$", re.MULTILINE)
+_SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)$", re.MULTILINE)
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
 _SHOWN = 20
 _GIT_SECONDS = 300.0
@@ -33,7 +34,7 @@ def changed_files(patch: str) -> list[str]:
 
 
 def passed_tests(output: str) -> set[str]:
-    r"""Return the tests that passed, by their names in `pytest -rA` or `unittest -v`.
+    r"""Return the tests that passed, by their names in `pytest -rA`, `unittest -v` or sympy's `bin/test --verbose`.
 
     A test that is named twice has to pass both times. SWE-bench's own lists cut names at the first space, and name a
     unittest by its description if it has one. Both forms are names here.
@@ -42,6 +43,8 @@ def passed_tests(output: str) -> set[str]:
     ['t.py::c[d', 't.py::c[d e]', 't.py::test_a']
     >>> sorted(passed_tests("test_a (t.T)\nAdds. ... ok\ntest_b (t.T) ... FAIL"))
     ['Adds.', 'test_a (t.T)']
+    >>> sorted(passed_tests("test_a ok\ntest_b F\ntest_c [slow] ok\ntest_d E"))
+    ['test_a', 'test_c']
     """
     output = _COLOUR.sub("", output)
     states: dict[str, bool] = {}
@@ -50,7 +53,7 @@ def passed_tests(output: str) -> set[str]:
             name = match[2].strip() if match[1] == "PASSED" else match[2].partition(" - ")[0].strip()
             for one in {name, name.split()[0]} if name else ():
                 states[one] = states.get(one, True) and match[1] in _PASSED
-    for pattern in (_UNITTEST, _UNITTEST_LINE):
+    for pattern in (_UNITTEST, _UNITTEST_LINE, _SYMPY):
         for name, state in pattern.findall(output):
             states[name] = states.get(name, True) and state in _PASSED
     return {name for name, passed in states.items() if passed}

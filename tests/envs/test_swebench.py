@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
+from image_files import Registry, root_file_system, running
 from testing import ROOT, function_call, message
 
 from gym_llm.envs.swebench.env import django_labels, with_image
 from gym_llm.errors import DataError
 from gym_llm.rollouts.config.nemo_gym import env_of_server
+from gym_llm.sandbox.inside import tree
 
 ENV_ID = "gym_llm/SWEBench-v0"
 FILES = ("tests/a/test_b.py", "tests/a/x.txt", "tests/$(x)/y.py")
@@ -34,6 +41,7 @@ def test_a_published_row_is_played_in_its_own_image_with_its_own_tests() -> None
     assert django_labels(patch) == ["a.test_b"]
     command = with_image(published("django/django", test_patch=patch))["test_command"]
     assert command.endswith("--parallel 1 a.test_b") and ": {files};" in command
+    assert with_image(published("sympy/sympy"))["test_command"].endswith("bin/test -C --verbose")
     own = published("django/django", image="host", test_command="t")
     assert with_image(own) == own
 
@@ -41,7 +49,6 @@ def test_a_published_row_is_played_in_its_own_image_with_its_own_tests() -> None
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (published("sympy/sympy"), "test_command"),
         ({"task": "fix-script"}, "instance_id"),
         (published("psf/requests", base_commit=""), "base_commit"),
     ],
@@ -66,3 +73,38 @@ def test_our_rows_are_resolved_by_their_patches_and_by_nothing_else(number: int,
         rewards.append(env.step(message("Done."))[1])
         env.close()
     assert rewards == [0.0, 1.0]
+
+
+PROGRAMS = (
+    *("/bin/bash", "/bin/sh", "/bin/cat", "/bin/ls", "/bin/mkdir", "/bin/rm", "/bin/tail"),
+    *("/usr/bin/env", "/usr/bin/git", "/usr/bin/patch", "/usr/bin/python3"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not all(map(os.path.exists, PROGRAMS)), reason=f"an image is made of {', '.join(PROGRAMS)}")
+def test_a_row_is_resolved_by_its_patch_in_an_image_that_is_pulled(tmp_path: Path) -> None:
+    root, library = tmp_path / "root", Path(os.path.realpath("/usr/bin/python3")).name
+    root_file_system(root, PROGRAMS)
+    unneeded = shutil.ignore_patterns("test", "tests", "__pycache__", "dist-packages", "config-*", "ensurepip")
+    shutil.copytree(f"/usr/lib/{library}", root / "usr" / "lib" / library, ignore=unneeded, symlinks=True)
+    layers = [gzip.decompress(tree.pack(str(root), 1 << 30)), tree.pack_files([("srv/", 0o755, b"")])]
+
+    def play(image: str) -> list[float]:
+        rewards = []
+        for solve in (False, True):
+            row = {**ROWS[0], "image": image}
+            options = {"registries": [image.partition("/")[0]], "cache": str(tmp_path / "cache")}
+            env = gym.make(ENV_ID, tasks=[row], solve=solve, **options)
+            env.reset()
+            observation = env.step([function_call("shell", {"command": "ls /usr/share /srv /testbed"})])[0]
+            assert "clock.py" in str(observation["input"][-1]) and "doc" not in str(observation["input"][-1])
+            rewards.append(env.step(message("Done."))[1])
+            env.close()
+        return rewards
+
+    async def pulled() -> list[float]:
+        async with running(Registry(layers, auth="bearer", settings={"Env": ["PATH=/usr/bin:/bin"]})) as own:
+            return await asyncio.to_thread(play, f"{own.name}:1")
+
+    assert asyncio.run(pulled()) == [0.0, 1.0]

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from image_files import root_file_system
 
 from gym_llm.errors import SandboxUnavailable, UsageError
 from gym_llm.sandbox.inside import tree
@@ -102,22 +102,10 @@ def test_a_full_cache_drops_what_was_longest_unused_and_not_what_is_in_use(tmp_p
     held.close()
 
 
-def root_file_system(target: Path) -> None:
-    """A few of this machine's programs, with their libraries."""
-    for program in _PROGRAMS:
-        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        libraries = [word for word in listed.split() if word.startswith("/")]
-        for path in (program, *libraries):
-            place = target / path.lstrip("/")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if not place.exists():
-                shutil.copy(os.path.realpath(path), place)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["folder", "docker save"])
 def test_a_machine_of_an_image_has_nothing_but_the_image(form: str, tmp_path: Path):
-    root_file_system(tmp_path / "root")
+    root_file_system(tmp_path / "root", _PROGRAMS)
     source = tmp_path / "root"
     if form == "docker save":
         source = tmp_path / "image.tar"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from image_files import layer, member, oci_layout
+from image_files import PASSWORD, Change, Registry, layer, member, running
 from testing import in_loop, serving
 
 from gym_llm.errors import UsageError
@@ -23,65 +21,6 @@ from gym_llm.sandbox.machines.registry import Reference, parse_reference, pull
 from gym_llm.sandbox.machines.rootfs import ImageCache
 
 LAYERS = [layer(member("a", b"1"), member("b", b"2")), layer(member("c", b"3"), member("b", b"4"))]
-TOKEN, PASSWORD = "t-0123456789abcdef-token", "p-0123456789abcdef-password"
-Change = Callable[[web.Request, bytes], "web.StreamResponse | None"]
-
-
-class Registry:
-    """A registry with one image, `owner/image:1`, from the files of an OCI layout.
-
-    Args:
-        layers: The image's layers, uncompressed.
-        auth: `bearer`, `basic` or nothing.
-        change: Answers a request in the registry's place, or returns None.
-    """
-
-    def __init__(
-        self, layers: list[bytes] = LAYERS, compression: str = "tar+gzip", auth: str = "", change: Change | None = None
-    ) -> None:
-        self.files = oci_layout(layers, compression)
-        self.auth, self.change = auth, change or (lambda request, data: None)
-        self.asked: list[str] = []
-        self.logins: list[str | None] = []
-        self.url = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.url.partition('://')[2]}/owner/image"
-
-    def blobs(self) -> dict[str, bytes]:
-        found = {name.rpartition("/")[2]: data for name, data in self.files.items() if name.startswith("blobs/")}
-        return {f"sha256:{digest}": data for digest, data in found.items()}
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path.partition("/image/")[2])
-        login = request.headers.get("Authorization")
-        user = f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"
-        if self.auth == "bearer" and login != f"Bearer {TOKEN}":
-            challenge = f'Bearer realm="{self.url}/token",service="own",scope="repository:owner/image:pull"'
-            return web.Response(status=401, headers={"WWW-Authenticate": challenge})
-        if self.auth == "basic" and login != user:
-            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="own"'})
-        wanted = request.path.rpartition("/")[2]
-        if "/manifests/" in request.path:
-            (index,) = json.loads(self.files["index.json"])["manifests"]
-            wanted = index["digest"] if wanted == "1" else wanted
-        data = self.blobs().get(wanted)
-        if data is None:
-            return web.Response(status=404)
-        return self.change(request, data) or web.Response(body=data)
-
-    async def token(self, request: web.Request) -> web.Response:
-        assert dict(request.query) == {"service": "own", "scope": "repository:owner/image:pull"}
-        self.logins.append(request.headers.get("Authorization"))
-        return web.json_response({"token": TOKEN})
-
-
-@contextlib.asynccontextmanager
-async def running(one: Registry) -> AsyncIterator[Registry]:
-    routes = {"/v2/{path:.*}": one.answer, "/token": one.token}
-    async with serving(routes) as one.url:
-        yield one
 
 
 @pytest.fixture
@@ -135,7 +74,7 @@ async def test_an_image_is_pulled_once_by_tag_and_by_digest(
     auth: str, compression: str, cache: ImageCache, tmp_path: Path
 ) -> None:
     log_in(tmp_path, auth)
-    async with running(Registry(compression=compression, auth=auth)) as own:
+    async with running(Registry(LAYERS, compression=compression, auth=auth)) as own:
         if auth == "basic":
             log_in(tmp_path, auth, own.name.partition("/")[0])
         image = await pull(f"{own.name}:1", cache)
@@ -174,7 +113,7 @@ async def test_a_login_goes_where_a_token_is_made_and_nowhere_else(cache: ImageC
             is_blob = "/blobs/" in request.path
             return web.Response(status=307, headers={"Location": f"{storage}/{digest}"}) if is_blob else None
 
-        async with running(Registry(auth="bearer", change=change)) as own:
+        async with running(Registry(LAYERS, auth="bearer", change=change)) as own:
             log_in(tmp_path, "basic", own.name.partition("/")[0])
             assert content((await pull(f"{own.name}:1", cache)).folder)["c"] == b"3"
     assert own.logins == [f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"]
@@ -291,7 +230,7 @@ SMALL = {"digest": f"sha256:{hashlib.sha256(b'').hexdigest()}", "size": 0}
 async def test_a_hostile_or_broken_registry_is_one_sentence_and_leaves_nothing(
     change: Change, said: str, cache: ImageCache
 ) -> None:
-    async with running(Registry(change=change)) as own:
+    async with running(Registry(LAYERS, change=change)) as own:
         with pytest.raises(UsageError, match=said) as refusal:
             await pull(f"{own.name}:1", cache)
     assert str(refusal.value).startswith(f"{own.name}:1 cannot be pulled from 127.0.0.1:")
@@ -303,7 +242,7 @@ async def test_a_hostile_or_broken_registry_is_one_sentence_and_leaves_nothing(
 async def test_a_wrong_login_is_shown_nowhere(
     cache: ImageCache, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(Registry(auth="basic")) as own:
+    async with running(Registry(LAYERS, auth="basic")) as own:
         (tmp_path / "docker").mkdir()
         login = base64.b64encode(f"you:{PASSWORD}".encode()).decode()
         config = {"auths": {own.name.partition("/")[0]: {"auth": login}}}
@@ -315,7 +254,7 @@ async def test_a_wrong_login_is_shown_nowhere(
 
 @in_loop
 async def test_machines_pull_what_has_no_image_from_registries_that_are_allowed(tmp_path: Path) -> None:
-    async with running(Registry()) as own:
+    async with running(Registry(LAYERS)) as own:
         host = own.name.partition("/")[0]
         machines = Machines(cache=str(tmp_path / "cache"), registries=[host])
         image = await machines.image(f"{own.name}:1")
