@@ -113,7 +113,9 @@ class CompactingEngine(EngineAround):
 
     async def _size(self, request: Request, sent: Request, history: _History) -> int:
         """The length of the next prompt in tokens; only roughly where it is far from the limit."""
-        said = [item for item in request["input"][history.seen :] if not (history.tokens and is_models(item))]
+        said = sent["input"]
+        if history.tokens:
+            said = [item for item in request["input"][history.seen :] if not is_models(item)]
         added = size_of(said)
         if not history.tokens:
             added += len(str(request.get("tools") or "")) + len(str(request.get("instructions") or ""))

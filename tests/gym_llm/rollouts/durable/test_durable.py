@@ -41,7 +41,11 @@ class Counting(Engine):
         self.is_stuck = asyncio.Event()
 
     async def respond(self, request: Any, *, episode_id: str = "") -> Any:
-        turn = sum(item.get("type") == "function_call" for item in request["input"])
+        if request.get("tool_choice") == "none":  # a summary of a long history
+            self.asked.append((episode_id, -1))
+            return response(message_item("I have counted."))
+        calls = [item["call_id"] for item in request["input"] if item.get("type") == "function_call"]
+        turn = int(calls[-1][1:]) + 1 if calls else 0
         if turn >= self.stop_at and episode_id == self.masks:
             raise EngineError("It does not like this one.")
         if turn >= self.stop_at and episode_id.startswith(self.only):
@@ -169,6 +173,24 @@ def test_a_budget_counts_the_turns_of_the_journal():
     for each in (whole, record):  # the empty response that truncates has its own id and time
         del each["response"]["id"], each["response"]["created_at"]
     assert record == whole and whole["truncated"]
+
+
+@pytest.mark.parametrize("strategy", ["trim", "summary"])
+def test_a_compacted_history_is_restored(strategy):
+    how = {"compact": strategy, "compact_context": 200}
+    alone = Counting()
+    (expected,) = play(alone, durable=False, output="whole.jsonl", **how)
+    assert expected["info"]["compactions"] > 1
+    Shop.asked.clear()
+    asked = []
+    for turn in (2, 4):
+        engine = Counting(turn)
+        play(engine, until=engine.is_stuck, resume=turn > 2, **how)
+        asked += engine.asked
+    last = Counting()
+    (record,) = play(last, resume=True, **how)
+    assert record == expected
+    assert asked + last.asked == alone.asked
 
 
 def test_a_verdict_is_not_asked_for_twice(monkeypatch):
