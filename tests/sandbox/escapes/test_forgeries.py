@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from testing import function_call, message, outputs, row
+from testing import function_call, message, often, outputs, row
 
 import gym_llm  # noqa: F401 - registers the environments
 from gym_llm.errors import SandboxUnavailable
@@ -90,7 +90,8 @@ PATIENT: dict[str, dict[str, float]] = {
 
 
 def rewards(env_id: str, kwargs: dict[str, Any], fields: dict[str, Any], programs: dict[str, str]) -> dict[str, float]:
-    """What each program is paid."""
+    """What each program is paid; `make test` plays the first and every third after it."""
+    programs = dict(list(programs.items())[:: often(3, 1)])
     paid: dict[str, float] = {}
     try:
         with closing(gym.make(env_id, disable_env_checker=True, **SMALL, **kwargs)) as env:
