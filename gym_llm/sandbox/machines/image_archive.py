@@ -115,7 +115,7 @@ def own_digest(index: dict[str, Any]) -> str:
     """Return the digest of an index's image for this machine.
 
     Raises:
-        ValueError: If there is none, or more than one.
+        ValueError: If it has no such image, or several.
     """
     ours = [one for one in index["manifests"] if (one.get("platform") or {}).get("os", "linux") == "linux"]
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
