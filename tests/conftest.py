@@ -113,13 +113,20 @@ def pytest_collection_finish(session):
         raise pytest.UsageError("This pytest-xdist does not group tests with this pytest: see pyproject.toml.")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest remembers what has failed
+def pytest_runtest_logreport(report):
+    """Take the group from a test's name: `--last-failed` plays a test again by the name that it has alone."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker compares it with the test's
+        report.nodeid = sys.modules["peers"].without_group(report.nodeid)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Remember which tests with other packages passed (tests/peers.py)."""
     report = yield
     peers = sys.modules["peers"]
-    if report.when == "call" and report.passed and item.nodeid in peers.used:
-        peers.note_passed(item.nodeid)
+    if report.when == "call" and report.passed and (test := peers.without_group(item.nodeid)) in peers.used:
+        peers.note_passed(test)
     return report
 
 

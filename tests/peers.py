@@ -159,9 +159,14 @@ def sources_digest(root: Path = ROOT) -> str:
     return found.hexdigest()
 
 
+def without_group(test: str) -> str:
+    """A test's name without the group that pytest-xdist has appended."""
+    return test.rpartition("@")[0] if test.rfind("@") > test.rfind("]") else test
+
+
 def current_test() -> str:
     """The test that runs: `tests/a/test_b.py::test_c`; empty outside pytest."""
-    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return without_group(os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
 
 
 used: set[str] = set()

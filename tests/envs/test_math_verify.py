@@ -100,6 +100,7 @@ def test_details_say_what_was_found() -> None:
         ("10**10**10", "10**10**10"),
         ("1 " * 500_000, None),
     ],
+    ids=["a tower", "a factorial", "a power", "many numbers"],
 )
 def test_what_hangs_sympy_costs_the_deadline_and_the_answer_is_kept_if_it_was_found(
     hang: str, answer: str | None

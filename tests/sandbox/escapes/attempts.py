@@ -158,10 +158,10 @@ def fill():
 for _ in range(50):
     child = fork()
     if child == 0:
-        fill(); os.write(done, b'a'); time.sleep(9); os._exit(0)
+        fill(); os.write(done, b'a'); time.sleep(30); os._exit(0)
     children += child > 0
 for _ in range(children): os.read(ready, 1)
-time.sleep(5); escaped(True)""",
+time.sleep(20); escaped(True)""",
     "host files": """
 for path in ('/etc/passwd', '/etc/shadow', '/var', '/sys', '/boot', '/root/.bashrc', '/root/.ssh', HOST):
     escaped(os.path.exists(path))""",
