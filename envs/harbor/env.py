@@ -24,10 +24,10 @@ from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
 from gym_llm.errors import DataError, ToolError, UsageError
 from gym_llm.grading.call_matching import call_items
 from gym_llm.sandbox.backends import bubblewrap_path
+from gym_llm.sandbox.machines.image_names import REGISTRIES
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, MachineLimits, MachineProblem
 from gym_llm.sandbox.machines.machine_place import MachinePlace
 from gym_llm.sandbox.machines.machine_pool import Machines
-from gym_llm.sandbox.machines.registry import REGISTRIES
 from gym_llm.types import Item, Row
 
 _OWN = str(Path(__file__).with_name("data") / "tasks")

@@ -13,8 +13,9 @@ from pathlib import Path
 from gym_llm.errors import UsageError
 from gym_llm.sandbox.machines.container import ContainerMachine
 from gym_llm.sandbox.machines.dockerfile import build, read_dockerfile
+from gym_llm.sandbox.machines.image_names import REGISTRIES, parse_reference
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, Machine, MachineLimits, MachineProblem
-from gym_llm.sandbox.machines.registry import REGISTRIES, parse_reference, pull
+from gym_llm.sandbox.machines.registry import pull
 from gym_llm.sandbox.machines.rootfs import HOST, Image, ImageCache
 
 BACKENDS = ("bubblewrap", "docker", "podman")
@@ -52,6 +53,7 @@ class Machines:
         self.images = dict(images or {})
         self.build_network = build_network
         self.registries = tuple(registries)
+        self._pulled_images: dict[str, Image] = {}
         self._cache = ImageCache(cache, limit=int(cache_gb * (1 << 30)))
         self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -77,7 +79,9 @@ class Machines:
             raise UsageError(f"There is no image {name!r}: {help_}, or have {registry!r} among the `registries`.")
         try:
             async with self._making[name]:
-                return replace(await pull(name, self._cache), name=name)
+                if name not in self._pulled_images:
+                    self._pulled_images[name] = replace(await pull(name, self._cache), name=name)
+                return self._pulled_images[name]
         except UsageError as error:
             raise UsageError(f"{str(error).rstrip('.')}: or {help_}.") from None
 

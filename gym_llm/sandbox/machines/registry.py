@@ -10,8 +10,6 @@ https://distribution.github.io/distribution/spec/auth/token.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import json
 import os
@@ -21,27 +19,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 import aiohttp
+from yarl import URL
 
 from gym_llm.errors import UsageError
 from gym_llm.sandbox.machines import image_archive
+from gym_llm.sandbox.machines.image_names import DIGEST, Reference, find_login, is_loopback, parse_reference
 from gym_llm.sandbox.machines.rootfs import Image, ImageCache
 from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
 from gym_llm.version import __version__
 
-REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "public.ecr.aws", "mcr.microsoft.com", "gcr.io", "nvcr.io")
-"""Where images are pulled from, unless a user names others: rows of a dataset name images, and are not trusted."""
-_DOCKER_HUB, _DOCKER_HUB_HOST = "docker.io", "registry-1.docker.io"
-_DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"
-_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ACCEPT = ", ".join(
     f"application/vnd.{kind}+json"
     for kind in (
@@ -56,29 +48,12 @@ _TRIES = 5
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE = 30.0
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=20.0, sock_read=60.0)
+_SECONDS, _SLOWEST = 120.0, 50_000.0  # bytes/s
 _PATIENCE_SECONDS, _LINE_SECONDS = 2.0, 10.0
 _GIGA = 1 << 30
 _LAYER = "layer"
 
 logger = redacted_logger(__name__)
-
-
-class Reference(NamedTuple):
-    """An image's name, read: `version` is a tag or a digest.
-
-    >>> parse_reference("python:3.12-slim")
-    Reference(registry='docker.io', repository='library/python', version='3.12-slim')
-    """
-
-    registry: str
-    repository: str
-    version: str
-
-    @property
-    def url(self) -> str:
-        """The repository's address; registries on this machine's loopback speak HTTP, all others HTTPS."""
-        host = _DOCKER_HUB_HOST if self.registry == _DOCKER_HUB else self.registry
-        return f"{'http' if _is_loopback(host) else 'https'}://{host}/v2/{self.repository}"
 
 
 class _Refused(Exception):
@@ -89,31 +64,10 @@ class _Unreachable(_Refused):
     """The registry does not answer."""
 
 
-def parse_reference(name: str) -> Reference:
-    """Read an image's name as Docker does: `[REGISTRY/]REPOSITORY[:TAG][@DIGEST]`.
-
-    Raises:
-        UsageError: If it is not the name of an image.
-    """
-    rest, _, digest = name.partition("@")
-    first, slash, path = rest.partition("/")
-    registry = first if slash and ("." in first or ":" in first or first == "localhost") else _DOCKER_HUB
-    repository, colon, tag = (path if registry == first else rest).rpartition(":")
-    if not colon:
-        repository, tag = tag, "latest"
-    if registry == _DOCKER_HUB and "/" not in repository:
-        repository = f"library/{repository}"
-    version = digest or tag
-    is_valid = _DIGEST.fullmatch(version) if digest else _TAG.fullmatch(version)
-    if not is_valid or not _REPOSITORY.fullmatch(repository) or not re.fullmatch(r"[\w.\[\]:-]+", registry):
-        raise UsageError(f"{name!r} is not the name of an image, such as python:3.12 or ghcr.io/owner/name@sha256:….")
-    return Reference(registry, repository, version)
-
-
 async def pull(name: str, cache: ImageCache) -> Image:
     """Return the image of this name, pulled from its registry unless the cache has it.
 
-    A tag is looked up once in each process. If the registry cannot be reached, it stands for what it stood for last.
+    A tag is looked up each time. If the registry cannot be reached, it stands for what it stood for last.
 
     Raises:
         UsageError: If the registry does not give the image, or it is damaged.
@@ -148,7 +102,7 @@ class _Registry:
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
-        self._login = _login(reference.registry)
+        self._login = find_login(reference.registry)
         self._headers: dict[str, str] = {}
         self._advice = f"`docker login {reference.registry}` keeps one that is used here"
 
@@ -174,11 +128,11 @@ class _Registry:
                 if len(document["layers"]) > image_archive.MOST_LAYERS:
                     raise _Refused(f"the image has more than {image_archive.MOST_LAYERS} layers")
                 for part in (document["config"], *document["layers"]):
-                    if not _DIGEST.fullmatch(part["digest"]) or not isinstance(part["size"], int) or part["size"] < 0:
+                    if not DIGEST.fullmatch(part["digest"]) or not isinstance(part["size"], int) or part["size"] < 0:
                         raise _Refused("its manifest is invalid")
                 return {**document, "digest": digest}
             version = image_archive.own_digest(document)
-            if not _DIGEST.fullmatch(version):
+            if not DIGEST.fullmatch(version):
                 raise _Refused("its index is invalid")
         raise _Refused("its index has only indexes")
 
@@ -200,12 +154,14 @@ class _Registry:
         shown = _Progress(name, missing)
         loop = asyncio.get_running_loop()
         # Threads of their own: they wait for downloads, whose look-up of names takes threads of the loop.
-        threads = ThreadPoolExecutor(_AT_ONCE)
+        threads = ThreadPoolExecutor(_AT_ONCE, "gym_llm-pull")
+        downloads: list[Future[None]] = []
 
         def get(digest: str) -> Path:
             def write(target: Path) -> None:
                 download = self._download(digest, sizes[digest], target / _LAYER, shown)
-                asyncio.run_coroutine_threadsafe(download, loop).result()
+                downloads.append(waiting := asyncio.run_coroutine_threadsafe(download, loop))
+                waiting.result()
 
             return cache.entry(_identity(digest), write) / _LAYER
 
@@ -214,6 +170,8 @@ class _Registry:
             paths = await asyncio.gather(*getting, return_exceptions=True)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
+            for download in downloads:
+                download.cancel()
         for path in paths:
             if isinstance(path, BaseException):
                 raise path
@@ -240,23 +198,20 @@ class _Registry:
                 if file.tell() < size:
                     raise aiohttp.ClientPayloadError("it ended early")
 
-            await self._get(f"{self._reference.url}/blobs/{digest}", {}, read, lambda: file.tell())
+            seconds = _SECONDS + size / _SLOWEST
+            await self._get(f"{self._reference.url}/blobs/{digest}", {}, read, file.tell, seconds)
         if f"sha256:{found.hexdigest()}" != digest:
             raise _Refused(f"what it sends for {digest} has another digest")
 
     async def _document(self, url: str, headers: Mapping[str, str]) -> bytes:
-        parts: list[bytes] = []
+        text = b""
 
         async def read(response: aiohttp.ClientResponse) -> None:
-            parts.clear()
-            while sum(map(len, parts)) <= _DOCUMENT_BYTES:
-                if not (chunk := await response.content.read(_CHUNK)):
-                    return
-                parts.append(chunk)
-            raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB")
+            nonlocal text
+            text = await _small(response)
 
         await self._get(url, headers, read)
-        return b"".join(parts)
+        return text
 
     async def _get(
         self,
@@ -264,6 +219,7 @@ class _Registry:
         headers: Mapping[str, str],
         read: Callable[[aiohttp.ClientResponse], Awaitable[None]],
         begin: Callable[[], int] = lambda: 0,
+        seconds: float = _SECONDS,
     ) -> None:
         """Send a request until it is answered, and read the answer: again after a pause if it fails on the way.
 
@@ -272,14 +228,15 @@ class _Registry:
             headers: Headers beside the login.
             read: Reads the body.
             begin: The number of bytes that are there already.
+            seconds: The longest time of a try.
         """
         has_logged_in, said = False, ""
         for number in range(_TRIES):
-            if number:
+            if said:
                 await asyncio.sleep(min(_PAUSE_SECONDS * 2**number, _LONGEST_PAUSE))
             wanted = {**headers, **self._headers, **({"Range": f"bytes={begin()}-"} if begin() else {})}
             try:
-                async with self._session.get(url, headers=wanted) as response:
+                async with asyncio.timeout(seconds), self._session.get(url, headers=wanted) as response:
                     if response.status == 401 and not has_logged_in:
                         has_logged_in = True
                         await self._log_in(response.headers.get("WWW-Authenticate", ""))
@@ -307,16 +264,16 @@ class _Registry:
             self._headers = {"Authorization": self._login}
             return
         given = dict(_PARAMETER.findall(rest))
-        realm = given.get("realm", "")
-        if kind.lower() != "bearer" or not realm.startswith(("https://", "http://")):
+        realm = URL(given.get("realm", ""))
+        if kind.lower() != "bearer" or realm.scheme not in ("http", "https") or realm.user or realm.password:
             raise _Refused("it asks for a login in a way that is unknown here")
-        if realm.startswith("http://") and not _is_loopback(realm.partition("://")[2].partition("/")[0]):
+        if realm.scheme == "http" and not is_loopback(realm.raw_host or ""):
             raise _Refused("it sends logins to an address without encryption")
         params = {name: given[name] for name in ("service",) if name in given}
         params["scope"] = given.get("scope") or f"repository:{self._reference.repository}:pull"
         headers = {"Authorization": self._login} if self._login else {}
         async with self._session.get(realm, params=params, headers=headers) as response:
-            text = await response.content.read(_DOCUMENT_BYTES)
+            text = await _small(response)
             if response.status in (400, 401, 403):
                 raise _Refused(f"it refuses the login ({response.status}): {self._advice}")
             response.raise_for_status()
@@ -341,28 +298,18 @@ class _Progress:
             print(f"Pulling {self._name}: {self._done >> 20:,} of {self._total >> 20:,} MiB", file=sys.stderr)
 
 
+async def _small(response: aiohttp.ClientResponse) -> bytes:
+    """The body of an answer that is no layer."""
+    parts: list[bytes] = []
+    while sum(map(len, parts)) <= _DOCUMENT_BYTES:
+        if not (chunk := await response.content.read(_CHUNK)):
+            return b"".join(parts)
+        parts.append(chunk)
+    raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB")
+
+
 def _identity(digest: str) -> str:
     return json.dumps(["layer", 1, digest])
-
-
-def _is_loopback(host: str) -> bool:
-    return host.rpartition(":")[0] in _LOOPBACK or host in _LOOPBACK
-
-
-def _login(registry: str) -> str | None:
-    """The header with the user's login, as `docker login` or `podman login` keeps it."""
-    folder = os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker"
-    for path in (os.environ.get("REGISTRY_AUTH_FILE"), Path(folder) / "config.json"):
-        try:
-            known = json.loads(Path(path).read_text("utf-8"))["auths"] if path else {}
-            for name in (registry, f"https://{registry}", *([_DOCKER_HUB_LOGIN] if registry == _DOCKER_HUB else [])):
-                if login := (known.get(name) or {}).get("auth"):
-                    user, _, password = base64.b64decode(login, validate=True).decode().partition(":")
-                    add_secrets({password, login})
-                    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-            continue
-    return None
 
 
 def _unpack(

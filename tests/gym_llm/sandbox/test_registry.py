@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from testing import in_loop, serving
 
 from gym_llm.errors import UsageError
 from gym_llm.sandbox.machines import registry
+from gym_llm.sandbox.machines.image_names import Reference, parse_reference
 from gym_llm.sandbox.machines.machine_pool import Machines
-from gym_llm.sandbox.machines.registry import Reference, parse_reference, pull
+from gym_llm.sandbox.machines.registry import pull
 from gym_llm.sandbox.machines.rootfs import ImageCache
 
 LAYERS = [layer(member("a", b"1"), member("b", b"2")), layer(member("c", b"3"), member("b", b"4"))]
@@ -259,8 +261,66 @@ async def test_machines_pull_what_has_no_image_from_registries_that_are_allowed(
         machines = Machines(cache=str(tmp_path / "cache"), registries=[host])
         image = await machines.image(f"{own.name}:1")
         assert (image.name, content(image.folder)["c"]) == (f"{own.name}:1", b"3")
+        own.asked.clear()
+        assert await machines.image(f"{own.name}:1") == image and own.asked == []
         machines.close()
         machines = Machines(cache=str(tmp_path / "cache"))
         with pytest.raises(UsageError, match=f"There is no image .*have '{host}' among the `registries`"):
             await machines.image(f"{own.name}:1")
         machines.close()
+
+
+@pytest.mark.parametrize(
+    "realm", ["http://example.org/token", "http://127.0.0.1:80@example.org/", "https://me@example.org/", "file:///etc"]
+)
+@in_loop
+async def test_a_login_never_goes_unencrypted_over_a_network(realm: str, cache: ImageCache, tmp_path: Path) -> None:
+    def change(request: web.Request, data: bytes) -> web.Response:
+        return web.Response(status=401, headers={"WWW-Authenticate": f'Bearer realm="{realm}"'})
+
+    async with running(Registry(LAYERS, change=change)) as own:
+        log_in(tmp_path, "basic", own.name.partition("/")[0])
+        with pytest.raises(UsageError, match=r"without encryption|unknown here"):
+            await pull(f"{own.name}:1", cache)
+
+
+async def drip(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for _ in range(1000):
+        await response.write(b"x")
+        await asyncio.sleep(0.01)
+    return response
+
+
+@in_loop
+async def test_a_registry_that_sends_little_by_little_is_given_up(
+    cache: ImageCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry._Registry._get, "__defaults__", (lambda: 0, 0.1))
+    async with serving({"/v2/{path:.*}": drip}) as url:
+        with pytest.raises(UsageError, match="cannot be reached"):
+            await asyncio.wait_for(pull(f"{url.partition('://')[2]}/a:1", cache), 5)
+
+
+@in_loop
+async def test_a_pull_that_is_cancelled_leaves_nothing(cache: ImageCache) -> None:
+    begun = asyncio.Event()
+
+    def change(request: web.Request, data: bytes) -> web.Response | None:
+        if data not in LAYERS:
+            return None
+        begun.set()
+        return Short(body=b"", headers={"Content-Length": str(len(data))})
+
+    async with running(Registry(LAYERS, "tar", change=change)) as own:
+        pulling = asyncio.create_task(pull(f"{own.name}:1", cache))
+        await begun.wait()
+        pulling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pulling
+        async with asyncio.timeout(20):
+            while [path for path in cache.folder.iterdir() if path.is_dir()] or [
+                thread for thread in threading.enumerate() if thread.name.startswith("gym_llm-pull")
+            ]:
+                await asyncio.sleep(0.05)
