@@ -137,8 +137,11 @@ def browsergym(count: int) -> Iterator[dict[str, Any]]:
 
 
 def tau2(count: int) -> Iterator[dict[str, Any]]:
-    """Its Gymnasium environment, alone in mock and telecom; in retail the user says prepared texts."""
-    os.environ["TAU2_DATA_DIR"] = f"{os.environ['TAU2_SOURCE']}/data"
+    """Its Gymnasium environment, alone in mock and telecom; in retail the user says prepared texts.
+
+    Some copies of its repository lack the large files of telecom, which is left out then.
+    """
+    os.environ["TAU2_DATA_DIR"] = data = f"{os.environ['TAU2_SOURCE']}/data"
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     from loguru import logger
 
@@ -156,7 +159,10 @@ def tau2(count: int) -> Iterator[dict[str, Any]]:
         return AssistantMessage(role="assistant", content=texts.pop(0) if texts else STOP)
 
     simulating.generate = generate
-    pairs = [(domain, task) for domain in ("mock", "telecom", "retail") for task in registry.get_tasks_loader(domain)()]
+    domains = [
+        name for name in ("mock", "telecom", "retail") if Path(data, "tau2/domains", name, "tasks.json").exists()
+    ]
+    pairs = [(domain, task) for domain in domains for task in registry.get_tasks_loader(domain)()]
     pairs = [(domain, task) for domain, task in pairs if not (domain == "retail" and _is_judged(task))]
     for number in itertools.count():
         (domain, task), draw = pairs[number % len(pairs)], random.Random(number)

@@ -171,8 +171,9 @@ def _damaged() -> dict[str, tuple[dict[str, bytes], str]]:
     cases: dict[str, tuple[dict[str, bytes], str]] = {}
     for name, files in oci.items():
         largest = max(files, key=lambda one: len(files[one]))
-        damaged = files[largest][:50_000] + b"!" + files[largest][50_001:]
-        cases[f"another byte, {name}"] = {**files, largest: damaged}, "the archive is damaged"
+        damaged = bytearray(files[largest])
+        damaged[50_000] ^= 1
+        cases[f"another byte, {name}"] = {**files, largest: bytes(damaged)}, "the archive is damaged"
     for name, compress in COMPRESSIONS.items():
         cut = compress(good)[:50_000]
         cases[f"cut, {name}"] = {**save, "0abc/layer.tar": cut}, "cannot be used"
