@@ -10,6 +10,7 @@ https://distribution.github.io/distribution/spec/auth/token.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import os
@@ -237,7 +238,8 @@ class _Registry:
             wanted = {**headers, **self._headers, **({"Range": f"bytes={begin()}-"} if begin() else {})}
             try:
                 async with asyncio.timeout(seconds), self._session.get(url, headers=wanted) as response:
-                    if response.status == 401 and not has_logged_in:
+                    is_own = response.url.origin() == URL(url).origin()  # and no host that it redirects to
+                    if response.status == 401 and is_own and not has_logged_in:
                         has_logged_in = True
                         await self._log_in(response.headers.get("WWW-Authenticate", ""))
                         continue
@@ -252,6 +254,8 @@ class _Registry:
                     if response.status != 429 and response.status < 500:
                         raise _Refused(said)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                    raise
                 said = str(error) or type(error).__name__
         raise _Unreachable(f"it cannot be reached ({said})")
 

@@ -182,8 +182,9 @@ class ImageCache:
     def find(self, identity: str) -> Path | None:
         """The folder, if it has been made; it stays until `close`."""
         with self._turn(identity):
-            path, _ = self._hold(identity)
+            path, lock = self._hold(identity)
             if not path.exists():
+                fcntl.flock(lock, fcntl.LOCK_UN)  # or other processes could not make it
                 return None
             os.utime(path)
             return path
@@ -221,10 +222,11 @@ class ImageCache:
         """Remove what was not finished, and the longest unused while all is more than the limit."""
         entries = []
         for path in self.folder.iterdir():
-            if path.name.startswith("making-") and not _is_new(path):
-                _remove(path)
-            elif path.is_dir() and not path.name.startswith("making-"):
-                entries.append((path.stat().st_mtime, path, _size(path)))
+            with contextlib.suppress(FileNotFoundError):  # another thread or process removes it, too
+                if path.name.startswith("making-") and not _is_new(path):
+                    _remove(path)
+                elif path.is_dir() and not path.name.startswith("making-"):
+                    entries.append((path.stat().st_mtime, path, _size(path)))
         total = sum(size for _, _, size in entries)
         for _, path, size in sorted(entries):
             if total <= self.limit:
@@ -242,7 +244,8 @@ def _is_new(path: Path) -> bool:
     import time
 
     with contextlib.suppress(FileNotFoundError):  # finished meanwhile
-        return time.time() - path.stat().st_mtime < 3600
+        files = [one for one in path.iterdir() if one.is_file()]  # a download grows, its folder stays as it is
+        return time.time() - max(one.stat().st_mtime for one in (path, *files)) < 3600
     return True
 
 

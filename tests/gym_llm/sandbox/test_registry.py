@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from image_files import PASSWORD, Change, Registry, layer, member, running
+from image_files import PASSWORD, TOKEN, Change, Registry, layer, member, running
 from testing import in_loop, serving
 
 from gym_llm.errors import UsageError
@@ -324,3 +324,35 @@ async def test_a_pull_that_is_cancelled_leaves_nothing(cache: ImageCache) -> Non
                 thread for thread in threading.enumerate() if thread.name.startswith("gym_llm-pull")
             ]:
                 await asyncio.sleep(0.05)
+
+
+@in_loop
+async def test_a_challenge_of_another_host_is_not_answered(cache: ImageCache, tmp_path: Path) -> None:
+    async def other(request: web.Request) -> web.Response:
+        return web.Response(status=401, headers={"WWW-Authenticate": f'Bearer realm="{storage}/token"'})
+
+    asked: list[str] = []
+
+    async def token(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({"token": TOKEN})
+
+    async with serving({"/token": token, "/{path:.*}": other}) as storage:
+
+        def change(request: web.Request, data: bytes) -> web.Response:
+            return web.Response(status=307, headers={"Location": f"{storage}/x"})
+
+        async with running(Registry(LAYERS, change=change)) as own:
+            log_in(tmp_path, "basic", own.name.partition("/")[0])
+            with pytest.raises(UsageError, match=r"refuses access \(401\)"):
+                await pull(f"{own.name}:1", cache)
+    assert asked == []
+
+
+def test_one_who_looks_for_an_entry_keeps_nobody_from_making_it(cache: ImageCache) -> None:
+    assert cache.find("x") is None
+    other = ImageCache(str(cache.folder))
+    made = threading.Thread(target=lambda: other.entry("x", lambda target: None), daemon=True)
+    made.start()
+    made.join(10)
+    assert not made.is_alive() and cache.find("x") is not None
