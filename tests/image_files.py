@@ -30,6 +30,8 @@ CONFIG: dict[str, Any] = {
     "os": "linux",
     "config": {"Env": ["PATH=/bin", "COLOUR=red", "EMPTY="], "WorkingDir": "/work", "User": "nobody"},
 }
+TOKEN, PASSWORD = "t-0123456789abcdef-token", "p-0123456789abcdef-password"
+Change = Callable[[web.Request, bytes], "web.StreamResponse | None"]
 
 
 def member(name: str, data: bytes = b"", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
@@ -55,10 +57,6 @@ def layer(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
         for info, data in members:
             archive.addfile(info, io.BytesIO(data))
     return output.getvalue()
-
-
-TOKEN, PASSWORD = "t-0123456789abcdef-token", "p-0123456789abcdef-password"
-Change = Callable[[web.Request, bytes], "web.StreamResponse | None"]
 
 
 def docker_save(layers: list[bytes]) -> dict[str, bytes]:

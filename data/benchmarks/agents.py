@@ -53,7 +53,7 @@ def multilingual(row: dict[str, Any]) -> Row:
     return {**task, "environment_setup_commit": "", "difficulty": "", **tests}
 
 
-def gym(row: dict[str, Any]) -> Row:
+def swe_gym(row: dict[str, Any]) -> Row:
     """Ask for a change that resolves the issue, in the image that SWE-Gym's authors have for it."""
     image = f"xingyaoww/sweb.eval.x86_64.{row['instance_id'].lower().replace('__', '_s_')}:latest"
     return {**_issue(row, "train"), "docker_image": image, "test_command": _PYTEST}
@@ -115,7 +115,7 @@ BENCHMARKS = [
         facts=_FACTS.format("swebench/multilingual"),
     ),
     _repairs("swebench_lite", "SWE-bench Lite: issues of Python repositories", "princeton-nlp/SWE-bench_Lite", lite),
-    _repairs("swe_gym", "SWE-Gym: issues to train on", "SWE-Gym/SWE-Gym", gym, split="train"),
+    _repairs("swe_gym", "SWE-Gym: issues to train on", "SWE-Gym/SWE-Gym", swe_gym, split="train"),
     _repairs(
         "swe_smith", "SWE-smith: made issues to train on", "SWE-bench/SWE-smith", training, split="train", env="Harbor"
     ),

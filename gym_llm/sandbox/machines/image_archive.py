@@ -55,6 +55,11 @@ def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
     return config
 
 
+def reason(error: Exception) -> str:
+    """Return what is wrong with an image, of one of `NO_IMAGE`, without a full stop."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+
+
 def is_layout(folder: str) -> bool:
     """Whether a folder is an OCI layout, or an unpacked archive of `docker save`, and no root file system."""
     has = {name for name in ("oci-layout", "manifest.json", "usr", "bin") if os.path.exists(os.path.join(folder, name))}

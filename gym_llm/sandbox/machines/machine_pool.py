@@ -132,4 +132,5 @@ class Machines:
 
     def close(self) -> None:
         """Let the cache remove what was used here."""
+        self._pulled_images.clear()
         self._cache.close()

@@ -10,10 +10,10 @@ https://distribution.github.io/distribution/spec/auth/token.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import json
-import os
 import re
 import shutil
 import sys
@@ -22,12 +22,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import aiohttp
 from yarl import URL
 
-from gym_llm.errors import UsageError
+from gym_llm.data.files.atomic import write_atomically
+from gym_llm.errors import DataError, UsageError
 from gym_llm.sandbox.machines import image_archive
 from gym_llm.sandbox.machines.image_names import DIGEST, Reference, find_login, is_loopback, parse_reference
 from gym_llm.sandbox.machines.rootfs import Image, ImageCache
@@ -68,7 +69,7 @@ class _Unreachable(_Refused):
 async def pull(name: str, cache: ImageCache) -> Image:
     """Return the image of this name, pulled from its registry unless the cache has it.
 
-    A tag is looked up each time. If the registry cannot be reached, it stands for what it stood for last.
+    A tag is looked up each time. If the registry cannot be reached, the image that it named last is used.
 
     Raises:
         UsageError: If the registry does not give the image, or it is damaged.
@@ -82,17 +83,18 @@ async def pull(name: str, cache: ImageCache) -> Image:
             except _Unreachable as error:
                 if not noted.is_file():
                     raise
-                logger.warning("%s (%s): the image that it was last is used.", error, name)
+                logger.warning("%s (%s): the image that this name had last is used.", error, name)
                 manifest = json.loads(noted.read_text("utf-8"))
             identity = json.dumps(["registry", 1, manifest["digest"]])
             if await asyncio.to_thread(cache.find_image, identity) is None:
                 layers = await registry.layers(manifest, cache, name)
                 config = await registry.blob(manifest["config"]["digest"])
                 await asyncio.to_thread(_unpack, cache, identity, manifest, config, layers)
-            _write_whole(noted, json.dumps(manifest))
+            with contextlib.suppress(DataError):  # another process notes the same, or the disk is full
+                write_atomically(noted, json.dumps(manifest).encode())
         except (_Refused, *image_archive.NO_IMAGE) as error:
-            why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise UsageError(f"{name} cannot be pulled from {reference.registry}: {redact(why)}.") from None
+            why = redact(image_archive.reason(error))
+            raise UsageError(f"{name} cannot be pulled from {reference.registry}: {why}.") from None
     image = await asyncio.to_thread(cache.find_image, identity)
     assert image is not None
     return image
@@ -238,7 +240,7 @@ class _Registry:
             wanted = {**headers, **self._headers, **({"Range": f"bytes={begin()}-"} if begin() else {})}
             try:
                 async with asyncio.timeout(seconds), self._session.get(url, headers=wanted) as response:
-                    is_own = response.url.origin() == URL(url).origin()  # and no host that it redirects to
+                    is_own = response.url.origin() == URL(url).origin()  # not a host that it redirects to
                     if response.status == 401 and is_own and not has_logged_in:
                         has_logged_in = True
                         await self._log_in(response.headers.get("WWW-Authenticate", ""))
@@ -250,7 +252,7 @@ class _Registry:
                     if response.status in (401, 403):
                         raise _Refused(f"it refuses access ({response.status}): {self._advice}")
                     if response.status == 404:
-                        raise _Refused("it has no such image, or not for everybody")
+                        raise _Refused("it has no such image, or the image is private")
                     if response.status != 429 and response.status < 500:
                         raise _Refused(said)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -288,7 +290,7 @@ class _Registry:
 
 
 class _Progress:
-    """Says on stderr how much there is of what takes longer than two seconds."""
+    """Writes to stderr how much has been downloaded, once a download takes longer than two seconds."""
 
     def __init__(self, name: str, total: int) -> None:
         self._name, self._total, self._done = name, total, 0
@@ -303,7 +305,7 @@ class _Progress:
 
 
 async def _small(response: aiohttp.ClientResponse) -> bytes:
-    """The body of an answer that is no layer."""
+    """Return the body of an answer that is not a layer."""
     parts: list[bytes] = []
     while sum(map(len, parts)) <= _DOCUMENT_BYTES:
         if not (chunk := await response.content.read(_CHUNK)):
@@ -333,10 +335,3 @@ def _unpack(
         Path(folder, "index.json").write_text(json.dumps(index))
         Path(folder, "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
         cache.unpacked(identity, folder)
-
-
-def _write_whole(path: Path, text: str) -> None:
-    file: IO[str]
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix="tag-", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)

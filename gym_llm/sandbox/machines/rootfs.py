@@ -98,8 +98,7 @@ class ImageCache:
         try:
             return self.unpacked(identity, source)
         except image_archive.NO_IMAGE as error:
-            why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise UsageError(f"{source} cannot be used as an image: {why}.") from None
+            raise UsageError(f"{source} cannot be used as an image: {image_archive.reason(error)}.") from None
 
     def unpacked(self, identity: str, source: str) -> Image:
         """Return the image that a source has, as of `entry`.
@@ -190,7 +189,7 @@ class ImageCache:
             return path
 
     def _turn(self, identity: str) -> threading.Lock:
-        """What this process's threads take in turn: they share a file, and with it the lock of an entry."""
+        """Return the lock that this process's threads take first: they share the file that locks an entry."""
         return self._turns.setdefault(identity, threading.Lock())
 
     def _hold(self, identity: str) -> tuple[Path, IO[bytes]]:
