@@ -266,7 +266,7 @@ def test_kills_lose_nothing_and_repeat_nothing(server):
             time.sleep(chance.uniform(0.0, 0.1))
         os.kill(child, number)
         code = int(forks.stdout.readline())
-        assert code == (-number if number == signal.SIGKILL else 128 + number)
+        assert code == (-number if number == signal.SIGKILL else resumable_code(number))
         before = Path("a.jsonl").read_bytes().count(b"\n") if Path("a.jsonl").exists() else 0
     forks.communicate()
     assert 0 < before < episodes
