@@ -4,6 +4,8 @@ Not by putting tests/ on sys.path: there, its folder gym_llm would shadow the pa
 """
 
 import faulthandler
+import importlib
+import importlib.abc
 import importlib.util
 import os
 import signal
@@ -24,38 +26,20 @@ _IMPORTABLE = str(Path(__file__).with_name("importable"))
 sys.path.append(_IMPORTABLE)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_IMPORTABLE, os.environ.get("PYTHONPATH", "")]))
 
-for _name in (
-    "testing",
-    "their_packages",
-    "verifier_vectors",
-    "hostile",
-    "hostile_schemas",
-    "hostile_serving",
-    "growth",
-    "token_conversations",
-    "forced_calls",
-    "cli_process",
-    "warm",
-    "rollout_commands",
-    "hub_server",
-    "model_server",
-    "played",
-    "audited",
-    "judging",
-    "constraint_cases",
-    "harbor_tasks",
-    "image_files",
-    "peers",
-    "mcp_toolbox",
-    "nemo_client",
-    "agent_playing",
-    "conformance_pairs",
-    "language",
-):
-    _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
-    assert _spec is not None and _spec.loader is not None
-    sys.modules[_name] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules[_name])
+_HERE = Path(__file__).parent
+
+
+class _Helpers(importlib.abc.MetaPathFinder):
+    """Finds the modules beside this file by their names, when a test first imports one."""
+
+    def find_spec(self, fullname, path, target=None):
+        file = _HERE / f"{fullname}.py"
+        return importlib.util.spec_from_file_location(fullname, file) if fullname in _HELPERS else None
+
+
+_HELPERS = {file.stem for file in _HERE.glob("*.py") if not file.name.startswith(("conftest", "test_"))}
+sys.meta_path.insert(0, _Helpers())
+peers = importlib.import_module("peers")
 
 # The same examples in every run: what CI finds can be found again. HYPOTHESIS_PROFILE=search looks for others.
 # A busy machine draws slowly, which says nothing about a test.
@@ -66,9 +50,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 # A shell that starts the tests in the background leaves Ctrl-C ignored, for our children too; tests of it need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-_HERE = Path(__file__).parent
 
 
 def _over_ray(item):
@@ -117,14 +98,13 @@ def pytest_collection_finish(session):
 def pytest_runtest_logreport(report):
     """Take the group from a test's name: `--last-failed` plays a test again by the name that it has alone."""
     if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker compares it with the test's
-        report.nodeid = sys.modules["peers"].without_group(report.nodeid)
+        report.nodeid = peers.without_group(report.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Remember which tests with other packages passed (tests/peers.py)."""
     report = yield
-    peers = sys.modules["peers"]
     if report.when == "call" and report.passed and (test := peers.without_group(item.nodeid)) in peers.used:
         peers.note_passed(test)
     return report
