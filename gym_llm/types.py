@@ -18,7 +18,8 @@ Item: TypeAlias = dict[str, Any]
 
 The last output item of a model turn may carry `prompt_token_ids` (list[int]: all ids the model was given),
 `generation_token_ids` (list[int]: the ids it sampled) and `generation_log_probs` (list[float]: natural log of the
-probability of each sampled id, same length); either all three are there or none. See also `CONSTRAINED`.
+probability of each sampled id, same length); either all three are there or none. See also `CONSTRAINED` and
+`WEIGHT_VERSIONS`.
 """
 
 CONSTRAINED = "generation_constrained"
@@ -29,7 +30,11 @@ trainer computes with the model alone."""
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 """The names of the three, in the order of their making."""
 
-TURN_FIELDS = (*TOKEN_FIELDS, CONSTRAINED)
+WEIGHT_VERSIONS = "generation_weight_versions"
+"""A fifth field: the weights that sampled the ids, as runs `[version, number of ids]` in their order. Version 0 has the
+weights that the engine began with, and `update_weights` counts on. Without the field all ids are of version 0."""
+
+TURN_FIELDS = (*TOKEN_FIELDS, CONSTRAINED, WEIGHT_VERSIONS)
 """All fields of a turn's tokens: parsers move them to the turn's last item, and clients get them on request."""
 
 Row: TypeAlias = dict[str, Any]

@@ -33,7 +33,7 @@ from gym_llm.core.open_machine import OPEN_MACHINE
 from gym_llm.engines.engine import Engine, EpisodeReport
 from gym_llm.engines.parsing_engine import ParsingEngine
 from gym_llm.engines.specs import make_engine
-from gym_llm.engines.weights import Weights
+from gym_llm.engines.weights import UpdateMode, Weights, update_options
 from gym_llm.errors import EngineError
 from gym_llm.sandbox.machines.machine import BubblewrapMachine
 from gym_llm.sandbox.machines.machine_place import MachinePlace
@@ -184,9 +184,9 @@ class AgentEngine(Engine):
         await asyncio.gather(*[self.end_episode(name, failed=True) for name in list(self._live)])
         await self._stack.aclose()
 
-    async def update_weights(self, weights: Weights) -> None:
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """The model's; see `WeightSync`."""
-        await self._weights().update_weights(weights)
+        await self._weights().update_weights(weights, **update_options(mode, version))
 
     async def sleep(self, level: int = 1) -> None:
         """The model's; see `WeightSync`."""

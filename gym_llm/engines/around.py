@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gym_llm.engines.engine import Engine, EpisodeReport
+from gym_llm.engines.scores import Scores
 from gym_llm.types import Request, ResponseDict
 
 
@@ -23,6 +24,10 @@ class EngineAround(Engine):
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
         return await self.engine.respond(request, episode_id=episode_id)
+
+    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+        """Return the log probabilities of a row; see `Engine.score`."""
+        return await self.engine.score(ids, top_k=top_k)
 
     @property
     def context_tokens(self) -> int | None:

@@ -29,7 +29,7 @@ PREFILL_TOKENS = 16_384
 _SPARE = 64
 """Positions beyond the prompts', so that answers which are short have room from the beginning."""
 _GREEDY_BELOW = 1e-5
-_CACHE_ARGUMENT = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+CACHE_ARGUMENT = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 """A model's argument for its cache: transformers 5.24 renamed it."""
 
 
@@ -47,6 +47,7 @@ class TokenSequence:
         mask: Which tokens may come next; None for all.
         top_log_probs: How many of the most likely tokens `likeliest` has at each position; None if unused.
         sampled: Token ids so far, a stop token included.
+        weights: Versions of the weights that sampled it, each with the index of its first token.
         log_probs: Natural logs of their probabilities under the model itself: temperature 1, all tokens. Under a mask,
             all that it allows.
         likeliest: Of each position the most likely tokens with their log probabilities; empty without `top_log_probs`.
@@ -64,6 +65,7 @@ class TokenSequence:
     mask: TokenMask | None = None
     top_log_probs: int | None = None
     sampled: list[int] = field(default_factory=list)
+    weights: list[tuple[int, int]] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     likeliest: list[list[tuple[int, float]]] = field(default_factory=list)
     failure: EngineError | None = None
@@ -72,6 +74,11 @@ class TokenSequence:
 
     def __post_init__(self) -> None:
         self.prefix_keys = prefix_keys(self.prompt)
+
+    @property
+    def tokens(self) -> list[int]:
+        """All token ids, read and sampled."""
+        return self.prompt + self.sampled if self.sampled else self.prompt
 
     @property
     def finished(self) -> bool:
@@ -175,8 +182,8 @@ class _Reading(NamedTuple):
 def _batches(readings: list[_Reading]) -> Iterator[list[_Reading]]:
     """Those of which equally much is shared, in batches whose memory is bounded."""
     batch: list[_Reading] = []
-    for reading in sorted(readings, key=lambda one: (one.shared, len(one.sequence.prompt))):
-        tokens = len(reading.sequence.prompt) * (len(batch) + 1)
+    for reading in sorted(readings, key=lambda one: (one.shared, len(one.sequence.tokens))):
+        tokens = len(reading.sequence.tokens) * (len(batch) + 1)
         if batch and (reading.shared != batch[0].shared or tokens > PREFILL_TOKENS):
             yield batch
             batch = []
@@ -198,12 +205,15 @@ class Decoder:
         self._model = model
         self._stop_tokens = stop_tokens
         self._cache = SlotCache()
+        self.version = 0
 
     @torch.inference_mode()
     def add(self, sequences: list[TokenSequence]) -> None:
         """Read prompts; their sequences take part in the next step."""
         if not sequences:
             return
+        for sequence in sequences:
+            sequence.weights.append((self.version, len(sequence.sampled)))
         read = PrefixIndex(self.sequences)
         while sequences:
             before: PrefixIndex[TokenSequence] = PrefixIndex()
@@ -221,6 +231,22 @@ class Decoder:
             for reading in now:
                 read.add(reading.sequence)
             sequences = later
+
+    def change_weights(self, version: int, *, recompute: bool) -> None:
+        """Go on after the model's weights have changed.
+
+        Args:
+            version: The version of the new weights.
+            recompute: Read all tokens again with them. Without, the keys and values of the old weights stay.
+        """
+        self.version = version
+        if recompute:
+            sequences, self.sequences = self.sequences, []
+            self._cache = SlotCache()
+            self.add(sequences)
+        else:
+            for sequence in self.sequences:
+                sequence.weights.append((version, len(sequence.sampled)))
 
     @torch.inference_mode()
     def step(self) -> list[TokenSequence]:
@@ -256,7 +282,8 @@ class Decoder:
         first_slot = len(self.sequences)
         slots = {id(sequence): slot for slot, sequence in enumerate(self.sequences)}
         self.sequences += sequences
-        end = max(len(sequence.prompt) for sequence in sequences) - 1
+        tokens = [sequence.tokens for sequence in sequences]
+        end = max(map(len, tokens)) - 1
         self._cache.prepare_prompts(first_slot, len(self.sequences), shared, end + 1)
         if shared:
             self._cache.share([slots[id(reading.source)] for reading in batch], first_slot, shared)
@@ -264,8 +291,8 @@ class Decoder:
             return
         device = self._model.device
         ids = np.zeros((len(sequences), end - shared), np.int64)
-        for row, sequence in zip(ids, sequences, strict=True):
-            row[: len(sequence.prompt) - 1 - shared] = sequence.prompt[shared:-1]
+        for row, known in zip(ids, tokens, strict=True):
+            row[: len(known) - 1 - shared] = known[shared:-1]
         positions = torch.arange(shared, end, device=device)
         causal = torch.arange(end, device=device)[None] <= positions[:, None]
         # Padding is on the right: no token before it sees it, and what it left in the cache is overwritten or masked.
@@ -283,7 +310,7 @@ class Decoder:
             position_ids=positions,
             use_cache=True,
             logits_to_keep=1,
-            **{_CACHE_ARGUMENT: self._cache},
+            **{CACHE_ARGUMENT: self._cache},
         )
         return output.logits[:, -1].float()
 

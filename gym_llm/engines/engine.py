@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from gym_llm.engines.scores import Scores
+from gym_llm.errors import EngineError
 from gym_llm.types import Request, ResponseDict
 
 
@@ -23,6 +25,7 @@ class Capabilities:
             `"optional"` a run passes one on request only, because sampling is faster without.
         loads_model: `start` loads a model into memory, so an unused engine is not started.
         shared: Processes share one engine in a Ray actor, instead of having one each.
+        scores: The engine gives the log probabilities of given tokens (`Engine.score`).
         compaction: The server compacts long histories itself (`context_management` of the Responses API).
     """
 
@@ -33,6 +36,7 @@ class Capabilities:
     seed: Literal["", "optional", "always"] = ""
     loads_model: bool = False
     shared: bool = False
+    scores: bool = False
     compaction: bool = False
 
 
@@ -56,10 +60,13 @@ class Engine(ABC):
     Attributes:
         model: The name under which the answers are recorded.
         capabilities: What it can do; an instance may know better than its class.
+        weight_version: The number of the weights that sample now: 0 for those of its start, and one more after each
+            `update_weights`, unless that names another.
     """
 
     model: str
     capabilities: Capabilities = Capabilities()
+    weight_version: int = 0
 
     @classmethod
     def gpus(cls, options: Mapping[str, Any]) -> int:
@@ -103,6 +110,21 @@ class Engine(ABC):
             EngineError: If the prompt cannot be made.
         """
         return None
+
+    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+        """Return the log probability of each token of a row, given those before it.
+
+        Rows that are scored at the same time (`asyncio.gather`) share batches.
+
+        Args:
+            ids: Token ids of the model's vocabulary, at least one and no more than its context.
+            top_k: The number of likeliest tokens that `Scores.likeliest` has at each position, 0 to 20.
+
+        Raises:
+            EngineError: If this engine cannot score, or cannot score this row.
+            ValueError: If `top_k` is invalid.
+        """
+        raise EngineError(f"The engine of {self.model} scores no tokens: use transformers:, vllm: or a vLLM server.")
 
     async def end_episode(
         self, episode_id: str, *, rewards: Sequence[float] = (), failed: bool = False

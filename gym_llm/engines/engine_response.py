@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from gym_llm.types import CONSTRAINED, Item, ResponseDict
+from gym_llm.types import CONSTRAINED, WEIGHT_VERSIONS, Item, ResponseDict
 
 SPENT = {"max_tokens_spent": "max_tokens", "max_seconds_spent": "max_seconds", "max_dollars_spent": "max_dollars"}
 """The reason of a response to an episode that has spent a budget, and the budget's name in `RolloutSettings`."""
@@ -34,6 +34,7 @@ def text_response(
     model: str = "",
     incomplete: str | None = None,
     is_constrained: bool = False,
+    weight_versions: list[list[int]] | None = None,
 ) -> ResponseDict:
     """Return a response with one message, for `Engine.respond`.
 
@@ -44,6 +45,7 @@ def text_response(
         model: The name to record.
         is_constrained: Whether the tokens were sampled under a constraint (`tool_choice`, `text.format`), and their log
             probabilities are those among the allowed tokens.
+        weight_versions: The weights that sampled the tokens (`gym_llm.types.WEIGHT_VERSIONS`); None for version 0.
         incomplete: The reason why the turn was cut off, e.g. `"max_output_tokens"`; None if it was not.
 
     >>> response = text_response("Four.", tokens=([1, 2], [3], [-0.1]), model="mine")
@@ -63,6 +65,8 @@ def text_response(
         message["prompt_token_ids"], message["generation_token_ids"], message["generation_log_probs"] = tokens
         if is_constrained:
             message[CONSTRAINED] = True
+        if weight_versions:
+            message[WEIGHT_VERSIONS] = weight_versions
         counts = len(tokens[0]), len(tokens[1])
     return _response(name, model, [message], incomplete, counts)
 

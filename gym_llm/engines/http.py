@@ -38,9 +38,11 @@ from gym_llm.engines.http_failures import (
     server_message,
 )
 from gym_llm.engines.http_reading import check_density, is_name, read_body
+from gym_llm.engines.http_scores import read_scores, score_body
 from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
+from gym_llm.engines.scores import Scores, check_row
 from gym_llm.engines.sockets import raise_open_files_limit
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
@@ -150,7 +152,11 @@ class HTTPEngine(Engine):
         self.api = api
         ours = api == "completions"  # the prompts
         self.capabilities = Capabilities(
-            token_ids=token_ids or ours, tools=True, forced_calls=not ours, compaction=api == "responses"
+            token_ids=token_ids or ours,
+            tools=True,
+            forced_calls=not ours,
+            compaction=api == "responses",
+            scores=ours,
         )
         self.timeout, self.max_retries, self.session_header = timeout, max_retries, session_header
         self.max_response_bytes = max_response_bytes
@@ -223,19 +229,34 @@ class HTTPEngine(Engine):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
-        failures: list[EngineError] = []
         body, prompt = self._body(request, episode_id)
         if prompt is not None and self._context is not None and len(prompt) >= self._context:
             return overflow_response(self.model, len(prompt))
+        payload, server = await self._ask_in_time(body, episode_id)
+        answer = overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
+        return mark_constrained(answer, request)
+
+    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+        """Return the log probabilities of a row, from a vLLM server; see `Engine.score`."""
+        if self.api != "completions":
+            return await super().score(ids, top_k=top_k)
+        row = check_row(ids, top_k, context=self._context and self._context - 1, model=self.model)
+        payload, _ = await self._ask_in_time(score_body(row, top_k, {"model": self.model, **self._extra_body}), "")
+        if payload is None:
+            raise EngineError(f"A row of {len(row):,} tokens does not fit the context of {self.model}.")
+        check_density(payload)
+        return read_scores(parse_body(payload), row, top_k)
+
+    async def _ask_in_time(self, body: bytes, episode_id: str) -> tuple[bytes | None, Server]:
+        """See `_ask`; an EngineError if there is no answer in time."""
+        failures: list[EngineError] = []
         try:
             async with asyncio.timeout(self.timeout) as deadline:
-                payload, server = await self._ask(body, episode_id, failures, deadline)
+                return await self._ask(body, episode_id, failures, deadline)
         except TimeoutError:
             tries = f"; {len(failures)} tries failed, the last: {failures[-1]}" if failures else ""
             kind = failures[-1].failure_kind if failures else "transport_timeout"
             raise EngineError(f"No answer within {self.timeout:g} s{tries}", failure_kind=kind) from None
-        answer = overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
-        return mark_constrained(answer, request)
 
     def _body(self, request: Request, episode_id: str) -> tuple[bytes, list[int] | None]:
         """What is posted, and the prompt's ids if they were made here."""

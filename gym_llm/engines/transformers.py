@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,16 @@ import numpy as np
 from gym_llm.engines.constraints import as_shown
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import log_prob_entry, text_response
+from gym_llm.engines.errands import Errands, resolve
 from gym_llm.engines.grammar_masks import GrammarMasks, TokenMask
-from gym_llm.engines.prompt_ids import build_prompt, check_folder, check_model, objection, prompt_tokens
+from gym_llm.engines.prompt_ids import build_prompt, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, turn_seed, wants_log_probs
-from gym_llm.engines.weights import Gate, Weights, load_weights, to_its_end, weights_folder
+from gym_llm.engines.scores import MOST_LIKELIEST, Scores, check_row
+from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.records.failures import reason
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.tokens.weight_versions import runs_between
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.extras import install
 
@@ -27,10 +31,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from gym_llm.engines.decoding import Decoder, TokenSequence
-
-
-TOP_LOG_PROBS = 20
-"""The most likely tokens that a request may ask for, at each position: OpenAI's limit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +42,10 @@ class _Job:
     random: np.random.Generator
     mask: TokenMask | None
     future: asyncio.Future[ResponseDict]
+
+
+_WAKE: Any = object()
+"""In the queue of jobs: the worker is to look at its errands."""
 
 
 class TransformersEngine(Engine):
@@ -82,7 +86,7 @@ class TransformersEngine(Engine):
     """
 
     capabilities = Capabilities(
-        token_ids=True, tools=True, forced_calls=True, weights=True, seed="always", loads_model=True
+        token_ids=True, tools=True, forced_calls=True, weights=True, seed="always", loads_model=True, scores=True
     )
 
     def __init__(
@@ -113,6 +117,7 @@ class TransformersEngine(Engine):
         self._device = device
         self._dtype = dtype
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._errands: Errands
         self._thread: threading.Thread | None = None
         self._failure: EngineError | None = EngineError(
             f"The engine for {model} is not started: use `async with engine`."
@@ -159,6 +164,7 @@ class TransformersEngine(Engine):
         self._failure, self._closing = None, False
         self._gate = Gate()
         self._jobs = queue.SimpleQueue()
+        self._errands = Errands(self._loop, self._score_rows)
         self._thread = threading.Thread(target=self._work, name=f"gym_llm {self.model}", daemon=True)
         self._thread.start()
 
@@ -176,8 +182,8 @@ class TransformersEngine(Engine):
         if self._failure is not None:
             raise self._failure
         fields = check_sampling(request)
-        if not 0 <= (count := fields.get("top_logprobs", 0)) <= TOP_LOG_PROBS:
-            raise EngineError(f"top_logprobs is 0 to {TOP_LOG_PROBS}, got {count}.")
+        if not 0 <= (count := fields.get("top_logprobs", 0)) <= MOST_LIKELIEST:
+            raise EngineError(f"top_logprobs is 0 to {MOST_LIKELIEST}, got {count}.")
         conversation = episode_id
         if not episode_id:
             self._anonymous += 1
@@ -194,15 +200,34 @@ class TransformersEngine(Engine):
             response: ResponseDict = await future
             return response
 
-    async def update_weights(self, weights: Weights) -> None:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+        """Return the log probabilities of a row; see `Engine.score`."""
+        if self._failure is not None:
+            raise self._failure
+        row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context, model=self.model)
+        async with self._gate.request():
+            future = self._errands.score(row, top_k)
+            self._wake(future)
+            return await future
+
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`; weights that do not fit are refused before any is replaced, and the engine goes on."""
+        new_version = check_update(mode, version, self.weight_version)
         if self._failure is not None:
             raise self._failure
         if self._loaded is not None:
             raise EngineError(f"The model of {self.model} is the caller's: its weights are read at every request.")
-        async with self._gate.alone():
+
+        def replace_weights(folder: str) -> None:
+            load_weights(self._model, folder)
+            self.weight_version = new_version
+            self._decoder.change_weights(new_version, recompute=mode == "recompute")
+
+        async with self._gate.alone() if mode == "wait" else self._gate.beside():
             with weights_folder(weights) as folder:
-                await to_its_end(asyncio.to_thread(load_weights, self._model, folder))
+                future = self._errands.add(lambda: replace_weights(folder))
+                self._wake(future)
+                await to_its_end(_waited(future))
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`; requests under way are answered first. No GPU's memory is freed: there is only level 0."""
@@ -225,56 +250,32 @@ class TransformersEngine(Engine):
             await self._gate.wake_up()  # for whoever waits: to learn that it is closed
             del self._decoder
 
+    def _wake(self, future: asyncio.Future[Any]) -> None:
+        """Have the worker look at its errands; raise the error of a worker that has ended."""
+        self._jobs.put(_WAKE)
+        if self._failure is not None:
+            future.cancel()
+            raise self._failure
+
     def _load(self) -> None:
         try:
-            import torch
-            import transformers
+            import torch  # noqa: F401
 
             from gym_llm.engines.decoding import Decoder
+            from gym_llm.engines.local_model import check_attention, load_model
         except ImportError as error:
             raise EngineUnavailable(f"The {self.model} engine needs {error.name}: {install('local')}.") from None
-        model, self._tokenizer = self._loaded or self._read(torch, transformers)
-        ends = model.generation_config.eos_token_id
+        if self._loaded is None:
+            self._model, self._tokenizer = load_model(self._path, self._device, self._dtype, name=self.model)
+            self.weight_version = 0
+        else:
+            self._model, self._tokenizer = self._loaded
+        self._context = check_attention(self._model, name=self.model)
+        ends = self._model.generation_config.eos_token_id
         self._prompts = prompt_tokens(self._tokenizer, ends, self.history, what=f"model {self.model}")
-        config = model.config.get_text_config()
-        if config._attn_implementation != "sdpa":
-            raise EngineUnavailable(
-                f"The model {self.model} was loaded with {config._attn_implementation} attention: load it with "
-                "attn_implementation='sdpa'."
-            )
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-        if kinds - {"full_attention", "sliding_attention"}:
-            raise EngineUnavailable(
-                f"The model {self.model} has layers without attention ({', '.join(sorted(kinds))}): serve it with vLLM."
-            )
-        window = getattr(config, "sliding_window", None)
-        self._context = min(config.max_position_embeddings, window or config.max_position_embeddings)
-        self._vocabulary = config.vocab_size
-        self._model = model
+        self._vocabulary = self._model.config.get_text_config().vocab_size
         self._masks = GrammarMasks(self._prompts, self._tokenizer, self._vocabulary, model=self.model)
-        self._decoder = Decoder(model, self._prompts.stop_token_ids)
-
-    def _read(self, torch: Any, transformers: Any) -> tuple[Any, Any]:
-        """Model and tokenizer from their folder or the hub."""
-        check_folder(self._path)
-        bars = transformers.logging.is_progress_bar_enabled()
-        transformers.logging.disable_progress_bar()  # the caller draws its own
-        try:
-            automatic = "cuda" if torch.cuda.is_available() else "cpu"
-            device = torch.device(automatic if self._device == "auto" else self._device)
-            dtype = ("float32" if device.type == "cpu" else "auto") if self._dtype == "auto" else self._dtype
-            tokenizer = transformers.AutoTokenizer.from_pretrained(self._path)
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                self._path, dtype=dtype, attn_implementation="sdpa"
-            )
-            model.to(device)  # type: ignore[arg-type]
-        except (OSError, ValueError, RuntimeError, AttributeError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise EngineUnavailable(f"Cannot load the model {self.model}: {reason}") from error
-        finally:
-            if bars:
-                transformers.logging.enable_progress_bar()
-        return model.eval(), tokenizer
+        self._decoder = Decoder(self._model, self._prompts.stop_token_ids)
 
     # -- in the worker thread ------------------------------------------------------------------------------------------
 
@@ -287,7 +288,9 @@ class TransformersEngine(Engine):
         decoder = self._decoder
         failure = EngineError(f"The engine for {self.model} is closed.", failure_kind="shutdown")
         try:
-            while self._take(waiting, block=not (waiting or decoder.sequences)):
+            while self._take(waiting, block=not (waiting or decoder.sequences or self._errands.scores)):
+                self._errands.run()
+                decoder.version = self.weight_version
                 decoder.drop([sequence for sequence in decoder.sequences if sequence.owner.cancelled()])
                 waiting = [sequence for sequence in waiting if not sequence.owner.cancelled()]
                 free = self.max_batch_size - len(decoder.sequences)
@@ -309,7 +312,7 @@ class TransformersEngine(Engine):
         while not self._jobs.empty():
             if (job := self._jobs.get()) is not None:
                 futures.append(job.future)
-        self._deliver([(future, failure) for future in futures])
+        self._deliver([(future, failure) for future in (*futures, *self._errands.left())])
 
     def _take(self, waiting: list[TokenSequence], block: bool) -> bool:
         """Move jobs from the queue to `waiting`, no more than one batch; False when the engine is to stop."""
@@ -320,6 +323,8 @@ class TransformersEngine(Engine):
                 if job is not None:
                     self._jobs.put(job)
                 return False
+            if job is _WAKE:
+                continue
             if job.future.cancelled():
                 continue
             try:
@@ -368,6 +373,7 @@ class TransformersEngine(Engine):
             model=self.model,
             incomplete=None if sequence.stopped else "max_output_tokens",
             is_constrained=sequence.mask is not None,
+            weight_versions=runs_between(sequence.weights, len(ids)),
         )
         if sequence.top_log_probs is not None:
             response["output"][-1]["content"][0]["logprobs"] = self._entries(sequence)
@@ -382,16 +388,15 @@ class TransformersEngine(Engine):
             entries.append(log_prob_entry(bytes_of(token), log_prob, others))
         return entries
 
+    def _score_rows(self, rows: list[tuple[list[int], int]]) -> list[Scores]:
+        from gym_llm.engines.scoring import score_rows
+
+        return score_rows(self._model, rows)
+
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, results)
+            self._loop.call_soon_threadsafe(resolve, results)
 
 
-def _resolve(results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
-    for future, result in results:
-        if future.done():
-            continue
-        if isinstance(result, EngineError):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+async def _waited(future: asyncio.Future[Any]) -> None:
+    await future

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import dataclasses
 import gc
 import importlib.util
 import itertools
 import math
-import os
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -20,30 +18,23 @@ from gym_llm.engines.constraints import as_shown
 from gym_llm.engines.engine import Capabilities, Engine
 from gym_llm.engines.engine_response import log_prob_entry, overflow_response, text_response
 from gym_llm.engines.grammar_masks import GrammarMasks
-from gym_llm.engines.prompt_ids import build_prompt, check_folder, check_model, prompt_tokens
+from gym_llm.engines.prompt_ids import build_prompt, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
-from gym_llm.engines.weights import Weights, to_its_end, weights_folder
+from gym_llm.engines.scores import Scores, check_row
+from gym_llm.engines.vllm_process import first_line, make_llm
+from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.tokens.weight_versions import runs_between
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.extras import INSTALL_VLLM as INSTALL
-from gym_llm.utils.text import nearest
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
-
-_QUIET = {
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "LLGUIDANCE_LOG_LEVEL": "0",
-    "TORCH_CPP_LOG_LEVEL": "ERROR",
-    "PYTHONWARNINGS": "ignore",
-}
-_NO_COMPILER = {"TORCH_COMPILE_DISABLE": "1"}
-"""For the pocket model: compiling one kernel of the sampler takes longer than it ever saves."""
 
 
 class VLLMEngine(Engine):
@@ -88,7 +79,14 @@ class VLLMEngine(Engine):
     """
 
     capabilities = Capabilities(
-        token_ids=True, tools=True, forced_calls=True, weights=True, seed="optional", loads_model=True, shared=True
+        token_ids=True,
+        tools=True,
+        forced_calls=True,
+        weights=True,
+        seed="optional",
+        loads_model=True,
+        shared=True,
+        scores=True,
     )
 
     @classmethod
@@ -125,9 +123,11 @@ class VLLMEngine(Engine):
             self.engine_args = {**POCKET, **engine_args, "model": folder}
             self.max_new_tokens = max_new_tokens or 512
         self._numbers = itertools.count()
+        self._live: dict[str, list[tuple[int, int]]] = {}  # of each request: its versions, and where they begin
+        self._gate: Gate
         self._prompts: PromptTokens
         self._masks: GrammarMasks
-        self._context = 0
+        self._context = self._vocabulary = 0
         self._failure = ""
         self._asleep = False
         self._abandoned = False
@@ -144,6 +144,7 @@ class VLLMEngine(Engine):
         # Handed over in the attribute: the thread keeps what it returned, and vLLM's finalizer then runs too late.
         self._abandoned = self._asleep = False
         self._failure = ""
+        self._gate = Gate()
         self._syncing = asyncio.Lock()  # held by an update, by falling asleep and by waking up, one after the other
         try:
             await asyncio.to_thread(self._start)
@@ -160,7 +161,8 @@ class VLLMEngine(Engine):
             await self.aclose()
             raise
         self._context = llm.model_config.max_model_len
-        vocabulary = max(llm.model_config.get_vocab_size(), len(tokenizer))
+        self._vocabulary = llm.model_config.get_vocab_size()
+        vocabulary = max(self._vocabulary, len(tokenizer))
         self._masks = GrammarMasks(self._prompts, tokenizer, vocabulary, model=self.model)
 
     @property
@@ -188,7 +190,7 @@ class VLLMEngine(Engine):
             arguments["seed"] = turn_seed(self.seed, episode_id, len(request["input"])) % INT64
         # Text is made once, at the end; only stop strings need it token by token.
         by_token = bool(arguments.get("stop"))
-        number = next(self._numbers)
+        name = f"{episode_id}#{next(self._numbers)}"
         try:
             arguments["structured_outputs"] = mask and StructuredOutputsParams(grammar=mask.grammar)
             params = SamplingParams(
@@ -203,15 +205,19 @@ class VLLMEngine(Engine):
             given: Any = {"type": "token", "prompt_token_ids": prompt}
             # True: the grammar applies at once, since it covers `<think>`. None: after what the reasoning parser finds.
             is_whole = self._prompts.thinks or "reasoning_parser" not in self.engine_args
-            answers = llm.generate(given, params, f"{episode_id}#{number}", reasoning_ended=is_whole or None)
-            async with aclosing(answers):
-                async for answer in answers:
-                    output = answer.outputs[0]
+            async with self._gate.request():
+                weights = self._live[name] = [(self.weight_version, 0)]
+                answers = llm.generate(given, params, name, reasoning_ended=is_whole or None)
+                async with aclosing(answers):
+                    async for answer in answers:
+                        output = answer.outputs[0]
         except (VLLMError, ValueError, TypeError, OverflowError) as error:
             if self.llm is None or self._failure:
                 raise EngineError(self._failure or f"The engine for {self.model} is closed.") from None
             reason = error if str(error) else error.__cause__ or error
             raise EngineError(f"vLLM did not answer ({type(reason).__name__}): {str(reason)[:300]}") from error
+        finally:
+            self._live.pop(name, None)
         if output.finish_reason == "error":
             raise EngineError("vLLM failed on this request and says no more; its log does.")
         sampled = list(output.token_ids)
@@ -227,34 +233,77 @@ class VLLMEngine(Engine):
             model=self.model,
             incomplete=incomplete,
             is_constrained=mask is not None,
+            weight_versions=runs_between(weights, len(sampled)),
         )
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]
             response["output"][-1]["content"][0]["logprobs"] = entries
         return response
 
-    async def update_weights(self, weights: Weights) -> None:
-        """See `WeightSync`. What was cached of prompts is forgotten with the old weights."""
+    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+        """Return the log probabilities of a row; see `Engine.score`. The context has to have room for one more."""
+        from vllm import SamplingParams
+        from vllm.exceptions import VLLMError
+
+        llm = self._started()
+        row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context - 1, model=self.model)
+        params = SamplingParams(
+            max_tokens=1, temperature=0.0, prompt_logprobs=top_k, detokenize=False, flat_logprobs=True
+        )
+        given: Any = {"type": "token", "prompt_token_ids": row}
+        try:
+            async with (
+                self._gate.request(),
+                aclosing(llm.generate(given, params, f"#{next(self._numbers)}")) as answers,
+            ):
+                async for answer in answers:
+                    found: Any = answer.prompt_logprobs
+        except (VLLMError, ValueError) as error:
+            raise EngineError(self._failure or f"vLLM did not score: {str(error)[:300]}") from error
+        starts, ends = found.start_indices, found.end_indices
+        likeliest = None
+        if top_k:  # each position has the given token, then the likeliest
+            pairs = list(zip(found.token_ids, found.logprobs, strict=True))
+            likeliest = [pairs[starts[n] + 1 : ends[n]][:top_k] for n in range(1, len(row))]
+        return Scores([found.logprobs[starts[n]] for n in range(1, len(row))], likeliest)
+
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
+        """See `WeightSync`. What was cached of prompts is forgotten with the old weights, unless the mode is `keep`."""
         self._started()
+        new_version = check_update(mode, version, self.weight_version)
         async with self._syncing:
             llm = self._started()
             if self._asleep:  # vLLM would begin to answer, with its memory given away
                 raise EngineError(f"The engine for {self.model} is asleep: `wake_up` comes before `update_weights`.")
-            with weights_folder(weights) as folder:
-                await to_its_end(self._update_weights(llm, folder))
+            async with self._gate.alone() if mode == "wait" else self._gate.beside():
+                with weights_folder(weights) as folder:
+                    await to_its_end(self._update_weights(llm, folder, mode, new_version))
 
-    async def _update_weights(self, llm: AsyncLLM, folder: str) -> None:
+    async def _update_weights(self, llm: AsyncLLM, folder: str, mode: UpdateMode, version: int) -> None:
         try:
-            await llm.pause_generation(mode="wait", clear_cache=True)
+            # With its cache cleared vLLM reads a paused request again, with what it has sampled.
+            await llm.pause_generation(mode="wait" if mode == "wait" else "keep", clear_cache=mode != "keep")
             await llm.collective_rpc(self._reload, kwargs={"weights_path": folder})
+            await self._note_version(llm, version)
         except Exception as error:  # what a worker raised; it cannot compute with half of the weights
             self._failure = (
                 f"vLLM could not take new weights and has to be started anew (`await engine.start()`): "
-                f"{_first_line(error)}"
+                f"{first_line(error)}"
             )
             await self.aclose()
             raise EngineError(self._failure) from error
         await llm.resume_generation()
+
+    async def _note_version(self, llm: AsyncLLM, version: int) -> None:
+        """Note how many tokens each paused request has, now that the next ones are of another version."""
+        processor = llm.output_processor
+        # One that vLLM does not know is about to be known, or has ended.
+        while any(name not in processor.external_req_ids for name in self._live):
+            await asyncio.sleep(0)
+        for name, weights in self._live.items():
+            (request,) = processor.external_req_ids[name]
+            weights.append((version, processor.request_states[request].detokenizer.num_output_tokens()))
+        self.weight_version = version
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`. Levels 1 and 2 need the engine argument `enable_sleep_mode=True`; on a CPU all are 0."""
@@ -290,41 +339,14 @@ class VLLMEngine(Engine):
             gc.collect()  # else its finalizer runs when the interpreter has torn down what it calls
 
     def _start(self) -> None:
-        with _environment({**_QUIET, **(_NO_COMPILER if self.model == "pocket" else {})}):
-            try:
-                from vllm import AsyncEngineArgs
-                from vllm.config import StructuredOutputsConfig
-                from vllm.platforms import current_platform
-                from vllm.v1.engine.async_llm import AsyncLLM
-            except ImportError as error:
-                raise EngineUnavailable(f"vLLM is installed but cannot be imported ({error}): {INSTALL}.") from error
-            check_folder(self.model)
-            names = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
-            for name in self.engine_args:
-                if name not in names:
-                    similar = nearest(name, names)
-                    hint = f"did you mean {similar}?" if similar else "`vllm serve --help` names all."
-                    raise EngineUnavailable(f"vLLM has no engine argument {name!r}: {hint}")
-            defaults: dict[str, Any] = {"disable_log_stats": True, "use_tqdm_on_load": False}
-            # Without it the first constraint chooses vLLM's one backend, and JSON chooses another than grammars.
-            defaults["structured_outputs_config"] = StructuredOutputsConfig(backend="guidance")
-            if current_platform.is_cpu():
-                # A prompt read in pieces, by a request with a seed, ends vLLM on a CPU (seen in 0.32).
-                defaults["enable_chunked_prefill"] = False
-                defaults["gpu_memory_utilization"] = _free_memory()
-                if "worker_extension_cls" not in self.engine_args:
-                    defaults["worker_extension_cls"] = "gym_llm.engines.vllm_worker.CPUReload"
-                    self._reload = "reload_weights_and_head"
-            try:
-                self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{**defaults, **self.engine_args}))
-                _engines.add(self)
-                # Registered last, this runs first: before multiprocessing ends vLLM's processes.
-                atexit.unregister(_shut_down_forgotten)
-                atexit.register(_shut_down_forgotten)
-                if self._abandoned:
-                    _shut_down(self)
-            except Exception as error:  # whatever the model, the device or the arguments led to
-                raise EngineUnavailable(f"vLLM cannot start with {self.model}: {_first_line(error)}") from error
+        self.llm, self._reload = make_llm(self.model, self.engine_args)
+        self.weight_version = 0
+        _engines.add(self)
+        # Registered last, this runs first: before multiprocessing ends vLLM's processes.
+        atexit.unregister(_shut_down_forgotten)
+        atexit.register(_shut_down_forgotten)
+        if self._abandoned:
+            _shut_down(self)
 
     def _started(self) -> AsyncLLM:
         if self.llm is None or self._failure:
@@ -361,30 +383,3 @@ def _shut_down(engine: VLLMEngine) -> None:
         if llm.output_handler is not None:
             cancel_task_threadsafe(llm.output_handler)
         llm.shutdown()
-
-
-def _free_memory() -> float:
-    """Half of the free memory, as a part of all: with vLLM's own default, nearly all, it starts on few CPU machines."""
-    import psutil
-
-    memory = psutil.virtual_memory()
-    return max(0.01, round(0.5 * memory.available / memory.total, 2))
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # pydantic puts what is wrong on its third line: "1 validation error for ModelConfig", place, message
-    line = next((line for line in lines if line.startswith("Value error, ")), lines[0] if lines else "no details")
-    return line.removeprefix("Value error, ").partition(" [type=")[0][:300]
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables that are not set, for vLLM and the processes that it starts meanwhile."""
-    ours = {name: value for name, value in variables.items() if name not in os.environ}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name in ours:
-            os.environ.pop(name, None)

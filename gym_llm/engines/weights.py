@@ -9,7 +9,7 @@ import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from gym_llm.errors import EngineError
 
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 Weights: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, torch.Tensor]]"
 """A folder with a model's safetensors, or named tensors, as `model.state_dict().items()` gives them."""
+
+UpdateMode: TypeAlias = Literal["wait", "keep", "recompute"]
+"""What happens to the requests under way when the weights change.
+
+- `wait`: they are answered with the old weights first, and new ones wait. Each answer has one version.
+- `keep`: they pause between two tokens, and go on with the new weights and the keys and values of the old ones. That is
+  fastest. The log probabilities of their later tokens are those of no single version.
+- `recompute`: they pause between two tokens, and the new weights read the prompt and what was sampled again. The log
+  probability of each token is the one that its version gives.
+"""
 
 _MEMORY = Path("/dev/shm")
 
@@ -29,17 +39,21 @@ class WeightSync(Protocol):
     Of several calls at once each waits for the one before it.
     """
 
-    async def update_weights(self, weights: Weights) -> None:
-        """Replace the weights. The engine first answers the requests under way with the old weights; new ones wait.
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
+        """Replace the weights.
 
         Args:
             weights: Weights of the whole model. A folder must be readable where the engine computes; tensors are
                 written to a folder on this machine first.
+            mode: What happens to the requests under way.
+            version: The number of the new weights, which tokens that they sample carry
+                (`gym_llm.types.WEIGHT_VERSIONS`); None for one more than before.
 
         Raises:
             EngineError: If the weights do not fit the model: the engine then has some of them, stops, and answers again
                 after another `start`. Or if the engine sleeps: then nothing has changed.
             FileNotFoundError: If the folder has no safetensors.
+            ValueError: If the mode or the version is invalid.
             asyncio.CancelledError: If the call is cancelled; raised after the update, which is never left half done.
         """
 
@@ -95,6 +109,18 @@ class Gate:
             finally:
                 self._open.set()
 
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """Keep other updates out, and let requests go on.
+
+        Raises:
+            EngineError: If the engine sleeps.
+        """
+        async with self._one:
+            if self._asleep:
+                raise EngineError("The engine is asleep: `wake_up` comes before `update_weights`.")
+            yield
+
     async def sleep(self) -> None:
         """Wait for the requests under way, and keep new ones out from now on."""
         async with self._one:
@@ -117,6 +143,27 @@ class Gate:
         while self._inside:
             self._nobody.clear()
             await self._nobody.wait()
+
+
+def check_update(mode: UpdateMode, version: int | None, before: int) -> int:
+    """Return the version of weights that replace those of the version `before`.
+
+    Raises:
+        ValueError: If the mode or the version is invalid.
+    """
+    if mode not in get_args(UpdateMode):
+        raise ValueError(f"mode is wait, keep or recompute; got {mode!r}.")
+    if version is None:
+        return before + 1
+    if type(version) is not int or not 0 <= version < 1 << 53:
+        raise ValueError(f"version is a whole number, 0 or more; got {version!r}.")
+    return version
+
+
+def update_options(mode: UpdateMode, version: int | None) -> dict[str, Any]:
+    """Return the arguments of `update_weights` that are not its defaults: an engine need not know the others."""
+    given: dict[str, Any] = {} if mode == "wait" else {"mode": mode}
+    return given if version is None else {**given, "version": version}
 
 
 def load_weights(model: torch.nn.Module, folder: str) -> None:

@@ -344,8 +344,11 @@ def _is_trajectory(value: Any) -> bool:
     return value is None or (_is_list_of_dicts(value) and all(map(_is_segment, value)))
 
 
+_COLUMNS = ("input_ids", "loss_mask", "logprobs", "rewards", "constrained", "weight_versions")
+
+
 def _is_segment(value: dict[str, Any]) -> bool:
-    columns = [value.get(name) for name in ("input_ids", "loss_mask", "logprobs", "rewards", "constrained")]
+    columns = [value.get(name) for name in _COLUMNS]
     return len({len(column) for column in columns if isinstance(column, list)}) <= 1  # a wrapper's own may have others
 
 

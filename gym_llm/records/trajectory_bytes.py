@@ -17,7 +17,8 @@ from gym_llm.types import Rollout
 from gym_llm.utils.json_codec import loads
 
 _KEY = b',"trajectory":[{'
-_COLUMNS = (b'"input_ids":[', b'"loss_mask":[', b'"logprobs":[', b'"rewards":[', b'"constrained":[')
+_NAMES = (b"input_ids", b"loss_mask", b"logprobs", b"rewards", b"constrained", b"weight_versions")
+_COLUMNS = tuple(b'"%b":[' % name for name in _NAMES)
 
 
 def find_trajectory(line: bytes) -> tuple[int, int]:

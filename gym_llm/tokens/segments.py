@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from gymnasium.error import InvalidAction
 
-from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, Item
+from gym_llm.tokens.weight_versions import each_version
+from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, WEIGHT_VERSIONS, Item
 
 _PROMPT, _SAMPLED, _LOG_PROBS = TOKEN_FIELDS
 
-Turn: TypeAlias = tuple[list[int], list[int], list[float], bool]
-"""Prompt ids, sampled ids, log probabilities, and whether they were sampled under a constraint."""
+
+class Turn(NamedTuple):
+    """The tokens of a turn.
+
+    Attributes:
+        prompt: The ids that the model was given.
+        sampled: The ids that it sampled.
+        log_probs: The natural log of each sampled id's probability.
+        is_constrained: Whether they were sampled under a constraint.
+        versions: The version of the weights that sampled each id; None if all are 0.
+    """
+
+    prompt: list[int]
+    sampled: list[int]
+    log_probs: list[float]
+    is_constrained: bool = False
+    versions: list[int] | None = None
 
 
 def tokens_of(items: list[Item]) -> list[Turn]:
     """Return the tokens of each item that carries some, in order.
 
     Raises:
-        InvalidAction: If an item has not all of the three token fields, or not one log probability for each id.
+        InvalidAction: If an item has not all of the three token fields, or not one log probability for each id. Or if
+            its versions of the weights are not those of its ids.
     """
     turns: list[Turn] = []
     for item in items:
@@ -34,7 +51,13 @@ def tokens_of(items: list[Item]) -> list[Turn]:
             raise InvalidAction(
                 f"An output item needs one log probability per sampled id; got {len(log_probs)} for {len(sampled)} ids."
             )
-        turns.append((prompt, sampled, log_probs, item.get(CONSTRAINED) is True))
+        versions = None
+        if (runs := item.get(WEIGHT_VERSIONS)) is not None:
+            try:
+                versions = each_version(runs, len(sampled))
+            except ValueError as error:
+                raise InvalidAction(f"An output item has invalid `{WEIGHT_VERSIONS}`: {error}.") from None
+        turns.append(Turn(prompt, sampled, log_probs, item.get(CONSTRAINED) is True, versions))
     return turns
 
 
@@ -55,23 +78,20 @@ class Segments:
 
     def add(self, turns: list[Turn]) -> None:
         """Add the turns of an action."""
-        for prompt, sampled, log_probs, is_constrained in turns:
+        for turn in turns:
             self._has_turns = True
-            if not sampled:
+            if not turn.sampled:
                 continue
-            sample = (len(prompt), sampled, log_probs, is_constrained)
-            if self._segments and self._segments[-1].goes_on_with(prompt):
-                self._segments[-1].prompt = prompt
-                self._segments[-1].samples.append(sample)
+            if self._segments and self._segments[-1].goes_on_with(turn.prompt):
+                self._segments[-1].turns.append(turn)
             else:
-                self._segments.append(_Segment(prompt, [sample]))
+                self._segments.append(_Segment([turn]))
 
     def pay(self, reward: float, turns: list[Turn], is_over: bool) -> None:
         """Note the reward of an action with these turns, at its last sampled id."""
         self._is_rewarded_early = self._is_rewarded_early or not is_over
-        if self._segments and any(turn[1] for turn in turns):
-            start, sampled, *_ = self._segments[-1].samples[-1]
-            self._rewards.append((len(self._segments) - 1, start + len(sampled) - 1, reward))
+        if self._segments and any(turn.sampled for turn in turns):
+            self._rewards.append((len(self._segments) - 1, self._segments[-1].length - 1, reward))
 
     def trajectory(self, with_rewards: bool = True) -> list[dict[str, Any]] | None:
         """Return one entry per segment; None if no turn has tokens.
@@ -81,8 +101,10 @@ class Segments:
         """
         if not self._has_turns:
             return None
-        has_constraints = any(sample[3] for segment in self._segments for sample in segment.samples)
-        trajectory = [segment.as_dict(has_constraints) for segment in self._segments]
+        turns = [turn for segment in self._segments for turn in segment.turns]
+        has_constraints = any(turn.is_constrained for turn in turns)
+        has_versions = any(turn.versions is not None for turn in turns)
+        trajectory = [segment.as_dict(has_constraints, has_versions) for segment in self._segments]
         if with_rewards and self._is_rewarded_early:
             for segment in trajectory:
                 segment["rewards"] = [0.0] * len(segment["input_ids"])
@@ -93,34 +115,43 @@ class Segments:
 
 @dataclass(slots=True)
 class _Segment:
-    """Turns of which each prompt begins with everything before; holds the engine's own lists.
+    """Turns of which each prompt begins with everything before; holds the engine's own lists."""
 
-    Attributes:
-        prompt: The last turn's.
-        samples: Of each turn, the length of its prompt, the sampled ids, their log probabilities, and whether they were
-            sampled under a constraint.
-    """
+    turns: list[Turn]
 
-    prompt: list[int]
-    samples: list[tuple[int, list[int], list[float], bool]]
+    @property
+    def length(self) -> int:
+        """The number of its ids."""
+        return len(self.turns[-1].prompt) + len(self.turns[-1].sampled)
 
     def goes_on_with(self, prompt: list[int]) -> bool:
         """Whether a prompt begins with all ids so far."""
-        start, sampled, *_ = self.samples[-1]
-        end = start + len(sampled)
-        return prompt[start:end] == sampled and prompt[:start] == self.prompt
+        last = self.turns[-1]
+        start = len(last.prompt)
+        return prompt[start : self.length] == last.sampled and prompt[:start] == last.prompt
 
-    def as_dict(self, has_constraints: bool) -> dict[str, Any]:
-        """The segment as a trainer takes it; `has_constraints` if a turn of the episode was constrained."""
-        input_ids = self.prompt + self.samples[-1][1]
+    def as_dict(self, has_constraints: bool, has_versions: bool) -> dict[str, Any]:
+        """Return the segment as a trainer takes it.
+
+        Args:
+            has_constraints: Whether a turn of the episode was constrained.
+            has_versions: Whether a turn of the episode was sampled by weights that the engine was given.
+        """
+        input_ids = self.turns[-1].prompt + self.turns[-1].sampled
         loss_mask = [0] * len(input_ids)
         logprobs = [0.0] * len(input_ids)
-        constrained = [0] * len(input_ids)
-        for start, sampled, log_probs, is_constrained in self.samples:
-            end = start + len(sampled)
-            loss_mask[start:end] = [1] * len(sampled)
-            logprobs[start:end] = log_probs
-            if is_constrained:
-                constrained[start:end] = [1] * len(sampled)
-        columns = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
-        return {**columns, "constrained": constrained} if has_constraints else columns
+        columns: dict[str, Any] = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
+        if has_constraints:
+            columns["constrained"] = [0] * len(input_ids)
+        if has_versions:
+            columns["weight_versions"] = [0] * len(input_ids)
+        for turn in self.turns:
+            start = len(turn.prompt)
+            end = start + len(turn.sampled)
+            loss_mask[start:end] = [1] * (end - start)
+            logprobs[start:end] = turn.log_probs
+            if turn.is_constrained:
+                columns["constrained"][start:end] = [1] * (end - start)
+            if turn.versions is not None:
+                columns["weight_versions"][start:end] = turn.versions
+        return columns

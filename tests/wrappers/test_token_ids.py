@@ -9,6 +9,7 @@ from gymnasium.error import InvalidAction
 from testing import function_call, message_item, response, row
 from token_conversations import CONVERSATIONS, SHAPES, of_all_conversations, play_all
 
+from gym_llm.agents.capture.call_graph import Call, CallGraph
 from gym_llm.engines import Engine
 from gym_llm.errors import EngineError
 from gym_llm.rollouts.play import collect, rollout
@@ -212,6 +213,30 @@ def test_an_engine_that_samples_several_times_for_an_action_keeps_every_token():
         {"input_ids": [1, 2, 3, 4, 5, 6], "loss_mask": [0, 0, 1, 0, 1, 1], "logprobs": [0, 0, -0.3, 0, -0.5, -0.6]},
         {"input_ids": [9, 8], "loss_mask": [0, 1], "logprobs": [0, -0.8]},
     ]
+
+
+def test_each_sampled_token_has_the_version_of_its_weights():
+    first = {**function_call("get_weather", {"city": "Oslo"}), **tokens([1], [2, 3])}
+    second = {**message_item("Rain."), **tokens([1, 2, 3, 4], [5, 6, 7])}
+    mixed = {**second, "generation_weight_versions": [[3, 1], [4, 2]]}
+    (segment,) = play([first], [mixed])["trajectory"]
+    assert segment["weight_versions"] == [0, 0, 0, 0, 3, 4, 4]
+    assert "weight_versions" not in play([first], [second])["trajectory"][0]
+    graph = CallGraph()
+    call = Call(0, "m", True, "chat", {"input": []}, None, "", 0, 0.0)
+    graph.add(call, [1], [2, 3], [-0.1, -0.2])
+    graph.add(call, [1, 2, 3, 4], [5, 6, 7], [-0.1] * 3, versions=[3, 4, 4])
+    assert graph.trajectory()[0]["weight_versions"] == segment["weight_versions"]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [[], [[3, 1]], [[3, 4]], [[-1, 3]], [[3, 0], [4, 3]], [[3.0, 3]], [[True, 3]], [3, 3, 3], {"3": 3}, [[3, 3, 3]]],
+)
+def test_versions_that_are_not_those_of_the_sampled_tokens_are_refused(runs):
+    said = {**message_item("Rain."), **tokens([1], [5, 6, 7]), "generation_weight_versions": runs}
+    with pytest.raises(InvalidAction, match="generation_weight_versions"):
+        play([said])
 
 
 class BreaksOff(Engine):

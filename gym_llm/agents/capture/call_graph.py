@@ -33,6 +33,7 @@ class Sample:
         checksum: The CRC-32 of these bytes.
         log_probs: The natural log of each sampled id's probability, as the engine reported it.
         is_constrained: Whether it was sampled under a constraint (`gym_llm.types.CONSTRAINED`).
+        versions: The version of the weights that sampled each id; None if all are 0.
         parent: The longest sample with whose ids, prompt included, this prompt begins; None for a root.
         children: The number of samples whose parent this is.
     """
@@ -43,6 +44,7 @@ class Sample:
     checksum: int
     log_probs: array[float]
     is_constrained: bool = False
+    versions: list[int] | None = None
     parent: Sample | None = None
     children: int = 0
     # A sample that is continued has its ids in the one that continues it: a conversation has one buffer, of its end.
@@ -166,6 +168,7 @@ class CallGraph:
         log_probs: list[float],
         *,
         is_constrained: bool = False,
+        versions: list[int] | None = None,
     ) -> Sample | None:
         """Add a call's prompt and sampled ids; return None if nothing was sampled.
 
@@ -183,7 +186,7 @@ class CallGraph:
             return None
         parent, checksum = self._longest(asked, call.previous)
         size, checksum = len(asked) + len(said), crc32(said, checksum)
-        sample = Sample(call, len(prompt), size, checksum, numbers, is_constrained, parent)
+        sample = Sample(call, len(prompt), size, checksum, numbers, is_constrained, versions, parent)
         sample.own(asked + said)
         if (ends := self._by_end.get(sample.size)) is None:
             ends = self._by_end[sample.size] = {}
@@ -208,30 +211,34 @@ class CallGraph:
         An entry has `input_ids`, `loss_mask` and `logprobs`, as `gym_llm.wrappers.TokenIdTracking` describes them. If
         several branches share a part, the first has the mask and log probabilities of its sampled ids, and in the
         others they are context. So each sampled id counts once. If a call was constrained, all entries have
-        `constrained`, too. None if no call had token ids.
+        `constrained`, too. If one was sampled by weights that the engine was given, all have `weight_versions`. None if
+        no call had token ids.
         """
         if not self.has_tokens:
             return None
         counted: set[int] = set()
-        return [self._branch(leaf, counted) for leaf in self.samples if not leaf.children]
+        more = ["constrained"] if any(each.is_constrained for each in self.samples) else []
+        more += ["weight_versions"] if any(each.versions is not None for each in self.samples) else []
+        return [self._branch(leaf, counted, more) for leaf in self.samples if not leaf.children]
 
-    def _branch(self, leaf: Sample, counted: set[int]) -> dict[str, Any]:
+    def _branch(self, leaf: Sample, counted: set[int], more: list[str]) -> dict[str, Any]:
         input_ids = _integers(leaf.ids)
         loss_mask = [0] * len(input_ids)
         logprobs = [0.0] * len(input_ids)
-        constrained = [0] * len(input_ids)
+        columns: dict[str, Any] = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
+        columns |= {name: [0] * len(input_ids) for name in more}
         sample: Sample | None = leaf
         while sample is not None and id(sample) not in counted:
             end = sample.size // _ID_BYTES
             loss_mask[sample.start : end] = [1] * (end - sample.start)
             logprobs[sample.start : end] = sample.log_probs.tolist()
             if sample.is_constrained:
-                constrained[sample.start : end] = [1] * (end - sample.start)
+                columns["constrained"][sample.start : end] = [1] * (end - sample.start)
+            if sample.versions is not None:
+                columns["weight_versions"][sample.start : end] = sample.versions
             counted.add(id(sample))
             sample = sample.parent
-        columns = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
-        has_constraints = any(each.is_constrained for each in self.samples)
-        return {**columns, "constrained": constrained} if has_constraints else columns
+        return columns
 
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
         """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.

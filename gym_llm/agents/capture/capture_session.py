@@ -15,7 +15,8 @@ from gym_llm.errors import EngineError
 from gym_llm.protocols.dialect import Refusal
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, Item, Request, ResponseDict
+from gym_llm.tokens.weight_versions import each_version
+from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, WEIGHT_VERSIONS, Item, Request, ResponseDict
 from gym_llm.utils.json_codec import dumps
 
 MOST_CALLS = 10_000
@@ -211,8 +212,10 @@ class CaptureSession:
             if not call.is_policy:
                 continue
             try:
-                is_constrained = item.get(CONSTRAINED) is True
-                sample = self.graph.add(call, prompt, sampled, log_probs, is_constrained=is_constrained)
+                runs = item.get(WEIGHT_VERSIONS)
+                versions = None if runs is None else each_version(runs, len(sampled))
+                marks: Any = {"is_constrained": item.get(CONSTRAINED) is True, "versions": versions}
+                sample = self.graph.add(call, prompt, sampled, log_probs, **marks)
             except ValueError as error:
                 raise EngineError(f"{call.model} gave invalid tokens: {error}.") from None
             if sample is not None:

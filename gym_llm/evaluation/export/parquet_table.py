@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _GROUP_ROWS = 256
 _SHARD_ROWS = 50_000
+_COLUMNS = ("input_ids", "loss_mask", "logprobs", "constrained", "weight_versions")
 _CARD = """---
 configs:
 - config_name: default
@@ -79,10 +80,7 @@ def row(record: Rollout) -> dict[str, Any]:
         "output_tokens": usage.get("output_tokens"),
         "info": _json(info),
         "task": _json({**row, **record.get("task_fields", {})}),
-        "segments": [
-            {name: segment.get(name) for name in ("input_ids", "loss_mask", "logprobs", "constrained")}
-            for segment in record.get("trajectory") or ()
-        ],
+        "segments": [{name: segment.get(name) for name in _COLUMNS} for segment in record.get("trajectory") or ()],
     }
 
 
@@ -108,7 +106,7 @@ def _schema(arrow: Any) -> pyarrow.Schema:
     message = {"role": text, "content": text, "reasoning_content": text}
     message |= {"tool_calls": arrow.list_(call), "tool_call_id": text}
     columns = {"input_ids": arrow.int32(), "loss_mask": arrow.int8(), "logprobs": arrow.float64()}
-    columns |= {"constrained": arrow.int8()}
+    columns |= {"constrained": arrow.int8(), "weight_versions": arrow.int64()}
     segment = arrow.struct({name: arrow.list_(kind) for name, kind in columns.items()})
     kinds = {name: whole for name in ("task_index", "repeat_index")}
     kinds |= {name: text for name in ("env_id", "dataset", "outcome")} | {"reward": arrow.float64()}

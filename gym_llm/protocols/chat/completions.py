@@ -29,7 +29,7 @@ from gym_llm.protocols.chat.chat_messages import (
 )
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, Item, ResponseDict, Usage
+from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, WEIGHT_VERSIONS, Item, ResponseDict, Usage
 from gym_llm.utils.limits import FEW, ITEMS, limit
 from gym_llm.utils.text import excerpt
 
@@ -108,7 +108,8 @@ def response_to_chat(response: ResponseDict) -> dict[str, Any]:
     """Return the chat completion of a response with one model turn: the inverse of `chat_to_response`.
 
     Token ids and log probabilities are where vLLM puts them, with tokens written as `token_id:N`, as vLLM does with
-    `return_tokens_as_token_ids`. `gym_llm.types.CONSTRAINED` is beside the ids.
+    `return_tokens_as_token_ids`. `gym_llm.types.CONSTRAINED` and
+    `WEIGHT_VERSIONS` are beside the ids.
 
     Raises:
         ValueError: If the response is invalid, or its output has anything but reasoning, assistant messages and
@@ -150,8 +151,7 @@ def _chat_of(response: ResponseDict) -> dict[str, Any]:
     else:
         chat_completion["prompt_token_ids"] = prompt_ids
         choice["token_ids"] = token_ids
-        if last.get(CONSTRAINED):
-            choice[CONSTRAINED] = True
+        choice |= {name: last[name] for name in (CONSTRAINED, WEIGHT_VERSIONS) if last.get(name)}
         choice["logprobs"] = {
             "content": [
                 {"token": f"token_id:{token}", "logprob": log_prob, "bytes": None, "top_logprobs": []}
@@ -220,6 +220,8 @@ def _attach_tokens(output: list[Item], chat_completion: dict[str, Any], choice: 
         tokens = (prompt_ids, token_ids, [entry["logprob"] for entry in log_probs])
         check_tokens(*tokens)
         output[-1].update(zip(TOKEN_FIELDS, tokens, strict=True))
+        if choice.get(WEIGHT_VERSIONS):
+            output[-1][WEIGHT_VERSIONS] = choice[WEIGHT_VERSIONS]
         if not any(entry.get("top_logprobs") for entry in log_probs):
             return
     for item in output:

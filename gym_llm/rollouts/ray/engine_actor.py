@@ -20,7 +20,7 @@ import asyncio
 import os
 import pickle
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from gym_llm.concurrency.relaxed_gc import relax_gc
 from gym_llm.engines import Capabilities, Engine, make_engine
@@ -118,23 +118,24 @@ class EngineActor:
             asker.tasks.clear()
             asker.arrived.set()
 
-    async def sync_weights(self, method: Literal["update_weights", "sleep", "wake_up"], *args: Any) -> None:
-        """Call one of `WeightSync`'s methods.
+    async def call(self, method: str, *args: Any, **options: Any) -> Any:
+        """Call `score`, or one of `WeightSync`'s methods.
 
         Raises:
             EngineError: If the engine's weights cannot be replaced.
             Exception: The method's own exception.
         """
         engine = await self._started()
-        if not engine.capabilities.weights:
+        if method not in ("score", "update_weights", "sleep", "wake_up"):
+            raise EngineError(f"An engine's process has no method {method}.")
+        if method != "score" and not engine.capabilities.weights:
             raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine has no WeightSync.")
-        if method not in ("update_weights", "sleep", "wake_up"):
-            raise EngineError(f"WeightSync has no method {method}.")
-        await getattr(engine, method)(*args)
+        result = await getattr(engine, method)(*args, **options)
         if method == "update_weights":
             self._has_lost_weights = False
             if self._name:
-                _note_replaced(self._name)
+                _note_version(self._name, engine.weight_version)
+        return result
 
     async def aclose(self) -> None:
         """Close the engine."""
@@ -150,9 +151,11 @@ class EngineActor:
         return self._engine
 
     async def _start(self) -> None:
-        self._has_lost_weights = bool(self._name) and _are_replaced(self._name)
+        version = _noted_version(self._name) if self._name else None
+        self._has_lost_weights = version is not None
         engine = make_engine(self._spec, **self._options)
         await engine.start()
+        engine.weight_version = version or 0
         self._engine = engine
 
     async def _answer(self, asker: _Client, number: int, request: Request, episode_id: str) -> None:
@@ -171,16 +174,18 @@ class EngineActor:
             asker.arrived.set()
 
 
-def _note_replaced(name: str) -> None:
+def _note_version(name: str, version: int) -> None:
     from ray.experimental import internal_kv
 
-    internal_kv._internal_kv_put(f"{name}'s weights are replaced", b"yes")
+    internal_kv._internal_kv_put(f"{name}'s version of the weights", b"%d" % version, overwrite=True)
 
 
-def _are_replaced(name: str) -> bool:
+def _noted_version(name: str) -> int | None:
+    """Return the version of the weights that the actor was given last; None if it was given none."""
     from ray.experimental import internal_kv
 
-    return internal_kv._internal_kv_exists(f"{name}'s weights are replaced")
+    noted = internal_kv._internal_kv_get(f"{name}'s version of the weights")
+    return None if noted is None else int(noted)
 
 
 def _cannot_be_sent(finished: tuple[int, Answer], error: Exception) -> tuple[int, Answer]:

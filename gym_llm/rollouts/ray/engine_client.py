@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import pickle
 import uuid
+from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 from gym_llm.engines.engine import Capabilities, Engine
-from gym_llm.engines.weights import Weights, to_its_end, weights_folder
+from gym_llm.engines.scores import Scores
+from gym_llm.engines.weights import UpdateMode, Weights, to_its_end, update_options, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable, RayUnavailable
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.ray.codec import first_line, pickle_each
@@ -88,18 +90,22 @@ class ActorEngine(Engine):
         finally:
             del self._futures[number]
 
-    async def update_weights(self, weights: Weights) -> None:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+        """Return the log probabilities of a row; see `Engine.score`."""
+        return cast(Scores, await self._call("score", list(ids), top_k=top_k))
+
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`. Where the actor is on another machine, a folder that both can read."""
         with weights_folder(weights) as folder:
-            await to_its_end(self._sync_weights("update_weights", folder))
+            await to_its_end(self._call("update_weights", folder, **update_options(mode, version)))
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`."""
-        await self._sync_weights("sleep", level)
+        await self._call("sleep", level)
 
     async def wake_up(self) -> None:
         """See `WeightSync`."""
-        await self._sync_weights("wake_up")
+        await self._call("wake_up")
 
     async def aclose(self) -> None:
         """Let go of the actor, which goes on; requests under way are cancelled."""
@@ -118,11 +124,11 @@ class ActorEngine(Engine):
         except (RayUnavailable, ray.exceptions.RayError):
             pass  # the actor has ended, and so has whatever was under way
 
-    async def _sync_weights(self, method: str, *args: Any) -> None:
+    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         import ray
 
         try:
-            await self._result(self._started().sync_weights.remote(method, *args))
+            return await self._result(self._started().call.remote(method, *args, **options))
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as error:

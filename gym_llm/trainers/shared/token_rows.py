@@ -30,6 +30,8 @@ class TokenRow:
         constrained: 1 for an id that was sampled under a constraint (a forced call, a JSON schema), else 0. None if the
             episode has none. Its log probability is the one among the allowed tokens: right for importance weights, and
             not what the model alone gives.
+        weight_versions: The version of the weights that sampled each id, 0 for any other; see
+            `gym_llm.types.WEIGHT_VERSIONS`. None if all are of version 0.
     """
 
     input_ids: list[int]
@@ -39,6 +41,7 @@ class TokenRow:
     reward: float | None
     start: int
     constrained: list[int] | None = None
+    weight_versions: list[int] | None = None
 
     @property
     def is_masked(self) -> bool:
@@ -104,7 +107,8 @@ def token_rows(record: Rollout) -> list[TokenRow]:
     for segment, rewards in zip(segments, columns, strict=True):
         mask = segment["loss_mask"]
         row = TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1))
-        rows.append(replace(row, constrained=segment["constrained"]) if "constrained" in segment else row)
+        more = {name: segment[name] for name in ("constrained", "weight_versions") if name in segment}
+        rows.append(replace(row, **more) if more else row)
     return rows
 
 

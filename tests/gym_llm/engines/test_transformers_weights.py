@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gym_llm.engines import WeightSync
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.errors import EngineError
+from gym_llm.tokens.weight_versions import each_version
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +78,47 @@ def test_what_is_under_way_is_answered_with_the_old_weights_and_what_comes_with_
             assert reported(response) == pytest.approx(log_probs(model, response), abs=1e-4)
         for response in later:
             assert reported(response) == pytest.approx(log_probs(new, response), abs=1e-4)
+
+    run(check)
+
+
+@pytest.mark.parametrize("mode", ["wait", "recompute", "keep"])
+def test_each_token_carries_the_version_of_the_weights_that_sampled_it(model, mode):
+    others = changed(AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval())
+    models = {0: model, 5: others, 6: model}
+
+    async def check(engine):
+        under_way = [asyncio.create_task(engine.respond(REQUEST, episode_id=str(n))) for n in range(8)]
+        for version in (5, 6):
+            await asyncio.sleep(0.05)
+            await engine.update_weights(models[version].state_dict().items(), mode=mode, version=version)
+            under_way.append(asyncio.create_task(engine.respond(REQUEST, episode_id=f"after {version}")))
+        assert engine.weight_version == 6
+        responses = await asyncio.gather(*under_way)
+        seen = set()
+        for response in responses:
+            item = response["output"][-1]
+            versions = each_version(item.get("generation_weight_versions"), len(item["generation_token_ids"]))
+            assert versions == sorted(versions)
+            assert mode != "wait" or len(set(versions)) == 1
+            seen |= set(versions)
+            given = {version: log_probs(models[version], response) for version in set(versions)}
+            right = [given[version][place] for place, version in enumerate(versions)]
+            if mode != "keep":  # there the keys and values are those of several
+                assert reported(response) == pytest.approx(right, abs=1e-4)
+        assert seen >= {0, 6}
+        assert each_version(responses[-1]["output"][-1]["generation_weight_versions"], len(reported(responses[-1])))
+
+    run(check)
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "pause"}, {"version": -1}, {"version": 1.5}, {"version": True}])
+def test_a_mode_or_a_version_that_does_not_exist_changes_nothing(model, wrong):
+    async def check(engine):
+        with pytest.raises(ValueError, match=r"(mode|version) is"):
+            await engine.update_weights(model.state_dict().items(), **wrong)
+        assert engine.weight_version == 0
+        assert "generation_weight_versions" not in (await engine.respond(REQUEST))["output"][-1]
 
     run(check)
 

@@ -226,16 +226,19 @@ def test_parquet_has_every_token_and_null_for_a_masked_reward(talk, tmp_path):
     path, records = talk
     export(path, "parquet", tmp_path / "t.parquet")
     rows = pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()
-    unconstrained = [[{**segment, "constrained": None} for segment in one["trajectory"]] for one in records]
+    unconstrained = [
+        [{**segment, "constrained": None, "weight_versions": None} for segment in one["trajectory"]] for one in records
+    ]
     assert [row["segments"] for row in rows] == unconstrained
     assert [row["reward"] for row in rows] == [one["reward"] for one in records]
     assert [json.loads(row["task"])["number"] for row in rows] == list(range(60))
 
 
-def test_parquet_says_which_ids_were_sampled_under_a_constraint(write, tmp_path):
+def test_parquet_says_what_sampled_the_ids(write, tmp_path):
     import pyarrow.parquet
 
     segment = {"input_ids": [5, 6, 7], "loss_mask": [0, 1, 1], "logprobs": [0.0, -0.5, -0.1], "constrained": [0, 0, 1]}
+    segment["weight_versions"] = [0, 3, 4]
     path = write(record(message_item("a"), trajectory=[segment]))
     export(path, "parquet", tmp_path / "t.parquet")
     assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()[0]["segments"] == [segment]

@@ -307,7 +307,7 @@ def test_an_engine_whose_weights_cannot_be_replaced_says_so():
             await SameProcess().client().sleep()
         client, engine = trained()
         with pytest.raises(EngineError, match="has no method respond"):
-            await client._sync_weights("respond", {"input": "never"})
+            await client._call("respond", {"input": "never"})
         return engine.told
 
     assert asyncio.run(main()) == []
