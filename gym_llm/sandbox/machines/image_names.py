@@ -15,7 +15,7 @@ from gym_llm.utils.secrets import add_secrets
 
 REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "public.ecr.aws", "mcr.microsoft.com", "gcr.io", "nvcr.io")
 """Where images are pulled from, unless a user names others: rows of a dataset name images, and are not trusted."""
-_DOCKER_HUB, _DOCKER_HUB_HOST = "docker.io", "registry-1.docker.io"
+_DOCKER_HUB, _DOCKER_HUB_HOST, _OLD_DOCKER_HUB = "docker.io", "registry-1.docker.io", "index.docker.io"
 _DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -51,6 +51,7 @@ def parse_reference(name: str) -> Reference:
     first, slash, path = rest.partition("/")
     registry = first if slash and ("." in first or ":" in first or first == "localhost") else _DOCKER_HUB
     repository, colon, tag = (path if registry == first else rest).rpartition(":")
+    registry = _DOCKER_HUB if registry.lower() == _OLD_DOCKER_HUB else registry.lower()
     if not colon:
         repository, tag = tag, "latest"
     if registry == _DOCKER_HUB and "/" not in repository:

@@ -52,7 +52,7 @@ class Machines:
         self.backend = backend
         self.images = dict(images or {})
         self.build_network = build_network
-        self.registries = tuple(registries)
+        self.registries = tuple(registry.lower() for registry in registries)
         self._pulled_images: dict[str, Image] = {}
         self._cache = ImageCache(cache, limit=int(cache_gb * (1 << 30)))
         self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

@@ -48,6 +48,10 @@ def content(folder: str) -> dict[str, bytes]:
         ("docker.io/python:3", ("docker.io", "library/python", "3")),
         ("ghcr.io/a/b/c:v1", ("ghcr.io", "a/b/c", "v1")),
         ("localhost:5000/a", ("localhost:5000", "a", "latest")),
+        ("GHCR.io/a/b", ("ghcr.io", "a/b", "latest")),
+        ("Docker.io/python", ("docker.io", "library/python", "latest")),
+        ("index.docker.io/library/python", ("docker.io", "library/python", "latest")),
+        ("index.docker.io/python:3", ("docker.io", "library/python", "3")),
         (f"quay.io/a/b:1@sha256:{'0' * 64}", ("quay.io", "a/b", f"sha256:{'0' * 64}")),
     ],
 )
