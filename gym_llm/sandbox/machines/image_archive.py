@@ -57,6 +57,10 @@ def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
 
 def reason(error: Exception) -> str:
     """Return what is wrong with an image, of one of `NO_IMAGE`, without a full stop."""
+    if isinstance(error, RecursionError):
+        return "a document in it is nested too deeply"
+    if isinstance(error, (TypeError, AttributeError, IndexError)):
+        return f"a document in it is invalid ({error})"
     return f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
 
 

@@ -19,7 +19,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +54,8 @@ _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=20.0, sock_read=60.0)
 _SECONDS, _SLOWEST = 120.0, 50_000.0  # bytes/s
 _PATIENCE_SECONDS, _LINE_SECONDS = 2.0, 10.0
 _GIGA = 1 << 30
+_LARGEST_LAYER = 1 << 62
+_MOST_REDIRECTS = 10
 _LAYER = "layer"
 
 logger = redacted_logger(__name__)
@@ -79,12 +82,11 @@ async def pull(name: str, cache: ImageCache) -> Image:
     async with _Registry(reference) as registry:
         try:
             try:
-                manifest = await registry.manifest()
+                manifest: dict[str, Any] | None = await registry.manifest()
             except _Unreachable as error:
-                if not noted.is_file():
+                if (manifest := _read_note(noted)) is None:
                     raise
                 logger.warning("%s (%s): the image that this name had last is used.", error, name)
-                manifest = json.loads(noted.read_text("utf-8"))
             identity = json.dumps(["registry", 1, manifest["digest"]])
             if await asyncio.to_thread(cache.find_image, identity) is None:
                 layers = await registry.layers(manifest, cache, name)
@@ -110,9 +112,9 @@ class _Registry:
         self._advice = f"`docker login {reference.registry}` keeps one that is used here"
 
     async def __aenter__(self) -> _Registry:
-        self._session = aiohttp.ClientSession(
-            timeout=_TIMEOUT, auto_decompress=False, headers={"User-Agent": f"gym_llm/{__version__}"}, trust_env=True
-        )
+        # What is compressed on the way has another digest. `trust_env` would send the logins of ~/.netrc.
+        headers = {"User-Agent": f"gym_llm/{__version__}", "Accept-Encoding": "identity"}
+        self._session = aiohttp.ClientSession(timeout=_TIMEOUT, auto_decompress=False, headers=headers)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -128,12 +130,7 @@ class _Registry:
                 raise _Refused(f"what it sends for {version} has another digest")
             document = json.loads(text)
             if "manifests" not in document:
-                if len(document["layers"]) > image_archive.MOST_LAYERS:
-                    raise _Refused(f"the image has more than {image_archive.MOST_LAYERS} layers")
-                for part in (document["config"], *document["layers"]):
-                    if not DIGEST.fullmatch(part["digest"]) or not isinstance(part["size"], int) or part["size"] < 0:
-                        raise _Refused("its manifest is invalid")
-                return {**document, "digest": digest}
+                return _checked({**document, "digest": digest})
             version = image_archive.own_digest(document)
             if not DIGEST.fullmatch(version):
                 raise _Refused("its index is invalid")
@@ -233,17 +230,15 @@ class _Registry:
             begin: The number of bytes that are there already.
             seconds: The longest time of a try.
         """
-        has_logged_in, said = False, ""
-        for number in range(_TRIES):
-            if said:
-                await asyncio.sleep(min(_PAUSE_SECONDS * 2**number, _LONGEST_PAUSE))
+        failures, is_new = 0, False  # whether the login has not been used yet: tokens end, also within a layer
+        while True:
             wanted = {**headers, **self._headers, **({"Range": f"bytes={begin()}-"} if begin() else {})}
             try:
-                async with asyncio.timeout(seconds), self._session.get(url, headers=wanted) as response:
+                async with asyncio.timeout(seconds), self._opened(URL(url), wanted) as response:
                     is_own = response.url.origin() == URL(url).origin()  # not a host that it redirects to
-                    if response.status == 401 and is_own and not has_logged_in:
-                        has_logged_in = True
+                    if response.status == 401 and is_own and not is_new:
                         await self._log_in(response.headers.get("WWW-Authenticate", ""))
+                        is_new = True
                         continue
                     if response.status < 300:
                         await read(response)
@@ -259,7 +254,25 @@ class _Registry:
                 if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 said = str(error) or type(error).__name__
-        raise _Unreachable(f"it cannot be reached ({said})")
+            failures, is_new = failures + 1, False
+            if failures == _TRIES:
+                raise _Unreachable(f"it cannot be reached ({said})")
+            await asyncio.sleep(min(_PAUSE_SECONDS * 2**failures, _LONGEST_PAUSE))
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, url: URL, headers: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request, and follow redirections: without the login on other hosts, and never out of encryption."""
+        own, may_be_plain = url.origin(), self._reference.url.startswith("http://")
+        for _ in range(_MOST_REDIRECTS):
+            if url.scheme != "https" and not (url.scheme == "http" and may_be_plain and is_loopback(url.host or "")):
+                raise _Refused(f"it leads to an address without encryption ({url.scheme}://{url.host})")
+            wanted = {name: value for name, value in headers.items() if name != "Authorization" or url.origin() == own}
+            async with self._session.get(url, headers=wanted, proxy=_proxy(url), allow_redirects=False) as response:
+                if response.status not in (301, 302, 303, 307, 308) or "Location" not in response.headers:
+                    yield response
+                    return
+                url = url.join(URL(response.headers["Location"]))
+        raise _Refused(f"it redirects more than {_MOST_REDIRECTS} times")
 
     async def _log_in(self, challenge: str) -> None:
         """Answer a challenge: with the user's login, or with a token, which most images need no login for."""
@@ -273,16 +286,15 @@ class _Registry:
         realm = URL(given.get("realm", ""))
         if kind.lower() != "bearer" or realm.scheme not in ("http", "https") or realm.user or realm.password:
             raise _Refused("it asks for a login in a way that is unknown here")
-        if realm.scheme == "http" and not is_loopback(realm.raw_host or ""):
-            raise _Refused("it sends logins to an address without encryption")
         params = {name: given[name] for name in ("service",) if name in given}
         params["scope"] = given.get("scope") or f"repository:{self._reference.repository}:pull"
         headers = {"Authorization": self._login} if self._login else {}
-        async with self._session.get(realm, params=params, headers=headers) as response:
+        async with self._opened(realm.update_query(params), headers) as response:
             text = await _small(response)
             if response.status in (400, 401, 403):
                 raise _Refused(f"it refuses the login ({response.status}): {self._advice}")
-            response.raise_for_status()
+            if response.status >= 300:
+                raise aiohttp.ClientError(f"its server of tokens answers {response.status}")
         answer = json.loads(text)
         token = answer.get("token") or answer["access_token"]
         add_secrets({str(token)})
@@ -312,6 +324,36 @@ async def _small(response: aiohttp.ClientResponse) -> bytes:
             return b"".join(parts)
         parts.append(chunk)
     raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB")
+
+
+def _proxy(url: URL) -> str | None:
+    """Return the proxy that the environment has for an address; it has none for loopback."""
+    if is_loopback(url.host or "") or urllib.request.proxy_bypass(f"{url.host}:{url.port}"):
+        return None
+    return urllib.request.getproxies().get(url.scheme)
+
+
+def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest.
+
+    Raises:
+        _Refused: If it is invalid.
+    """
+    if len(manifest["layers"]) > image_archive.MOST_LAYERS:
+        raise _Refused(f"the image has more than {image_archive.MOST_LAYERS} layers")
+    parts = (manifest["config"], *manifest["layers"])
+    digests, sizes = [manifest["digest"], *(part["digest"] for part in parts)], [part["size"] for part in parts]
+    has_sizes = all(type(size) is int and 0 <= size < _LARGEST_LAYER for size in sizes)
+    if not has_sizes or not all(map(DIGEST.fullmatch, digests)):
+        raise _Refused("its manifest is invalid")
+    return manifest
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    """Return the manifest that a name had last; None if it is missing or damaged."""
+    with contextlib.suppress(_Refused, *image_archive.NO_IMAGE):
+        return _checked(json.loads(path.read_text("utf-8")))
+    return None
 
 
 def _identity(digest: str) -> str:

@@ -229,7 +229,11 @@ SMALL = {"digest": f"sha256:{hashlib.sha256(b'').hexdigest()}", "size": 0}
         (odd({"config": SMALL, "layers": [{**SMALL, "size": -1}]}), "its manifest is invalid"),
         (odd({"config": SMALL, "layers": [{**SMALL, "digest": "sha256:../x"}]}), "its manifest is invalid"),
         (odd({"config": SMALL, "layers": [SMALL] * 501}), "more than 500 layers"),
-        (odd({"config": "x", "layers": "y"}), "cannot be pulled"),
+        (odd({"config": SMALL, "layers": [{**SMALL, "size": 10**400}]}), "its manifest is invalid"),
+        (odd({"config": SMALL, "layers": [{**SMALL, "size": True}]}), "its manifest is invalid"),
+        (odd({"config": SMALL, "layers": None}), "a document in it is invalid"),
+        (odd({"config": "x", "layers": "y"}), "a document in it is invalid"),
+        (odd(b'{"layers": ' + b"[" * 100_000), "nested too deeply"),
     ],
 )
 @in_loop
