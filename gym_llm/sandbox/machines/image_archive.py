@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
 import tarfile
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.machines.stoppable import StoppableFile
 from gym_llm.utils.extras import install
 
 NO_IMAGE = (
@@ -29,23 +32,25 @@ _ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
 _Blob = Callable[[str], IO[bytes]]
 
 
-def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
+def unpack_image(source: str, root: str, limit: int, stopped: threading.Event | None = None) -> dict[str, Any]:
     """Unpack an image archive or layout into an empty folder.
 
     Args:
         source: Its path.
         root: The folder.
         limit: Bytes that its files may have together.
+        stopped: Ends the work once it is set.
 
     Returns:
         The image's configuration; nothing for a tar of a root file system.
 
     Raises:
         NO_IMAGE: If the source is not an image.
+        Stopped: If it is stopped.
     """
-    with _blobs(source) as blob:
+    with _blobs(source, stopped) as blob:
         if blob is None:
-            with tarfile.open(source, "r|*") as archive:
+            with _open(source, stopped) as file, tarfile.open(fileobj=file, mode="r|*") as archive:
                 tree.unpack_members(archive, root, limit, tree.CARRIED_OUT)
             return {}
         layers, config = _layers(blob)
@@ -71,12 +76,12 @@ def is_layout(folder: str) -> bool:
 
 
 @contextlib.contextmanager
-def _blobs(source: str) -> Iterator[_Blob | None]:
+def _blobs(source: str, stopped: threading.Event | None) -> Iterator[_Blob | None]:
     """Return a reader of the files of an image archive or layout, by name; None for any other tar."""
     if os.path.isdir(source):
-        yield lambda name: Path(source, *tree.inner_parts(name)).open("rb")  # noqa: SIM115 (the caller closes it)
+        yield lambda name: _open(str(Path(source, *tree.inner_parts(name))), stopped)
         return
-    with tarfile.open(source) as archive:
+    with _open(source, stopped) as opened, tarfile.open(fileobj=opened) as archive:
         first = archive.next()
         names = set()
         for _ in range(10_000):  # an image archive has few members, a root file system many
@@ -96,6 +101,10 @@ def _blobs(source: str) -> Iterator[_Blob | None]:
             raise ValueError(f"it has no {name}")
 
         yield blob
+
+
+def _open(path: str, stopped: threading.Event | None) -> IO[bytes]:
+    return io.BufferedReader(StoppableFile(path, stopped))
 
 
 def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:

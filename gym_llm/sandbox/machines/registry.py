@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,6 +35,7 @@ from gym_llm.errors import DataError, UsageError
 from gym_llm.sandbox.machines import image_archive
 from gym_llm.sandbox.machines.image_names import DIGEST, Reference, find_login, is_loopback, parse_reference
 from gym_llm.sandbox.machines.rootfs import Image, ImageCache
+from gym_llm.sandbox.machines.stoppable import in_thread
 from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
 from gym_llm.version import __version__
 
@@ -82,22 +85,22 @@ async def pull(name: str, cache: ImageCache) -> Image:
     async with _Registry(reference) as registry:
         try:
             try:
-                manifest: dict[str, Any] | None = await registry.manifest()
+                manifest = await registry.manifest()
             except _Unreachable as error:
-                if (manifest := _read_note(noted)) is None:
+                if not (manifest := _read_note(noted)):
                     raise
                 logger.warning("%s (%s): the image that this name had last is used.", error, name)
             identity = json.dumps(["registry", 1, manifest["digest"]])
-            if await asyncio.to_thread(cache.find_image, identity) is None:
+            if await in_thread(lambda stopped: cache.find_image(identity, stopped)) is None:
                 layers = await registry.layers(manifest, cache, name)
                 config = await registry.blob(manifest["config"]["digest"])
-                await asyncio.to_thread(_unpack, cache, identity, manifest, config, layers)
+                await in_thread(functools.partial(_unpack, cache, identity, manifest, config, layers))
             with contextlib.suppress(DataError):  # another process notes the same, or the disk is full
                 write_atomically(noted, json.dumps(manifest).encode())
         except (_Refused, *image_archive.NO_IMAGE) as error:
             why = redact(image_archive.reason(error))
             raise UsageError(f"{name} cannot be pulled from {reference.registry}: {why}.") from None
-    image = await asyncio.to_thread(cache.find_image, identity)
+    image = await in_thread(lambda stopped: cache.find_image(identity, stopped))
     assert image is not None
     return image
 
@@ -146,7 +149,7 @@ class _Registry:
     async def layers(self, manifest: Mapping[str, Any], cache: ImageCache, name: str) -> dict[str, Path]:
         """Return where each layer lies in the cache, by digest; those that are missing are downloaded."""
         sizes = {part["digest"]: part["size"] for part in manifest["layers"]}
-        found = await asyncio.to_thread(lambda: {digest for digest in sizes if cache.find(_identity(digest))})
+        found = await in_thread(lambda stopped: {one for one in sizes if cache.find(_identity(one), stopped)})
         missing = sum(size for digest, size in sizes.items() if digest not in found)
         cache.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if missing > shutil.disk_usage(cache.folder).free - _GIGA:
@@ -156,19 +159,23 @@ class _Registry:
         # Threads of their own: they wait for downloads, whose look-up of names takes threads of the loop.
         threads = ThreadPoolExecutor(_AT_ONCE, "gym_llm-pull")
         downloads: list[Future[None]] = []
+        stopped = threading.Event()
 
         def get(digest: str) -> Path:
             def write(target: Path) -> None:
                 download = self._download(digest, sizes[digest], target / _LAYER, shown)
                 downloads.append(waiting := asyncio.run_coroutine_threadsafe(download, loop))
+                if stopped.is_set():  # since the lock was taken
+                    waiting.cancel()
                 waiting.result()
 
-            return cache.entry(_identity(digest), write) / _LAYER
+            return cache.entry(_identity(digest), write, stopped) / _LAYER
 
         try:
             getting = [loop.run_in_executor(threads, get, digest) for digest in sizes]
             paths = await asyncio.gather(*getting, return_exceptions=True)
         finally:
+            stopped.set()
             threads.shutdown(wait=False, cancel_futures=True)
             for download in downloads:
                 download.cancel()
@@ -349,11 +356,11 @@ def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-def _read_note(path: Path) -> dict[str, Any] | None:
-    """Return the manifest that a name had last; None if it is missing or damaged."""
+def _read_note(path: Path) -> dict[str, Any]:
+    """Return the manifest that a name had last; an empty one if it is missing or damaged."""
     with contextlib.suppress(_Refused, *image_archive.NO_IMAGE):
         return _checked(json.loads(path.read_text("utf-8")))
-    return None
+    return {}
 
 
 def _identity(digest: str) -> str:
@@ -361,7 +368,12 @@ def _identity(digest: str) -> str:
 
 
 def _unpack(
-    cache: ImageCache, identity: str, manifest: dict[str, Any], config: bytes, layers: Mapping[str, Path]
+    cache: ImageCache,
+    identity: str,
+    manifest: dict[str, Any],
+    config: bytes,
+    layers: Mapping[str, Path],
+    stopped: threading.Event,
 ) -> None:
     """Unpack an image into the cache, as an OCI layout of links to its layers."""
     with tempfile.TemporaryDirectory(prefix="gym_llm-image-") as folder:
@@ -376,4 +388,4 @@ def _unpack(
         index = {"manifests": [{"digest": f"sha256:{own}"}]}
         Path(folder, "index.json").write_text(json.dumps(index))
         Path(folder, "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        cache.unpacked(identity, folder)
+        cache.unpacked(identity, folder, stopped)
