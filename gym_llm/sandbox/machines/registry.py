@@ -33,7 +33,8 @@ from yarl import URL
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import DataError, UsageError
 from gym_llm.sandbox.machines import image_archive
-from gym_llm.sandbox.machines.image_names import DIGEST, Reference, find_login, is_loopback, parse_reference
+from gym_llm.sandbox.machines.image_logins import find_login
+from gym_llm.sandbox.machines.image_names import DIGEST, Reference, is_loopback, parse_reference
 from gym_llm.sandbox.machines.rootfs import Image, ImageCache
 from gym_llm.sandbox.machines.stoppable import in_thread
 from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
@@ -110,11 +111,11 @@ class _Registry:
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
-        self._login = find_login(reference.registry)
         self._headers: dict[str, str] = {}
         self._advice = f"`docker login {reference.registry}` keeps one that is used here"
 
     async def __aenter__(self) -> _Registry:
+        self._login = await find_login(self._reference.registry)
         # What is compressed on the way has another digest. `trust_env` would send the logins of ~/.netrc.
         headers = {"User-Agent": f"gym_llm/{__version__}", "Accept-Encoding": "identity"}
         self._session = aiohttp.ClientSession(timeout=_TIMEOUT, auto_decompress=False, headers=headers)
