@@ -9,6 +9,8 @@ import io
 import json
 import lzma
 import os
+import posixpath
+import re
 import tarfile
 import threading
 import zlib
@@ -29,6 +31,8 @@ _DOCUMENT_BYTES = 16 << 20
 MOST_LAYERS = 500
 _ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
 _Blob = Callable[[str], IO[bytes]]
 
 
@@ -42,7 +46,7 @@ def unpack_image(source: str, root: str, limit: int, stopped: threading.Event | 
         stopped: Ends the work once it is set.
 
     Returns:
-        The image's configuration; nothing for a tar of a root file system.
+        The settings of the image's commands, as `Image` has them; a tar of a root file system has none.
 
     Raises:
         NO_IMAGE: If the source is not an image.
@@ -54,10 +58,11 @@ def unpack_image(source: str, root: str, limit: int, stopped: threading.Event | 
                 tree.unpack_members(archive, root, limit, tree.CARRIED_OUT)
             return {}
         layers, config = _layers(blob)
+        settings = _read_settings(config)
         for layer in layers:
             with blob(layer) as file, _open_layer(file, layer) as archive:
                 limit -= tree.unpack_members(archive, root, limit, tree.NAMES)
-    return config
+    return settings
 
 
 def reason(error: Exception) -> str:
@@ -127,6 +132,27 @@ def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
         index = _document(blob, _place(own_digest(index)))
     layers = [_checked(blob, layer["digest"]) for layer in _few(index["layers"])]
     return layers, _document(blob, _place(index["config"]["digest"]))
+
+
+def _read_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of an image's commands.
+
+    Raises:
+        ValueError: If a value has the wrong type.
+    """
+    given = config.get("config") or {}
+    variables, workdir, user = given.get("Env") or [], given.get("WorkingDir") or "/", given.get("User") or "root"
+    for name, texts in {"Env": variables, "WorkingDir": [workdir], "User": [user]}.items():
+        if not isinstance(texts, list) or not all(
+            isinstance(text, str) and not _NO_TEXT.search(text) for text in texts
+        ):
+            raise ValueError(f"its configuration is invalid: {name} is not text")
+    pairs = (variable.partition("=") for variable in variables)
+    return {
+        "environment": {name: value for name, _, value in pairs},
+        "workdir": posixpath.normpath(posixpath.join("/", workdir)),
+        "user": user,
+    }
 
 
 def own_digest(index: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import os
-import posixpath
 import shutil
 import stat
 import tempfile
@@ -319,13 +318,13 @@ def _copy(source: str, target: Path) -> None:
 def _write_image(source: str, target: Path, stopped: threading.Event | None) -> None:
     root = target / _ROOT
     root.mkdir()
-    config: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if os.path.isdir(source) and not image_archive.is_layout(source):
         _copy_folder(source, str(root), stopped)
     else:
         free = shutil.disk_usage(target).free - _GIGA
-        config = image_archive.unpack_image(source, str(root), min(_LARGEST, max(free, 0)), stopped)
-    _finish(target, config)
+        settings = image_archive.unpack_image(source, str(root), min(_LARGEST, max(free, 0)), stopped)
+    _finish(target, settings)
 
 
 def _copy_folder(source: str, target: str, stopped: threading.Event | None) -> None:
@@ -372,7 +371,7 @@ def give_away(root: Path) -> None:
                 os.chmod(path, stat.S_IMODE(status.st_mode) & ~_PRIVILEGES)
 
 
-def _finish(target: Path, config: dict[str, Any]) -> None:
+def _finish(target: Path, settings: dict[str, Any]) -> None:
     root = target / _ROOT
     for name in ("proc", "dev", "tmp"):
         if not os.path.lexists(root / name):
@@ -382,12 +381,5 @@ def _finish(target: Path, config: dict[str, Any]) -> None:
     if os.path.isdir(os.path.dirname(place)):
         tree.remove(place)
         Path(place).write_text(_APT_AS_ROOT)
-    settings = (config.get("config") or {}) if isinstance(config, dict) else {}
-    pairs = (entry.partition("=") for entry in settings.get("Env") or [])
-    content = {
-        "environment": {name: value for name, _, value in pairs},
-        "workdir": posixpath.normpath(posixpath.join("/", settings.get("WorkingDir") or "/")),
-        "user": settings.get("User") or "root",
-    }
-    (target / _CONFIG).write_text(json.dumps(content), "utf-8")
+    (target / _CONFIG).write_text(json.dumps(settings), "utf-8")
     give_away(root)
