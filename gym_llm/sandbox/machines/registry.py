@@ -32,6 +32,7 @@ from yarl import URL
 
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import DataError, UsageError
+from gym_llm.protocols.http.answers import AnswerTooLong, read_bounded
 from gym_llm.sandbox.machines import image_archive
 from gym_llm.sandbox.machines.image_logins import find_login
 from gym_llm.sandbox.machines.image_names import DIGEST, Reference, is_loopback, parse_reference
@@ -326,12 +327,10 @@ class _Progress:
 
 async def _small(response: aiohttp.ClientResponse) -> bytes:
     """Return the body of an answer that is not a layer."""
-    parts: list[bytes] = []
-    while sum(map(len, parts)) <= _DOCUMENT_BYTES:
-        if not (chunk := await response.content.read(_CHUNK)):
-            return b"".join(parts)
-        parts.append(chunk)
-    raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB")
+    try:
+        return await read_bounded(response.content, _DOCUMENT_BYTES)
+    except AnswerTooLong:
+        raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB") from None
 
 
 def _proxy(url: URL) -> str | None:
