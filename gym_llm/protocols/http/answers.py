@@ -1,7 +1,7 @@
 """Bodies of servers' answers, read under a limit.
 
-A server may send without end, and a few KB of gzip may become a GB. All clients read answers here, except those that
-write them to a file; each client has its own error for an answer that is too large. `bodies.py` reads requests.
+A server may send without end, and a few KB of gzip may become a GB. Each client has its own error for an answer that is
+too long. `bodies.py` reads requests.
 """
 
 from __future__ import annotations
