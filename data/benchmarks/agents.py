@@ -12,7 +12,10 @@ from gym_llm.types import Row
 
 _FACTS = "NeMo Gym 07d6b0d, benchmarks/{}"
 _ASK = (Path(__file__).parent / "texts" / "swebench.txt").read_text("utf-8")
-_PYTEST = "source /opt/miniconda3/bin/activate testbed; python -m pytest -rA"
+PYTEST = "python -m pytest -rA"
+"""The command that runs the tests of a task, unless the task has its own."""
+TESTBED = "source /opt/miniconda3/bin/activate testbed; "
+"""How the images of SWE-bench and SWE-Gym get the Python that has a repository's packages."""
 _LANGUAGES = {
     "c": "redis/redis jqlang/jq nlohmann/json micropython/micropython valkey-io/valkey fmtlib/fmt",
     "go": "caddyserver/caddy hashicorp/terraform prometheus/prometheus gohugoio/hugo gin-gonic/gin",
@@ -56,7 +59,7 @@ def multilingual(row: dict[str, Any]) -> Row:
 def swe_gym(row: dict[str, Any]) -> Row:
     """Ask for a change that resolves the issue, in the image that SWE-Gym's authors have for it."""
     image = f"xingyaoww/sweb.eval.x86_64.{row['instance_id'].lower().replace('__', '_s_')}:latest"
-    return {**_issue(row, "train"), "docker_image": image, "test_command": _PYTEST}
+    return {**_issue(row, "train"), "docker_image": image, "test_command": TESTBED + PYTEST}
 
 
 def training(row: dict[str, Any]) -> Row:

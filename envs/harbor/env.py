@@ -17,10 +17,10 @@ from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
 from gym_llm.core.env_config import Count
 from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
+from gym_llm.data.benchmarks.agents import PYTEST
 from gym_llm.envs.harbor import session as sessions
 from gym_llm.envs.harbor.downloads import tasks_of
 from gym_llm.envs.harbor.folder import folders_in, read_folder
-from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND
 from gym_llm.errors import DataError, ToolError, UsageError
 from gym_llm.grading.call_matching import call_items
 from gym_llm.sandbox.backends import bubblewrap_path
@@ -86,7 +86,7 @@ class Harbor(VerifierEnv):
         pass_to_pass: list[str] = Field([], alias="PASS_TO_PASS")
         repo_dir: str = "/testbed"
         setup_command: str = ""
-        test_command: str = DEFAULT_COMMAND
+        test_command: str = PYTEST
         timeout_sec: float = Field(1800.0, gt=0)
 
         @field_validator("fail_to_pass", "pass_to_pass", mode="before")

@@ -10,7 +10,6 @@ from gym_llm.errors import InfrastructureError
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines.machine import ExecResult, Machine, MachineProblem
 
-DEFAULT_COMMAND = "python -m pytest -rA"
 _FOLDER, _PATCH, _LOG = "/tmp", "gym_llm.patch", "gym_llm.log"
 _CHANGED = re.compile(r"^diff --git a/(.+?) b/(.+)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")

@@ -19,6 +19,7 @@ from aiohttp.resolver import ThreadedResolver
 
 from gym_llm.concurrency.processes import shared_pool
 from gym_llm.errors import DeadlinePassed, WorkerDied
+from gym_llm.protocols.http.answers import AnswerTooLong, read_bounded
 
 _MOST_BYTES = 1_000_000
 _MOST_CHARACTERS = 2_000
@@ -154,14 +155,10 @@ async def bounded(response: aiohttp.ClientResponse, most: int, *, cut: bool = Fa
     Raises:
         BadURL: If it is larger and may not be cut.
     """
-    body = bytearray()
-    async for chunk in response.content.iter_chunked(65_536):
-        body += chunk
-        if len(body) > most:
-            if not cut:
-                raise BadURL("The answer is too long.")
-            break
-    return bytes(body[:most])
+    try:
+        return await read_bounded(response.content, most, cut=cut)
+    except AnswerTooLong:
+        raise BadURL("The answer is too long.") from None
 
 
 def text_of(page: str) -> str:

@@ -6,12 +6,11 @@ from typing import Any
 
 from pydantic import model_validator
 
+from gym_llm.data.benchmarks.agents import PYTEST, TESTBED
 from gym_llm.envs.harbor.env import Harbor
-from gym_llm.envs.harbor.swe_bench import DEFAULT_COMMAND, changed_files
+from gym_llm.envs.harbor.swe_bench import changed_files
 from gym_llm.types import Row
 
-_CONDA = "source /opt/miniconda3/bin/activate testbed; "
-"""How the images of SWE-bench get the Python that has a repository's packages."""
 _DJANGO = "./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1"
 _SYMPY = "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose"
 
@@ -46,10 +45,10 @@ def with_image(row: Row) -> Row:
     if "test_command" in row:
         return row
     repo = str(row.get("repo", ""))
-    command = _SYMPY if repo == "sympy/sympy" else DEFAULT_COMMAND
+    command = _SYMPY if repo == "sympy/sympy" else PYTEST
     if repo == "django/django":
         command = f": {{files}}; {_DJANGO} {' '.join(django_labels(str(row.get('test_patch', ''))))}"
-    return {**row, "test_command": _CONDA + command}
+    return {**row, "test_command": TESTBED + command}
 
 
 def django_labels(test_patch: str) -> list[str]:

@@ -8,6 +8,7 @@ import aiohttp
 
 from gym_llm.engines.http_client import Reply
 from gym_llm.errors import EngineError
+from gym_llm.protocols.http.answers import AnswerTooLong, read_bounded
 from gym_llm.protocols.http.bodies import SMALL, ValueCounter
 from gym_llm.utils import limits
 
@@ -24,27 +25,20 @@ async def read_body(reply: aiohttp.ClientResponse | Reply, limit: int | None = N
             than a few KB beyond are read.
     """
     limit = limits.limit(limits.RESPONSE_BYTES) if limit is None else limit
-    content = reply.content
-    block = await content.readany()
-    if content.at_eof() and len(block) <= limit:  # it came in one piece, as most do
-        return block
-    if reply.status != 200:
-        limit = min(limit, _MAX_ERROR_BYTES)
-    blocks, size = [], 0
-    while block:
-        blocks.append(block)
-        size += len(block)
-        if size > limit:
+    is_answer = reply.status == 200
+    try:
+        return await read_bounded(
+            reply.content, limit if is_answer else min(limit, _MAX_ERROR_BYTES), cut=not is_answer
+        )
+    except AnswerTooLong:
+        raise EngineError(
+            f"{reply.url} sent more than {limit / (1 << 20):.3g} MiB: raise max_response_bytes, or "
+            f"{limits.RESPONSE_BYTES}.",
+            failure_kind="agent_run_error",
+        ) from None
+    finally:
+        if not reply.content.at_eof():
             reply.close()  # or the connection would be kept until the rest has come
-            if reply.status != 200:
-                break
-            raise EngineError(
-                f"{reply.url} sent more than {limit / (1 << 20):.3g} MiB: raise max_response_bytes, or "
-                f"{limits.RESPONSE_BYTES}.",
-                failure_kind="agent_run_error",
-            )
-        block = await content.readany()
-    return b"".join(blocks)[:limit]
 
 
 def check_density(payload: bytes) -> None:

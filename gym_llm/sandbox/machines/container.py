@@ -9,6 +9,7 @@ import io
 import os
 import shlex
 import shutil
+import signal
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -48,7 +49,7 @@ class ContainerMachine:
         path = os.path.realpath(dockerfile)
         name = f"gym_llm/{hashlib.sha256(path.encode()).hexdigest()[:16]}"
         command = [program, "build", "--tag", name, "--file", path, os.path.dirname(path)]
-        code, _, said = await _run(command, b"", timeout_sec)
+        code, _, said = await run_program(command, b"", timeout_sec)
         if code:
             raise UsageError(f"{path}: {program} build ended with {code}: {_last(said)}")
         return Image(name, "", workdir="")
@@ -156,27 +157,46 @@ class ContainerMachine:
     async def _call(
         self, arguments: list[str], seconds: float, data: bytes = b"", most: int = _BYTES
     ) -> tuple[int, bytes, bytes]:
-        return await _run([self.program, *arguments], data, seconds, most)
+        return await run_program([self.program, *arguments], data, seconds, most)
 
 
-async def _run(command: list[str], data: bytes, seconds: float, most: int = _BYTES) -> tuple[int, bytes, bytes]:
-    """(exit code, output, errors) of a command; of both the first bytes, whatever a container's programs write."""
+async def run_program(command: list[str], data: bytes, seconds: float, most: int = _BYTES) -> tuple[int, bytes, bytes]:
+    """Return a command's exit code, and the first bytes of its output and its errors, however much it writes.
+
+    Args:
+        command: The program and its arguments.
+        data: The input.
+        seconds: How long it may take.
+        most: The most bytes of the output and of the errors.
+
+    Raises:
+        SandboxUnavailable: If the program is missing.
+        SandboxError: If it does not end in time.
+    """
     pipe = asyncio.subprocess.PIPE
     try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
     except OSError as error:
         raise SandboxUnavailable(f"No sandbox: {error}.") from None
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    transport = process._transport  # type: ignore[attr-defined]
     try:
         async with asyncio.timeout(seconds):
             reading = _first(process.stdout, most), _first(process.stderr, most)
             _, stdout, stderr, code = await asyncio.gather(_give(process.stdin, data), *reading, process.wait())
-    except TimeoutError:
-        raise SandboxError(f"{command[0]} {command[1]} did not end in {seconds:.0f} seconds.") from None
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for number in range(3):  # a child in a session of its own may hold them open, and `wait` waits for them
+            transport.get_pipe_transport(number).close()
+        await process.wait()
+        if isinstance(error, TimeoutError):
+            raise SandboxError(f"{command[0]} {command[1]} did not end in {seconds:.0f} seconds.") from None
+        raise
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        transport.close()  # the end of a program may be known before the ends of its pipes
     return code, stdout, stderr
 
 

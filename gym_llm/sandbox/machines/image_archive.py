@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
+import posixpath
+import re
 import tarfile
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 from gym_llm.sandbox.inside import tree
+from gym_llm.sandbox.machines.stoppable import StoppableFile
 from gym_llm.utils.extras import install
 
 NO_IMAGE = (
@@ -26,37 +31,46 @@ _DOCUMENT_BYTES = 16 << 20
 MOST_LAYERS = 500
 _ZSTANDARD_BYTES = 1 << 27  # of memory that a layer may ask for
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
 _Blob = Callable[[str], IO[bytes]]
 
 
-def unpack_image(source: str, root: str, limit: int) -> dict[str, Any]:
+def unpack_image(source: str, root: str, limit: int, stopped: threading.Event | None = None) -> dict[str, Any]:
     """Unpack an image archive or layout into an empty folder.
 
     Args:
         source: Its path.
         root: The folder.
         limit: Bytes that its files may have together.
+        stopped: Ends the work once it is set.
 
     Returns:
-        The image's configuration; nothing for a tar of a root file system.
+        The settings of the image's commands, as `Image` has them; a tar of a root file system has none.
 
     Raises:
         NO_IMAGE: If the source is not an image.
+        Stopped: If it is stopped.
     """
-    with _blobs(source) as blob:
+    with _blobs(source, stopped) as blob:
         if blob is None:
-            with tarfile.open(source, "r|*") as archive:
+            with _open(source, stopped) as file, tarfile.open(fileobj=file, mode="r|*") as archive:
                 tree.unpack_members(archive, root, limit, tree.CARRIED_OUT)
             return {}
         layers, config = _layers(blob)
+        settings = _read_settings(config)
         for layer in layers:
             with blob(layer) as file, _open_layer(file, layer) as archive:
                 limit -= tree.unpack_members(archive, root, limit, tree.NAMES)
-    return config
+    return settings
 
 
 def reason(error: Exception) -> str:
     """Return what is wrong with an image, of one of `NO_IMAGE`, without a full stop."""
+    if isinstance(error, RecursionError):
+        return "a document in it is nested too deeply"
+    if isinstance(error, (TypeError, AttributeError, IndexError)):
+        return f"a document in it is invalid ({error})"
     return f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
 
 
@@ -67,12 +81,12 @@ def is_layout(folder: str) -> bool:
 
 
 @contextlib.contextmanager
-def _blobs(source: str) -> Iterator[_Blob | None]:
+def _blobs(source: str, stopped: threading.Event | None) -> Iterator[_Blob | None]:
     """Return a reader of the files of an image archive or layout, by name; None for any other tar."""
     if os.path.isdir(source):
-        yield lambda name: Path(source, *tree.inner_parts(name)).open("rb")  # noqa: SIM115 (the caller closes it)
+        yield lambda name: _open(str(Path(source, *tree.inner_parts(name))), stopped)
         return
-    with tarfile.open(source) as archive:
+    with _open(source, stopped) as opened, tarfile.open(fileobj=opened) as archive:
         first = archive.next()
         names = set()
         for _ in range(10_000):  # an image archive has few members, a root file system many
@@ -92,6 +106,10 @@ def _blobs(source: str) -> Iterator[_Blob | None]:
             raise ValueError(f"it has no {name}")
 
         yield blob
+
+
+def _open(path: str, stopped: threading.Event | None) -> IO[bytes]:
+    return io.BufferedReader(StoppableFile(path, stopped))
 
 
 def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
@@ -114,6 +132,27 @@ def _layers(blob: _Blob) -> tuple[list[str], dict[str, Any]]:
         index = _document(blob, _place(own_digest(index)))
     layers = [_checked(blob, layer["digest"]) for layer in _few(index["layers"])]
     return layers, _document(blob, _place(index["config"]["digest"]))
+
+
+def _read_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of an image's commands.
+
+    Raises:
+        ValueError: If a value has the wrong type.
+    """
+    given = config.get("config") or {}
+    variables, workdir, user = given.get("Env") or [], given.get("WorkingDir") or "/", given.get("User") or "root"
+    for name, texts in {"Env": variables, "WorkingDir": [workdir], "User": [user]}.items():
+        if not isinstance(texts, list) or not all(
+            isinstance(text, str) and not _NO_TEXT.search(text) for text in texts
+        ):
+            raise ValueError(f"its configuration is invalid: {name} is not text")
+    pairs = (variable.partition("=") for variable in variables)
+    return {
+        "environment": {name: value for name, _, value in pairs},
+        "workdir": posixpath.normpath(posixpath.join("/", workdir)),
+        "user": user,
+    }
 
 
 def own_digest(index: dict[str, Any]) -> str:

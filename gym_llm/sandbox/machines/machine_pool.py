@@ -17,6 +17,7 @@ from gym_llm.sandbox.machines.image_names import REGISTRIES, parse_reference
 from gym_llm.sandbox.machines.machine import BubblewrapMachine, Machine, MachineLimits, MachineProblem
 from gym_llm.sandbox.machines.registry import pull
 from gym_llm.sandbox.machines.rootfs import HOST, Image, ImageCache
+from gym_llm.sandbox.machines.stoppable import in_thread
 
 BACKENDS = ("bubblewrap", "docker", "podman")
 
@@ -52,7 +53,7 @@ class Machines:
         self.backend = backend
         self.images = dict(images or {})
         self.build_network = build_network
-        self.registries = tuple(registries)
+        self.registries = tuple(registry.lower() for registry in registries)
         self._pulled_images: dict[str, Image] = {}
         self._cache = ImageCache(cache, limit=int(cache_gb * (1 << 30)))
         self._making: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -71,7 +72,7 @@ class Machines:
         if source is None:
             return await self._pulled(name)
         async with self._making[source]:
-            return replace(await asyncio.to_thread(self._cache.image, source), name=name)
+            return replace(await in_thread(lambda stopped: self._cache.image(source, stopped)), name=name)
 
     async def _pulled(self, name: str) -> Image:
         help_ = f"give images={{{name!r}: PATH}}, a folder, a tar, a `docker save` or 'host'"
@@ -97,7 +98,7 @@ class Machines:
         base = await self.image(recipe.base)
         identity = json.dumps(["built", 2, base.folder, recipe.identity, self.build_network])
         async with self._making[identity]:
-            made = self._cache.find(identity)
+            made = await in_thread(lambda stopped: self._cache.find(identity, stopped))
             if made is None:
                 machine = await BubblewrapMachine(base, limits, network=self.build_network).start()
                 try:
@@ -109,7 +110,9 @@ class Machines:
                     await machine.close()
                 config = {"environment": image.environment, "workdir": image.workdir, "user": image.user}
                 whole = not machine.overlay
-                made = await asyncio.to_thread(self._cache.changed, identity, base, changes, whole=whole, config=config)
+                made = await in_thread(
+                    lambda stopped: self._cache.changed(identity, base, changes, stopped, whole=whole, config=config)
+                )
         return self._cache.of_entry(made, base)
 
     async def open(

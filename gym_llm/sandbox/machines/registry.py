@@ -12,14 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -29,9 +32,12 @@ from yarl import URL
 
 from gym_llm.data.files.atomic import write_atomically
 from gym_llm.errors import DataError, UsageError
+from gym_llm.protocols.http.answers import AnswerTooLong, read_bounded
 from gym_llm.sandbox.machines import image_archive
-from gym_llm.sandbox.machines.image_names import DIGEST, Reference, find_login, is_loopback, parse_reference
+from gym_llm.sandbox.machines.image_logins import find_login
+from gym_llm.sandbox.machines.image_names import DIGEST, Reference, is_loopback, parse_reference
 from gym_llm.sandbox.machines.rootfs import Image, ImageCache
+from gym_llm.sandbox.machines.stoppable import in_thread
 from gym_llm.utils.secrets import add_secrets, redact, redacted_logger
 from gym_llm.version import __version__
 
@@ -53,6 +59,8 @@ _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=20.0, sock_read=60.0)
 _SECONDS, _SLOWEST = 120.0, 50_000.0  # bytes/s
 _PATIENCE_SECONDS, _LINE_SECONDS = 2.0, 10.0
 _GIGA = 1 << 30
+_LARGEST_LAYER = 1 << 62
+_MOST_REDIRECTS = 10
 _LAYER = "layer"
 
 logger = redacted_logger(__name__)
@@ -81,21 +89,20 @@ async def pull(name: str, cache: ImageCache) -> Image:
             try:
                 manifest = await registry.manifest()
             except _Unreachable as error:
-                if not noted.is_file():
+                if not (manifest := _read_note(noted)):
                     raise
                 logger.warning("%s (%s): the image that this name had last is used.", error, name)
-                manifest = json.loads(noted.read_text("utf-8"))
             identity = json.dumps(["registry", 1, manifest["digest"]])
-            if await asyncio.to_thread(cache.find_image, identity) is None:
+            if await in_thread(lambda stopped: cache.find_image(identity, stopped)) is None:
                 layers = await registry.layers(manifest, cache, name)
                 config = await registry.blob(manifest["config"]["digest"])
-                await asyncio.to_thread(_unpack, cache, identity, manifest, config, layers)
+                await in_thread(functools.partial(_unpack, cache, identity, manifest, config, layers))
             with contextlib.suppress(DataError):  # another process notes the same, or the disk is full
                 write_atomically(noted, json.dumps(manifest).encode())
         except (_Refused, *image_archive.NO_IMAGE) as error:
             why = redact(image_archive.reason(error))
             raise UsageError(f"{name} cannot be pulled from {reference.registry}: {why}.") from None
-    image = await asyncio.to_thread(cache.find_image, identity)
+    image = await in_thread(lambda stopped: cache.find_image(identity, stopped))
     assert image is not None
     return image
 
@@ -105,14 +112,14 @@ class _Registry:
 
     def __init__(self, reference: Reference) -> None:
         self._reference = reference
-        self._login = find_login(reference.registry)
         self._headers: dict[str, str] = {}
         self._advice = f"`docker login {reference.registry}` keeps one that is used here"
 
     async def __aenter__(self) -> _Registry:
-        self._session = aiohttp.ClientSession(
-            timeout=_TIMEOUT, auto_decompress=False, headers={"User-Agent": f"gym_llm/{__version__}"}, trust_env=True
-        )
+        self._login = await find_login(self._reference.registry)
+        # What is compressed on the way has another digest. `trust_env` would send the logins of ~/.netrc.
+        headers = {"User-Agent": f"gym_llm/{__version__}", "Accept-Encoding": "identity"}
+        self._session = aiohttp.ClientSession(timeout=_TIMEOUT, auto_decompress=False, headers=headers)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -128,12 +135,7 @@ class _Registry:
                 raise _Refused(f"what it sends for {version} has another digest")
             document = json.loads(text)
             if "manifests" not in document:
-                if len(document["layers"]) > image_archive.MOST_LAYERS:
-                    raise _Refused(f"the image has more than {image_archive.MOST_LAYERS} layers")
-                for part in (document["config"], *document["layers"]):
-                    if not DIGEST.fullmatch(part["digest"]) or not isinstance(part["size"], int) or part["size"] < 0:
-                        raise _Refused("its manifest is invalid")
-                return {**document, "digest": digest}
+                return _checked({**document, "digest": digest})
             version = image_archive.own_digest(document)
             if not DIGEST.fullmatch(version):
                 raise _Refused("its index is invalid")
@@ -149,7 +151,7 @@ class _Registry:
     async def layers(self, manifest: Mapping[str, Any], cache: ImageCache, name: str) -> dict[str, Path]:
         """Return where each layer lies in the cache, by digest; those that are missing are downloaded."""
         sizes = {part["digest"]: part["size"] for part in manifest["layers"]}
-        found = await asyncio.to_thread(lambda: {digest for digest in sizes if cache.find(_identity(digest))})
+        found = await in_thread(lambda stopped: {one for one in sizes if cache.find(_identity(one), stopped)})
         missing = sum(size for digest, size in sizes.items() if digest not in found)
         cache.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if missing > shutil.disk_usage(cache.folder).free - _GIGA:
@@ -159,19 +161,23 @@ class _Registry:
         # Threads of their own: they wait for downloads, whose look-up of names takes threads of the loop.
         threads = ThreadPoolExecutor(_AT_ONCE, "gym_llm-pull")
         downloads: list[Future[None]] = []
+        stopped = threading.Event()
 
         def get(digest: str) -> Path:
             def write(target: Path) -> None:
                 download = self._download(digest, sizes[digest], target / _LAYER, shown)
                 downloads.append(waiting := asyncio.run_coroutine_threadsafe(download, loop))
+                if stopped.is_set():  # since the lock was taken
+                    waiting.cancel()
                 waiting.result()
 
-            return cache.entry(_identity(digest), write) / _LAYER
+            return cache.entry(_identity(digest), write, stopped) / _LAYER
 
         try:
             getting = [loop.run_in_executor(threads, get, digest) for digest in sizes]
             paths = await asyncio.gather(*getting, return_exceptions=True)
         finally:
+            stopped.set()
             threads.shutdown(wait=False, cancel_futures=True)
             for download in downloads:
                 download.cancel()
@@ -233,17 +239,15 @@ class _Registry:
             begin: The number of bytes that are there already.
             seconds: The longest time of a try.
         """
-        has_logged_in, said = False, ""
-        for number in range(_TRIES):
-            if said:
-                await asyncio.sleep(min(_PAUSE_SECONDS * 2**number, _LONGEST_PAUSE))
+        failures, is_new = 0, False  # whether the login has not been used yet: tokens end, also within a layer
+        while True:
             wanted = {**headers, **self._headers, **({"Range": f"bytes={begin()}-"} if begin() else {})}
             try:
-                async with asyncio.timeout(seconds), self._session.get(url, headers=wanted) as response:
+                async with asyncio.timeout(seconds), self._opened(URL(url), wanted) as response:
                     is_own = response.url.origin() == URL(url).origin()  # not a host that it redirects to
-                    if response.status == 401 and is_own and not has_logged_in:
-                        has_logged_in = True
+                    if response.status == 401 and is_own and not is_new:
                         await self._log_in(response.headers.get("WWW-Authenticate", ""))
+                        is_new = True
                         continue
                     if response.status < 300:
                         await read(response)
@@ -259,7 +263,25 @@ class _Registry:
                 if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 said = str(error) or type(error).__name__
-        raise _Unreachable(f"it cannot be reached ({said})")
+            failures, is_new = failures + 1, False
+            if failures == _TRIES:
+                raise _Unreachable(f"it cannot be reached ({said})")
+            await asyncio.sleep(min(_PAUSE_SECONDS * 2**failures, _LONGEST_PAUSE))
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, url: URL, headers: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request, and follow redirections: without the login on other hosts, and never out of encryption."""
+        own, may_be_plain = url.origin(), self._reference.url.startswith("http://")
+        for _ in range(_MOST_REDIRECTS):
+            if url.scheme != "https" and not (url.scheme == "http" and may_be_plain and is_loopback(url.host or "")):
+                raise _Refused(f"it leads to an address without encryption ({url.scheme}://{url.host})")
+            wanted = {name: value for name, value in headers.items() if name != "Authorization" or url.origin() == own}
+            async with self._session.get(url, headers=wanted, proxy=_proxy(url), allow_redirects=False) as response:
+                if response.status not in (301, 302, 303, 307, 308) or "Location" not in response.headers:
+                    yield response
+                    return
+                url = url.join(URL(response.headers["Location"]))
+        raise _Refused(f"it redirects more than {_MOST_REDIRECTS} times")
 
     async def _log_in(self, challenge: str) -> None:
         """Answer a challenge: with the user's login, or with a token, which most images need no login for."""
@@ -273,16 +295,15 @@ class _Registry:
         realm = URL(given.get("realm", ""))
         if kind.lower() != "bearer" or realm.scheme not in ("http", "https") or realm.user or realm.password:
             raise _Refused("it asks for a login in a way that is unknown here")
-        if realm.scheme == "http" and not is_loopback(realm.raw_host or ""):
-            raise _Refused("it sends logins to an address without encryption")
         params = {name: given[name] for name in ("service",) if name in given}
         params["scope"] = given.get("scope") or f"repository:{self._reference.repository}:pull"
         headers = {"Authorization": self._login} if self._login else {}
-        async with self._session.get(realm, params=params, headers=headers) as response:
+        async with self._opened(realm.update_query(params), headers) as response:
             text = await _small(response)
             if response.status in (400, 401, 403):
                 raise _Refused(f"it refuses the login ({response.status}): {self._advice}")
-            response.raise_for_status()
+            if response.status >= 300:
+                raise aiohttp.ClientError(f"its server of tokens answers {response.status}")
         answer = json.loads(text)
         token = answer.get("token") or answer["access_token"]
         add_secrets({str(token)})
@@ -306,12 +327,40 @@ class _Progress:
 
 async def _small(response: aiohttp.ClientResponse) -> bytes:
     """Return the body of an answer that is not a layer."""
-    parts: list[bytes] = []
-    while sum(map(len, parts)) <= _DOCUMENT_BYTES:
-        if not (chunk := await response.content.read(_CHUNK)):
-            return b"".join(parts)
-        parts.append(chunk)
-    raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB")
+    try:
+        return await read_bounded(response.content, _DOCUMENT_BYTES)
+    except AnswerTooLong:
+        raise _Refused(f"a document has more than {_DOCUMENT_BYTES >> 20} MiB") from None
+
+
+def _proxy(url: URL) -> str | None:
+    """Return the proxy that the environment has for an address; it has none for loopback."""
+    if is_loopback(url.host or "") or urllib.request.proxy_bypass(f"{url.host}:{url.port}"):
+        return None
+    return urllib.request.getproxies().get(url.scheme)
+
+
+def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest.
+
+    Raises:
+        _Refused: If it is invalid.
+    """
+    if len(manifest["layers"]) > image_archive.MOST_LAYERS:
+        raise _Refused(f"the image has more than {image_archive.MOST_LAYERS} layers")
+    parts = (manifest["config"], *manifest["layers"])
+    digests, sizes = [manifest["digest"], *(part["digest"] for part in parts)], [part["size"] for part in parts]
+    has_sizes = all(type(size) is int and 0 <= size < _LARGEST_LAYER for size in sizes)
+    if not has_sizes or not all(map(DIGEST.fullmatch, digests)):
+        raise _Refused("its manifest is invalid")
+    return manifest
+
+
+def _read_note(path: Path) -> dict[str, Any]:
+    """Return the manifest that a name had last; an empty one if it is missing or damaged."""
+    with contextlib.suppress(_Refused, *image_archive.NO_IMAGE):
+        return _checked(json.loads(path.read_text("utf-8")))
+    return {}
 
 
 def _identity(digest: str) -> str:
@@ -319,7 +368,12 @@ def _identity(digest: str) -> str:
 
 
 def _unpack(
-    cache: ImageCache, identity: str, manifest: dict[str, Any], config: bytes, layers: Mapping[str, Path]
+    cache: ImageCache,
+    identity: str,
+    manifest: dict[str, Any],
+    config: bytes,
+    layers: Mapping[str, Path],
+    stopped: threading.Event,
 ) -> None:
     """Unpack an image into the cache, as an OCI layout of links to its layers."""
     with tempfile.TemporaryDirectory(prefix="gym_llm-image-") as folder:
@@ -334,4 +388,4 @@ def _unpack(
         index = {"manifests": [{"digest": f"sha256:{own}"}]}
         Path(folder, "index.json").write_text(json.dumps(index))
         Path(folder, "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        cache.unpacked(identity, folder)
+        cache.unpacked(identity, folder, stopped)

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import os
-import posixpath
 import shutil
 import stat
 import tempfile
@@ -21,6 +20,7 @@ from gym_llm.errors import UsageError
 from gym_llm.sandbox.backends import MACHINE_USER
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines import image_archive
+from gym_llm.sandbox.machines.stoppable import check, take_lock
 
 HOST = "host"
 _GIGA = 1 << 30
@@ -64,6 +64,7 @@ class ImageCache:
     """A folder with unpacked images and what Dockerfiles made, each by a hash of what it was made from.
 
     Processes share it. What is longest unused goes when it is larger than its limit; what a process uses stays.
+    The event `stopped` of its methods ends their work, and their wait for other processes, with `Stopped`.
 
     Args:
         folder: None for `gym_llm/machines` in the user's cache.
@@ -78,7 +79,7 @@ class ImageCache:
         self._folders: dict[str, str] = {}
         self._turns: dict[str, threading.Lock] = {}
 
-    def image(self, source: str) -> Image:
+    def image(self, source: str, stopped: threading.Event | None = None) -> Image:
         """Return an image: `host`, a folder, a tar of a root file system, an OCI or `docker save` archive or layout.
 
         Raises:
@@ -88,7 +89,7 @@ class ImageCache:
             identity = json.dumps(
                 ["host", 1, *(os.stat(path).st_mtime_ns for path in ("/usr/bin", "/etc/alternatives"))]
             )
-            folder = self.entry(identity, _write_host)
+            folder = self.entry(identity, _write_host, stopped)
             own = os.path.realpath(Path(__file__).parents[2])
             hidden = (own,) if own.startswith("/usr/") else ()
             return Image(HOST, str(folder / _ROOT), mounts=(("/usr", "usr"),), hidden=hidden)
@@ -96,24 +97,24 @@ class ImageCache:
             raise UsageError(f"There is no image {source!r}: it is `host`, or a folder, a tar or an image archive.")
         identity = json.dumps([_VERSION, os.path.realpath(source), self._version(source)])
         try:
-            return self.unpacked(identity, source)
+            return self.unpacked(identity, source, stopped)
         except image_archive.NO_IMAGE as error:
             raise UsageError(f"{source} cannot be used as an image: {image_archive.reason(error)}.") from None
 
-    def unpacked(self, identity: str, source: str) -> Image:
+    def unpacked(self, identity: str, source: str, stopped: threading.Event | None = None) -> Image:
         """Return the image that a source has, as of `entry`.
 
         Raises:
             image_archive.NO_IMAGE: If the source is not an image.
         """
-        self.entry(identity, lambda target: _write_image(source, target))
-        image = self.find_image(identity)
+        self.entry(identity, lambda target: _write_image(source, target, stopped), stopped)
+        image = self.find_image(identity, stopped)
         assert image is not None
         return image
 
-    def find_image(self, identity: str) -> Image | None:
+    def find_image(self, identity: str, stopped: threading.Event | None = None) -> Image | None:
         """Return an image that has been unpacked; see `find`."""
-        if (folder := self.find(identity)) is None:
+        if (folder := self.find(identity, stopped)) is None:
             return None
         return Image(identity, str(folder / _ROOT), **json.loads((folder / _CONFIG).read_text("utf-8")))
 
@@ -131,7 +132,16 @@ class ImageCache:
         status = os.stat(source)
         return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
 
-    def changed(self, identity: str, base: Image, changes: bytes, *, whole: bool, config: dict[str, Any]) -> Path:
+    def changed(
+        self,
+        identity: str,
+        base: Image,
+        changes: bytes,
+        stopped: threading.Event | None = None,
+        *,
+        whole: bool,
+        config: dict[str, Any],
+    ) -> Path:
         """The folder of an image that is another with a snapshot over it, as of `entry`.
 
         The files that both have are on the disk once.
@@ -140,6 +150,7 @@ class ImageCache:
             identity: What it is made from.
             base: The image.
             changes: The snapshot.
+            stopped: Ends the wait for other processes.
             whole: Whether the snapshot has all files, not just what has changed.
             config: What else is known of it.
         """
@@ -154,34 +165,39 @@ class ImageCache:
             give_away(root)
             (target / _CONFIG).write_text(json.dumps(config), "utf-8")
 
-        return self.entry(identity, write)
+        return self.entry(identity, write, stopped)
 
     def of_entry(self, folder: Path, base: Image) -> Image:
         """The image in an entry that was made of another."""
         config = json.loads((folder / _CONFIG).read_text("utf-8"))
         return replace(base, folder=str(folder / _ROOT), **config)
 
-    def entry(self, identity: str, write: Callable[[Path], None]) -> Path:
+    def entry(self, identity: str, write: Callable[[Path], None], stopped: threading.Event | None = None) -> Path:
         """The folder that was made from something, made now if it is not there; it stays until `close`.
 
         Args:
             identity: What it is made from.
             write: Fills an empty folder.
+            stopped: Ends the wait for other processes.
         """
         with self._turn(identity):
-            path, lock = self._hold(identity)
+            path, lock = self._hold(identity, stopped)
             if not path.exists():
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not path.exists():
-                    self._make(path, write)
+                try:
+                    take_lock(lock, fcntl.LOCK_EX, stopped)
+                    if not path.exists():
+                        self._make(path, write)
+                except BaseException:
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # or other processes could not make it
+                    raise
                 fcntl.flock(lock, fcntl.LOCK_SH)
             os.utime(path)
             return path
 
-    def find(self, identity: str) -> Path | None:
+    def find(self, identity: str, stopped: threading.Event | None = None) -> Path | None:
         """The folder, if it has been made; it stays until `close`."""
         with self._turn(identity):
-            path, lock = self._hold(identity)
+            path, lock = self._hold(identity, stopped)
             if not path.exists():
                 fcntl.flock(lock, fcntl.LOCK_UN)  # or other processes could not make it
                 return None
@@ -192,12 +208,12 @@ class ImageCache:
         """Return the lock that this process's threads take first: they share the file that locks an entry."""
         return self._turns.setdefault(identity, threading.Lock())
 
-    def _hold(self, identity: str) -> tuple[Path, IO[bytes]]:
+    def _hold(self, identity: str, stopped: threading.Event | None) -> tuple[Path, IO[bytes]]:
         name = hashlib.sha256(f"{os.geteuid()} {identity}".encode()).hexdigest()[:32]
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if name not in self._held:
             self._held[name] = open(self.folder / f"{name}.lock", "ab")  # noqa: SIM115 (held)
-        fcntl.flock(self._held[name], fcntl.LOCK_SH)
+        take_lock(self._held[name], fcntl.LOCK_SH, stopped)
         return self.folder / name, self._held[name]
 
     def close(self) -> None:
@@ -299,22 +315,23 @@ def _copy(source: str, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _write_image(source: str, target: Path) -> None:
+def _write_image(source: str, target: Path, stopped: threading.Event | None) -> None:
     root = target / _ROOT
     root.mkdir()
-    config: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if os.path.isdir(source) and not image_archive.is_layout(source):
-        _copy_folder(source, str(root))
+        _copy_folder(source, str(root), stopped)
     else:
         free = shutil.disk_usage(target).free - _GIGA
-        config = image_archive.unpack_image(source, str(root), min(_LARGEST, max(free, 0)))
-    _finish(target, config)
+        settings = image_archive.unpack_image(source, str(root), min(_LARGEST, max(free, 0)), stopped)
+    _finish(target, settings)
 
 
-def _copy_folder(source: str, target: str) -> None:
+def _copy_folder(source: str, target: str, stopped: threading.Event | None) -> None:
     """Copy a root file system; its devices and sockets are left out."""
 
     def copy(path: str, place: str) -> str:
+        check(stopped)
         mode = os.lstat(path).st_mode
         if stat.S_ISFIFO(mode):
             os.mkfifo(place, stat.S_IMODE(mode))
@@ -354,7 +371,7 @@ def give_away(root: Path) -> None:
                 os.chmod(path, stat.S_IMODE(status.st_mode) & ~_PRIVILEGES)
 
 
-def _finish(target: Path, config: dict[str, Any]) -> None:
+def _finish(target: Path, settings: dict[str, Any]) -> None:
     root = target / _ROOT
     for name in ("proc", "dev", "tmp"):
         if not os.path.lexists(root / name):
@@ -364,12 +381,5 @@ def _finish(target: Path, config: dict[str, Any]) -> None:
     if os.path.isdir(os.path.dirname(place)):
         tree.remove(place)
         Path(place).write_text(_APT_AS_ROOT)
-    settings = (config.get("config") or {}) if isinstance(config, dict) else {}
-    pairs = (entry.partition("=") for entry in settings.get("Env") or [])
-    content = {
-        "environment": {name: value for name, _, value in pairs},
-        "workdir": posixpath.normpath(posixpath.join("/", settings.get("WorkingDir") or "/")),
-        "user": settings.get("User") or "root",
-    }
-    (target / _CONFIG).write_text(json.dumps(content), "utf-8")
+    (target / _CONFIG).write_text(json.dumps(settings), "utf-8")
     give_away(root)

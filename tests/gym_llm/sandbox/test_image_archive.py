@@ -216,6 +216,26 @@ def test_a_damaged_image_is_refused_by_a_sentence(name: str, tmp_path: Path):
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"User": 5}, {"User": ["root"]}, {"User": "a\0b"}, {"WorkingDir": 1}, {"WorkingDir": {"a": 1}}),
+        *({"Env": "A=1"}, {"Env": {"A": "1"}}, {"Env": ["A=1", 5]}, {"Env": [None]}, {"Env": ["A=\0"]}),
+        {"Env": ["A=\ud800"]},
+    ],
+)
+def test_settings_of_the_wrong_type_are_refused_before_layers_are_unpacked(settings: Any, tmp_path: Path):
+    source = write(tmp_path / "image", oci_layout([b"damaged"], settings=settings))
+    with pytest.raises(UsageError, match=f"its configuration is invalid: {next(iter(settings))}"):
+        ImageCache(str(tmp_path / "cache")).image(source)
+
+
+@pytest.mark.parametrize("settings", [None, {}, {"User": None, "Env": None, "WorkingDir": ""}])
+def test_settings_may_be_missing(settings: Any, tmp_path: Path):
+    image = ImageCache(str(tmp_path / "cache")).image(write(tmp_path / "image", oci_layout([], settings=settings)))
+    assert (image.environment, image.workdir, image.user) == ({}, "/", "root")
+
+
 def test_a_blob_that_is_a_link_to_itself_is_refused(tmp_path: Path):
     entries = [link("index.json", "index.json"), link("manifest.json", "oci-layout"), link("oci-layout", "index.json")]
     (tmp_path / "x.tar").write_bytes(layer(*entries))

@@ -48,6 +48,10 @@ def content(folder: str) -> dict[str, bytes]:
         ("docker.io/python:3", ("docker.io", "library/python", "3")),
         ("ghcr.io/a/b/c:v1", ("ghcr.io", "a/b/c", "v1")),
         ("localhost:5000/a", ("localhost:5000", "a", "latest")),
+        ("GHCR.io/a/b", ("ghcr.io", "a/b", "latest")),
+        ("Docker.io/python", ("docker.io", "library/python", "latest")),
+        ("index.docker.io/library/python", ("docker.io", "library/python", "latest")),
+        ("index.docker.io/python:3", ("docker.io", "library/python", "3")),
         (f"quay.io/a/b:1@sha256:{'0' * 64}", ("quay.io", "a/b", f"sha256:{'0' * 64}")),
     ],
 )
@@ -225,7 +229,11 @@ SMALL = {"digest": f"sha256:{hashlib.sha256(b'').hexdigest()}", "size": 0}
         (odd({"config": SMALL, "layers": [{**SMALL, "size": -1}]}), "its manifest is invalid"),
         (odd({"config": SMALL, "layers": [{**SMALL, "digest": "sha256:../x"}]}), "its manifest is invalid"),
         (odd({"config": SMALL, "layers": [SMALL] * 501}), "more than 500 layers"),
-        (odd({"config": "x", "layers": "y"}), "cannot be pulled"),
+        (odd({"config": SMALL, "layers": [{**SMALL, "size": 10**400}]}), "its manifest is invalid"),
+        (odd({"config": SMALL, "layers": [{**SMALL, "size": True}]}), "its manifest is invalid"),
+        (odd({"config": SMALL, "layers": None}), "a document in it is invalid"),
+        (odd({"config": "x", "layers": "y"}), "a document in it is invalid"),
+        (odd(b'{"layers": ' + b"[" * 100_000), "nested too deeply"),
     ],
 )
 @in_loop
