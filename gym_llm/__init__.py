@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gym_llm.rollouts.play import collect, rollout
     from gym_llm.rollouts.run import Run
     from gym_llm.rollouts.settings import RolloutSettings
+    from gym_llm.rollouts.stream import stream
+    from gym_llm.rollouts.task_sampler import TaskSampler
     from gym_llm.rollouts.workload import Part
     from gym_llm.types import Episode, Item, Request, ResponseDict, Rollout, Verdict
 
@@ -45,6 +47,7 @@ __all__ = [
     "Rollout",
     "RolloutSettings",
     "Run",
+    "TaskSampler",
     "ToolError",
     "Verdict",
     "VerifierEnv",
@@ -54,6 +57,7 @@ __all__ = [
     "hook",
     "make_engine",
     "rollout",
+    "stream",
     "tool",
 ]
 
@@ -71,6 +75,7 @@ _HOME = {
     "Rollout": "gym_llm.types",
     "RolloutSettings": "gym_llm.rollouts.settings",
     "Run": "gym_llm.rollouts.run",
+    "TaskSampler": "gym_llm.rollouts.task_sampler",
     "ToolError": "gym_llm.errors",
     "Verdict": "gym_llm.types",
     "VerifierEnv": "gym_llm.core.verifier_env",
@@ -80,6 +85,7 @@ _HOME = {
     "hook": "gym_llm.core.hooks",
     "make_engine": "gym_llm.engines",
     "rollout": "gym_llm.rollouts.play",
+    "stream": "gym_llm.rollouts.stream",
     "tool": "gym_llm.core.tools",
 }
 

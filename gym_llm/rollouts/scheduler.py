@@ -73,6 +73,8 @@ async def schedule(
         workers: One or more.
         jobs: An iterable that is read as workers become free. The scheduler calls its method `finished(job, record)`,
             if it has one, for each record. Afterwards the iterator may yield further jobs, even if it was exhausted.
+            One with an attribute `on_change` never ends. The scheduler sets that attribute, and asks for jobs again
+            when it is called and when the consumer takes a record.
         on_waiting: See `RolloutSettings`.
 
     Yields:
@@ -121,6 +123,9 @@ class _Schedule:
         self._changed = asyncio.Condition()
         self._room = asyncio.Event()
         self._room.set()
+        self._is_endless = hasattr(jobs, "on_change")
+        if self._is_endless:
+            jobs.on_change = self._room.set  # type: ignore[attr-defined]
 
     def taken(self) -> None:
         """Note that the consumer took a record; with fewer than `_limit` waiting, workers get jobs again."""
@@ -142,7 +147,10 @@ class _Schedule:
             await self._room.wait()
             new = await self._next(capacity, assigned)
             if not new and not assigned:
-                return
+                if not self._is_endless:
+                    return
+                self._room.clear()  # until the consumer takes a record, or the jobs change
+                continue
             assigned.update(new)
             try:
                 finished = await worker.submit_and_poll(new)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium as gym
 
 from gym_llm.concurrency import drive
+from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.rollouts.plan import Job
 from gym_llm.tokens.template import chat_prompt
-from gym_llm.trainers.shared.loop_thread import LoopThread
 from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
 from gym_llm.trainers.shared.text_messages import next_messages
 from gym_llm.trainers.shared.trainer_tasks import TASK_INDEX, TrainedEnv, task_of

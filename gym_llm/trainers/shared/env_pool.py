@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.core.step_clock import StepClock
 from gym_llm.engines.engine import Engine
 from gym_llm.rollouts.env_slots import EnvSlots
@@ -20,7 +21,6 @@ from gym_llm.rollouts.player import player_of
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.shared.equal_rewards import EqualRewards
-from gym_llm.trainers.shared.loop_thread import LoopThread
 from gym_llm.types import MadeByKey, Rollout
 from gym_llm.utils.deprecated import renamed
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.engines import Engine, WeightSync, make_engine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.engines.transformers import TransformersEngine
@@ -24,7 +25,6 @@ from gym_llm.rollouts.settings import DEFAULT_WRAPPERS, RolloutSettings
 from gym_llm.trainers.shared.advantages import Rewards, group_advantages
 from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.env_pool import EnvPool
-from gym_llm.trainers.shared.loop_thread import LoopThread
 from gym_llm.trainers.shared.token_rows import token_rows
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv
 from gym_llm.trainers.trl.sampling_options import episode_numbers, sampling_of

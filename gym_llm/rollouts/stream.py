@@ -1,0 +1,407 @@
+"""Streams: groups of episodes without end, for trainers that learn while the next ones are played."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeAlias, Unpack, cast, get_args
+
+import numpy as np
+
+from gym_llm.concurrency.loop_thread import LoopThread
+from gym_llm.engines import make_engine
+from gym_llm.engines.around import EngineAround
+from gym_llm.engines.engine import Engine
+from gym_llm.engines.specs import seeded_options
+from gym_llm.engines.weights import UpdateMode, Weights, WeightSync, update_options
+from gym_llm.errors import EngineError, UsageError
+from gym_llm.records.task_identity import task_identity
+from gym_llm.rollouts.groups import Group
+from gym_llm.rollouts.plan import Job, Plan, open_plan
+from gym_llm.rollouts.play import iter_records
+from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
+from gym_llm.rollouts.task_sampler import TaskSampler
+from gym_llm.types import Request, ResponseDict, Rollout, Row
+
+Stale: TypeAlias = Literal["keep", "wait", "drop", "cancel", "split"]
+"""What happens to tokens that are older than `max_staleness` updates of the weights.
+
+- `keep`: they are delivered, and the trainer corrects for them (`gym_llm.trainers.shared.importance`).
+- `wait`: so many groups are begun only that none becomes older, as in AReaL (Fu et al. 2025, arXiv 2505.24298).
+- `drop`: a group that has some is not delivered.
+- `cancel`: an episode that has some is masked, as soon as it asks for its next turn; others replace its group.
+- `split`: they are taken out of the loss (`loss_mask` 0), and younger ones of the same episode stay.
+"""
+
+_ENDLESS = 1 << 62
+_SHUFFLED = 1 << 20  # tasks; a source with more is drawn from at random
+
+
+class Stream:
+    """Groups of episodes, played without end by an engine whose weights change meanwhile; see `gym_llm.stream`.
+
+    Iterate with `async for` on an event loop, or with `for` in synchronous code: episodes then go on in a thread.
+    `async with` (or `with`) closes it; so does the end of the loop.
+
+    Attributes:
+        counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered; by policy `dropped_groups`,
+            `dropped_tokens`, `cancelled_episodes`, `cancelled_tokens` and `split_tokens`.
+        sampler: The `TaskSampler`; None if tasks are taken in a shuffled order.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        engine: str | Engine,
+        settings: RolloutSettings,
+        *,
+        max_staleness: int | None,
+        stale: Stale,
+        groups_per_update: int | None,
+        sampler: TaskSampler | None,
+        engine_options: dict[str, Any] | None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.sampler = sampler
+        self._plan, self._given, self._settings = plan, engine, settings
+        self._max_staleness, self._stale = max_staleness, stale
+        self._options = seeded_options(engine, engine_options, settings.seed) if isinstance(engine, str) else {}
+        self._engine: Engine | None = None
+        self._stack = AsyncExitStack()
+        self._records: AsyncGenerator[Rollout, None] | None = None
+        self._jobs = _StreamJobs(plan, settings.seed, sampler)
+        if stale == "wait":
+            assert max_staleness is not None and groups_per_update is not None
+            lead, size = max_staleness + 1, groups_per_update
+            self._jobs.limit = lambda: (self.weight_version + lead) * size
+        self._thread = LoopThread("gym_llm stream")
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that plays.
+
+        Raises:
+            EngineError: If the stream has not begun.
+        """
+        if self._engine is None:
+            raise EngineError("The stream has not begun: use `async with`, or take its first group.")
+        return self._engine
+
+    @property
+    def weight_version(self) -> int:
+        """The version of the engine's weights."""
+        return 0 if self._engine is None else self._engine.weight_version
+
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "recompute") -> None:
+        """Replace the engine's weights while episodes go on; see `WeightSync.update_weights`.
+
+        Raises:
+            EngineError: If this engine's weights cannot be replaced.
+        """
+        engine = self.engine
+        if not engine.capabilities.weights:
+            raise EngineError(f"The weights of {engine.model}'s engine cannot be replaced.")
+        await cast(WeightSync, engine).update_weights(weights, **update_options(mode, None))
+        self._jobs.on_change()
+
+    # -- asynchronous ------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Start the engine, if it is a spec."""
+        if self._engine is None:
+            engine = self._given
+            if isinstance(engine, str):
+                engine = await self._stack.enter_async_context(make_engine(engine, **self._options))
+            self._engine = engine
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the stream."""
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncIterator[Group]:
+        return self
+
+    async def __anext__(self) -> Group:
+        """Return the next group, as soon as all of its episodes are finished."""
+        await self.__aenter__()
+        if self._records is None:
+            playing = self.engine
+            if self._stale == "cancel":
+                assert self._max_staleness is not None
+                playing = _Cancelling(playing, self._max_staleness, self.counts)
+            self._records = iter_records(self._plan, playing, self._settings, self._jobs)
+        while True:
+            while (group := self._jobs.take()) is not None:
+                if (delivered := self._delivered(group)) is not None:
+                    return delivered
+            await anext(self._records)
+
+    async def aclose(self) -> None:
+        """Cancel the episodes under way, and close the engine if it was a spec. Safe to call twice."""
+        records, self._records = self._records, None
+        if records is not None:
+            async with aclosing(records):
+                pass
+        await self._stack.aclose()
+        self._engine = None
+
+    def _delivered(self, group: Group) -> Group | None:
+        """Return a group as the policy delivers it; None if it does not."""
+        self._jobs.delivered += 1
+        oldest = self.weight_version - self._max_staleness if self._max_staleness is not None else 0
+        tokens = sum(map(_sampled_tokens, group))
+        if self._stale == "cancel" and any(record["failure_kind"] == "cancelled" for record in group):
+            self.counts["dropped_groups"] += 1
+            self.counts["dropped_tokens"] += tokens
+            return None
+        if self._stale == "drop" and any(_oldest_version(record) < oldest for record in group):
+            self.counts["dropped_groups"] += 1
+            self.counts["dropped_tokens"] += tokens
+            return None
+        if self._stale == "split":
+            split = sum(_mask_older(record, oldest) for record in group)
+            self.counts["split_tokens"] += split
+            tokens -= split
+        self.counts["groups"] += 1
+        self.counts["episodes"] += len(group)
+        self.counts["tokens"] += tokens
+        return group
+
+    # -- synchronous -------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Start the engine in the stream's thread."""
+        self._thread.run(self.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the stream and end its thread."""
+        self.close()
+
+    def __iter__(self) -> Iterator[Group]:
+        return self
+
+    def __next__(self) -> Group:
+        """Return the next group; episodes go on in the stream's thread between two calls."""
+        return self._thread.run(self.__anext__())
+
+    def update_weights_and_wait(self, weights: Weights, *, mode: UpdateMode = "recompute") -> None:
+        """Replace the engine's weights, in synchronous code; see `update_weights`."""
+        self._thread.run(self.update_weights(weights, mode=mode))
+
+    def close(self) -> None:
+        """Close the stream and end its thread, in synchronous code. Safe to call twice."""
+        if self._thread.is_running:
+            self._thread.run(self.aclose())
+            self._thread.close()
+
+
+def stream(
+    env_id: str,
+    engine: str | Engine = "pocket",
+    *,
+    group_size: int = 8,
+    tasks: str | list[Row] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    max_staleness: int | None = None,
+    stale: Stale = "keep",
+    groups_per_update: int | None = None,
+    sampler: TaskSampler | None = None,
+    engine_options: dict[str, Any] | None = None,
+    settings: RolloutSettings | None = None,
+    **more: Unpack[SettingOptions],
+) -> Stream:
+    """Play groups of episodes without end, while a trainer learns from those that are finished.
+
+    Episodes go on while the weights change (`Stream.update_weights`), and every sampled token carries the version of
+    its weights (`weight_versions` of a trajectory). At most `concurrency` episodes are under way, and as many wait.
+
+    Args:
+        env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
+        engine: A spec, started and closed by the stream, or an engine that you started.
+        group_size: Episodes of each group, of one task.
+        tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
+        env_kwargs: Further arguments of the environment.
+        max_staleness: By how many versions a delivered token may be older than the weights; for all policies but
+            `keep`, which only counts.
+        stale: What happens to older tokens; see `Stale`.
+        groups_per_update: With `wait`: how many groups the trainer takes for an update.
+        sampler: Chooses the tasks by their rewards; None for all in turn, shuffled.
+        engine_options: Arguments of the engine that the spec names.
+        settings: How the episodes are played.
+        **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, …; see `RolloutSettings`.
+
+    Returns:
+        The stream, for `async for` or `for`.
+
+    Raises:
+        ValueError: If the numbers make no sense.
+        UsageError: If the verifier scores groups, which a stream does not play, or there are `workers`.
+
+    >>> groups = stream("gym_llm/Arithmetic-v0", "pocket", group_size=2, concurrency=4)
+    >>> with groups:
+    ...     first = next(groups)
+    >>> len(first), groups.counts["groups"]
+    (2, 1)
+    """
+    settings = RolloutSettings.of(settings, **more)
+    if type(group_size) is not int or group_size < 1:
+        raise ValueError(f"group_size is the number of episodes of a group, 1 or more; got {group_size!r}.")
+    if stale not in get_args(Stale):
+        raise ValueError(f"stale is keep, wait, drop, cancel or split; got {stale!r}.")
+    if (max_staleness is None) != (stale == "keep") and max_staleness is None:
+        raise ValueError(f"stale={stale!r} needs max_staleness, the number of versions that a token may be old.")
+    if max_staleness is not None and (type(max_staleness) is not int or max_staleness < 0):
+        raise ValueError(f"max_staleness is a number of versions, 0 or more; got {max_staleness!r}.")
+    if (groups_per_update is None) == (stale == "wait"):
+        raise ValueError("groups_per_update is for stale='wait', which needs it.")
+    if settings.workers:
+        raise UsageError("A stream plays in this process: leave `workers` out.")
+    plan = open_plan(env_id, tasks=tasks, env_kwargs=env_kwargs, repeats=max(group_size, 2), seed=settings.seed)
+    if plan.factory.scores_groups:
+        raise UsageError(f"{env_id} scores groups of episodes, which a stream does not play: use `rollout`.")
+    return Stream(
+        replace(plan, repeats=group_size, length=_ENDLESS),
+        engine,
+        settings,
+        max_staleness=max_staleness,
+        stale=stale,
+        groups_per_update=groups_per_update,
+        sampler=sampler,
+        engine_options=engine_options,
+    )
+
+
+class _StreamJobs(Iterator[Job]):
+    """The episodes of a stream, group by group, without end.
+
+    Attributes:
+        limit: Returns how many groups may have begun.
+        on_change: Called when the limit has changed: `schedule` asks again.
+        delivered: Groups that the trainer has taken, or that were dropped.
+    """
+
+    def __init__(self, plan: Plan, seed: int, sampler: TaskSampler | None) -> None:
+        self.limit: Callable[[], int] = lambda: _ENDLESS
+        self.on_change: Callable[[], None] = lambda: None
+        self.delivered = 0
+        self._size, self._first = plan.repeats, plan.first_task
+        source = plan.factory.tasks
+        self._count: int | None = None if source is None else source.size
+        self._sampler, self._random = sampler, np.random.default_rng(seed)
+        if sampler is not None:
+            if source is None or self._count is None:
+                raise UsageError("A TaskSampler draws from tasks that can be counted; these are generated without end.")
+            sampler.begin([task_identity(source[index].row).sha256 for index in range(self._count)])
+        self._order: deque[int] = deque()
+        self._begun = 0
+        self._repeats: Counter[int] = Counter()
+        self._ready: deque[Job] = deque()
+        self._playing: dict[tuple[int, int], Group] = {}
+        self._odds: dict[tuple[int, int], float] = {}
+        self._complete: deque[Group] = deque()
+
+    def __next__(self) -> Job:
+        if not self._ready:
+            if self._begun >= max(self.limit(), self.delivered + 1):
+                raise StopIteration
+            task, odds = self._next_task()
+            group = self._repeats[task]
+            self._repeats[task] += 1
+            self._begun += 1
+            self._playing[task, group] = []
+            if odds is not None:
+                self._odds[task, group] = odds
+            self._ready.extend(Job(task, group * self._size + number) for number in range(self._size))
+        return self._ready.popleft()
+
+    def finished(self, job: Job, record: Rollout) -> None:
+        """Add an episode to its group."""
+        key = job.task_index, job.repeat_index // self._size
+        group = self._playing[key]
+        group.append(record)
+        if key in self._odds:
+            record["info"]["task_probability"] = self._odds[key]
+        if self._sampler is not None:
+            self._sampler.update(job.task_index, record["reward"])
+        if len(group) == self._size:
+            del self._playing[key]
+            self._odds.pop(key, None)
+            self._complete.append(sorted(group, key=lambda each: each["rollout_id"]["repeat_index"]))
+
+    def take(self) -> Group | None:
+        """Return a complete group; None if no group is complete now."""
+        return self._complete.popleft() if self._complete else None
+
+    def _next_task(self) -> tuple[int, float | None]:
+        if self._sampler is not None:
+            return self._sampler.draw()
+        if self._count is None:
+            return self._first + self._begun, None
+        if self._count > _SHUFFLED:
+            return int(self._random.integers(self._count)), None
+        if not self._order:
+            self._order.extend(self._random.permutation(self._count).tolist())
+        return self._order.popleft(), None
+
+
+class _Cancelling(EngineAround):
+    """Cancels episodes whose first turn is too old."""
+
+    def __init__(self, engine: Engine, max_staleness: int, counts: Counter[str]) -> None:
+        super().__init__(engine)
+        self._most, self._counts = max_staleness, counts
+        self._begun: dict[str, int] = {}
+        self._tokens: Counter[str] = Counter()
+
+    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
+        """Answer one request, unless the episode is too old; see `Engine.respond`."""
+        begun = self._begun.setdefault(episode_id, self.engine.weight_version)
+        if self.engine.weight_version - begun > self._most:
+            self._counts["cancelled_episodes"] += 1
+            self._counts["cancelled_tokens"] += self._tokens[episode_id]
+            raise EngineError("The episode was begun with weights that are too old now.", failure_kind="cancelled")
+        response = await self.engine.respond(request, episode_id=episode_id)
+        self._tokens[episode_id] += (response.get("usage") or {"output_tokens": 0})["output_tokens"]
+        return response
+
+    async def end_episode(self, episode_id: str, **more: Any) -> Any:
+        """Let go of an episode; see `Engine.end_episode`."""
+        self._begun.pop(episode_id, None)
+        self._tokens.pop(episode_id, None)
+        return await self.engine.end_episode(episode_id, **more)
+
+
+def _sampled_tokens(record: Rollout) -> int:
+    return sum(sum(segment["loss_mask"]) for segment in record["trajectory"] or ())
+
+
+def _oldest_version(record: Rollout) -> int:
+    """Return the oldest version of a record's sampled tokens; a high one if nothing was sampled."""
+    return min(
+        (
+            version
+            for segment in record["trajectory"] or ()
+            for version, mask in zip(_versions(segment), segment["loss_mask"], strict=True)
+            if mask
+        ),
+        default=_ENDLESS,
+    )
+
+
+def _mask_older(record: Rollout, oldest: int) -> int:
+    """Take tokens that are older out of the loss, and return their number."""
+    masked = 0
+    for segment in record["trajectory"] or ():
+        mask = segment["loss_mask"]
+        new = [used if version >= oldest else 0 for used, version in zip(mask, _versions(segment), strict=True)]
+        masked += sum(mask) - sum(new)
+        segment["loss_mask"] = new
+    return masked
+
+
+def _versions(segment: dict[str, Any]) -> list[int]:
+    return segment.get("weight_versions") or [0] * len(segment["loss_mask"])

@@ -1,0 +1,168 @@
+"""TaskSampler: which task is played next, by what its episodes have been worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+By: TypeAlias = Literal["variance", "uniform"]
+_STATE = 1
+
+
+class Draw(NamedTuple):
+    """A task that was drawn, and the probability that it had."""
+
+    task_index: int
+    probability: float
+
+
+class TaskSampler:
+    """Draws tasks, most often those whose episodes are neither sure to succeed nor sure to fail.
+
+    The sampler keeps a Beta distribution of each task's chance of success. A reward r in [0, 1] counts as r successes
+    and 1 - r failures. With `by="variance"` a task's weight is the expected variance of its next reward, plus a share
+    that all tasks have alike. Groups of equal rewards teach nothing, since GRPO's advantages are 0 there. Old rewards
+    count less and less, since the policy changes.
+
+    Args:
+        by: `"variance"`, or `"uniform"` for equal weights.
+        share: The share of the weight of a task of which nothing is known that every task keeps, in (0, 1].
+        discount: The factor of what is known of a task with each of its rewards, in (0, 1].
+        prior: Successes and failures that every task begins with, both above 0.
+        weight: A function of a task's index, whose result multiplies its weight: a curriculum, or a mixture.
+            `reweight` calls it again.
+        seed: The seed of the draws.
+
+    Raises:
+        ValueError: If an argument is invalid.
+
+    >>> sampler = TaskSampler(share=0.01, seed=3)
+    >>> sampler.begin(["easy", "open"])
+    >>> for _ in range(200):
+    ...     sampler.update(0, 1.0)
+    ...     sampler.update(1, _ % 2)
+    >>> sampler.probability(1) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        by: By = "variance",
+        share: float = 0.1,
+        discount: float = 0.98,
+        prior: tuple[float, float] = (1.0, 1.0),
+        weight: Callable[[int], float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        if by not in get_args(By):
+            raise ValueError(f"by is variance or uniform; got {by!r}.")
+        if not (0 < share <= 1 and 0 < discount <= 1 and min(prior) > 0):
+            raise ValueError(f"share and discount are in (0, 1], prior above 0; got {share}, {discount} and {prior}.")
+        self._by, self._share, self._discount, self._prior = by, share, discount, (float(prior[0]), float(prior[1]))
+        self._weight = weight
+        self._random = np.random.default_rng(seed)
+        self._keys: list[str] = []
+        self._known = np.empty((0, 2))
+        self._left: dict[str, tuple[float, float]] = {}
+        self._factors = np.empty(0)
+        self._weights = np.empty(0)
+        self._total = self._highest = 0.0
+
+    def begin(self, keys: Sequence[str]) -> None:
+        """Take on the tasks, whose keys (`TaskIdentity.content_hash`) find what a loaded state knows of them.
+
+        Raises:
+            ValueError: If there are no tasks.
+        """
+        if not keys:
+            raise ValueError("There are no tasks to draw from.")
+        known = self._by_key()
+        self._keys = list(keys)
+        self._known = np.array([known.get(key, self._prior) for key in self._keys], dtype=np.float64)
+        self._left = {key: counts for key, counts in known.items() if key not in set(self._keys)}
+        self.reweight()
+
+    def reweight(self) -> None:
+        """Ask for the weights of a curriculum or a mixture again.
+
+        Raises:
+            ValueError: If a weight is negative or not finite, or all are 0.
+        """
+        count = len(self._keys)
+        factors = np.ones(count) if self._weight is None else np.array([self._weight(n) for n in range(count)], float)
+        if not np.isfinite(factors).all() or (factors < 0).any() or not factors.any():
+            raise ValueError("weight returns a number for each task, 0 or more, and not 0 for all of them.")
+        self._factors = factors
+        self._weights = factors * self._worth(self._known)
+        self._sum()
+
+    def draw(self) -> Draw:
+        """Return a task, in constant time: tasks of a low weight are drawn and dropped."""
+        while True:
+            index = int(self._random.integers(len(self._keys)))
+            if self._random.random() * self._highest < self._weights[index]:
+                return Draw(index, self.probability(index))
+
+    def probability(self, task_index: int) -> float:
+        """Return the probability that the next draw has of being this task."""
+        return float(self._weights[task_index] / self._total)
+
+    def update(self, task_index: int, reward: float | None) -> None:
+        """Take an episode's reward into account: clipped to [0, 1]; None, for a masked episode, changes nothing."""
+        if reward is None:
+            return
+        prior, counts = np.array(self._prior), self._known[task_index]
+        success = min(max(float(reward), 0.0), 1.0)
+        counts[:] = prior + self._discount * (counts - prior) + (success, 1.0 - success)
+        old, new = self._weights[task_index], self._factors[task_index] * self._worth(counts[None])[0]
+        self._weights[task_index] = new
+        self._total += new - old
+        self._highest = max(self._highest, new)
+        self._updates += 1
+        if self._updates >= len(self._keys):  # rounding adds up, and the highest may have fallen
+            self._sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the sampler knows, as JSON values; `load_state_dict` goes on exactly there."""
+        return {
+            "version": _STATE,
+            "tasks": {key: list(counts) for key, counts in self._by_key().items()},
+            "random": self._random.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another sampler was; tasks are found by their keys, in any order.
+
+        Raises:
+            ValueError: If it is not a sampler's state.
+        """
+        try:
+            if state["version"] != _STATE:
+                raise ValueError(f"its version is {state['version']!r}")
+            known = {str(key): (float(one), float(other)) for key, (one, other) in state["tasks"].items()}
+            self._random.bit_generator.state = state["random"]
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"This is not the state of a TaskSampler: {error}.") from None
+        self._left, keys, self._keys = known, self._keys, []
+        if keys:
+            self.begin(keys)
+
+    def _by_key(self) -> dict[str, tuple[float, float]]:
+        own = {key: (float(one), float(other)) for key, (one, other) in zip(self._keys, self._known, strict=True)}
+        return {**self._left, **own}
+
+    def _worth(self, known: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return weights: the expected variance of a reward whose chance has this Beta distribution, and the share."""
+        if self._by == "uniform":
+            return np.ones(len(known))
+        one, other = self._prior
+        total = known.sum(axis=1)
+        variance = known[:, 0] * known[:, 1] / (total * (total + 1.0))
+        unknown = one * other / ((one + other) * (one + other + 1.0))
+        return np.asarray((1.0 - self._share) * variance + self._share * unknown)
+
+    def _sum(self) -> None:
+        self._total, self._highest, self._updates = float(self._weights.sum()), float(self._weights.max()), 0

@@ -1,0 +1,191 @@
+"""Streams: groups of episodes without end, while the engine's weights change."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from typing import Any
+
+import pytest
+from testing import in_loop, row
+
+import gym_llm
+from gym_llm import TaskSampler
+from gym_llm.engines import Capabilities, Engine
+from gym_llm.engines.engine_response import text_response
+from gym_llm.errors import EngineError, UsageError
+from gym_llm.records.record import check_record
+from gym_llm.rollouts.stream import Stream
+
+ENV = "gym_llm/FollowUp-v0"
+TASKS = [row(f"Question {number}?", expected_answer="yes") for number in range(5)]
+LONG = [{**task, "follow_ups": ["And now?"] * 3} for task in TASKS]
+
+
+class Versioned(Engine):
+    """Samples three tokens a turn, each with the version of the weights; the second word may be of newer ones."""
+
+    model = "versioned"
+    capabilities = Capabilities(token_ids=True, weights=True)
+
+    def __init__(self) -> None:
+        self.most = self._now = 0
+        self.begun: list[str] = []
+
+    async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+        self.begun.append(episode_id)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        first = self.weight_version
+        await asyncio.sleep(0.002)
+        self._now -= 1
+        runs = [[first, 1], [self.weight_version, 2]] if self.weight_version > first else [[first, 3]]
+        said = sum(item.get("role") == "assistant" for item in request["input"])
+        tokens = ([1] * (said + 1), [2, 3, 4], [-0.1] * 3)
+        return text_response("yes", tokens=tokens, model=self.model, weight_versions=runs)
+
+    async def update_weights(self, weights: Any, *, mode: str = "wait") -> None:
+        self.weight_version += 1
+
+    async def sleep(self, level: int = 1) -> None: ...
+
+    async def wake_up(self) -> None: ...
+
+
+def stream(engine: Engine, **options: Any) -> Stream:
+    return gym_llm.stream(ENV, engine, **{"tasks": TASKS, "group_size": 3, "concurrency": 6, **options})
+
+
+def versions(group: Any) -> set[int]:
+    pairs = [
+        (version, used)
+        for record in group
+        for segment in record["trajectory"] or ()
+        for version, used in zip(
+            segment.get("weight_versions", [0] * len(segment["loss_mask"])), segment["loss_mask"], strict=True
+        )
+    ]
+    return {version for version, used in pairs if used}
+
+
+@in_loop
+async def test_groups_come_without_end_and_each_task_once_in_a_round() -> None:
+    engine = Versioned()
+    tasks: list[int] = []
+    seen: set[tuple[int, int]] = set()
+    async with stream(engine) as groups:
+        async for group in groups:
+            assert len(group) == 3 and len({record["rollout_id"]["task_index"] for record in group}) == 1
+            assert all(record["reward"] == 1.0 and check_record(record) for record in group)
+            new = {(each["rollout_id"]["task_index"], each["rollout_id"]["repeat_index"]) for each in group}
+            assert len(new) == 3 and not new & seen
+            seen |= new
+            tasks.append(group[0]["rollout_id"]["task_index"])
+            if len(tasks) == 20:
+                break
+    assert sorted(tasks[:5]) == list(range(5)) and all(tasks.count(task) == 4 for task in range(5))
+    assert groups.counts == {"groups": 20, "episodes": 60, "tokens": 180}
+    assert 3 <= engine.most <= 6
+
+
+@in_loop
+async def test_a_trainer_that_takes_nothing_stops_the_sampling() -> None:
+    engine = Versioned()
+    async with stream(engine) as groups:
+        await anext(groups)
+        await asyncio.sleep(0.3)
+        assert len(engine.begun) <= 3 + 4 * 6
+        await anext(groups)
+
+
+@pytest.mark.parametrize("stale", ["keep", "wait", "drop", "cancel", "split"])
+@in_loop
+async def test_no_policy_delivers_tokens_that_are_older_than_it_allows(stale: Any) -> None:
+    engine = Versioned()
+    limits: Any = {} if stale == "keep" else {"max_staleness": 1, "stale": stale}
+    limits |= {"groups_per_update": 1} if stale == "wait" else {}
+    ages: list[int] = []
+    async with stream(engine, tasks=LONG, **limits) as groups:
+        for _ in range(60):
+            group = await asyncio.wait_for(anext(groups), 20)
+            ages += [engine.weight_version - version for version in versions(group)]
+            await groups.update_weights({})
+    counts = groups.counts
+    assert counts["groups"] == 60 and counts["episodes"] == 180
+    if stale in ("wait", "drop", "split"):
+        assert max(ages) <= 1
+    if stale == "keep":
+        assert max(ages) > 1 and set(counts) == {"groups", "episodes", "tokens"}
+    if stale == "drop":
+        assert counts["dropped_groups"] > 0 and counts["dropped_tokens"] > 0
+    if stale == "split":
+        assert counts["split_tokens"] > 0
+    if stale == "cancel":
+        assert counts["cancelled_episodes"] > 0 and counts["dropped_groups"] > 0
+    assert engine.weight_version == 60
+
+
+def test_synchronous_code_takes_groups_while_a_thread_plays() -> None:
+    engine = Versioned()
+    with stream(engine) as groups:
+        for group in itertools.islice(groups, 4):
+            assert len(group) == 3
+        before = threading.active_count()
+        groups.update_weights_and_wait({})
+        assert groups.weight_version == 1
+        assert versions(next(itertools.dropwhile(lambda each: versions(each) != {1}, groups))) == {1}
+    assert threading.active_count() < before
+    groups.close()
+
+
+@in_loop
+async def test_a_sampler_chooses_the_tasks_and_learns_from_their_rewards() -> None:
+    class Some(Versioned):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            answer = await super().respond(request, episode_id=episode_id)
+            if episode_id.startswith("2-") and len(self.begun) % 2:
+                answer["output"][0]["content"][0]["text"] = "never"
+            return answer
+
+    sampler = TaskSampler(share=0.01, seed=1)
+    chosen: list[int] = []
+    async with stream(Some(), sampler=sampler, env_kwargs={"max_episode_steps": 1}) as groups:
+        for _ in range(150):
+            group = await anext(groups)
+            assert all(0 < record["info"]["task_probability"] < 1 for record in group)
+            chosen.append(group[0]["rollout_id"]["task_index"])
+    assert chosen[100:].count(2) > 20
+    assert sampler.probability(2) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"group_size": 0}, ValueError, "group_size is"),
+        ({"stale": "old"}, ValueError, "stale is keep"),
+        ({"stale": "drop"}, ValueError, "needs max_staleness"),
+        ({"max_staleness": -1, "stale": "drop"}, ValueError, "max_staleness is"),
+        ({"max_staleness": 1, "stale": "wait"}, ValueError, "groups_per_update"),
+        ({"groups_per_update": 3}, ValueError, "groups_per_update"),
+        ({"workers": 2}, UsageError, "leave `workers` out"),
+        ({"speed": 2}, TypeError, "speed"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        stream(Versioned(), **options)
+
+
+@in_loop
+async def test_what_it_cannot_do_it_says() -> None:
+    groups = stream(Versioned())
+    with pytest.raises(EngineError, match="has not begun"):
+        await groups.update_weights({})
+    with pytest.raises(UsageError, match="can be counted"):
+        gym_llm.stream("gym_llm/Arithmetic-v0", Versioned(), sampler=TaskSampler())
+    with pytest.raises(UsageError, match="scores groups"):
+        gym_llm.stream("gym_llm/GenRMCompare-v0", Versioned(), env_kwargs={"judge": "random"})
+    with pytest.raises(EngineError, match="cannot be replaced"):
+        async with gym_llm.stream(ENV, "random", tasks=TASKS, group_size=2) as random:
+            await random.update_weights({})
