@@ -61,6 +61,21 @@ def test_a_failed_installer_is_an_error_with_its_last_words(tmp_path: Path) -> N
         layers._run([sys.executable, "-c", "import sys; print('no such package'); sys.exit(3)"], lock.fileno())
 
 
+def test_npm_packages_are_installed_with_the_node_that_runs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, part, npm = tmp_path / "node" / "bin" / "node", tmp_path / "part", tmp_path / "npm"
+    npm.write_text('#!/bin/sh\nmkdir -p "$6/node_modules/.bin"\ncommand -v node > "$6/said"\n')
+    node.parent.mkdir(parents=True)
+    node.touch()
+    for program in (npm, node):
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with open(tmp_path / "lock", "w") as lock:
+        layers._npm(["x@1"], [tmp_path / "node"], part, tmp_path / "place", lock.fileno())
+    assert (part / "said").read_text().strip() == str(node) and (part / "bin").is_symlink()
+
+
 def test_a_missing_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = next(each for each in harness_files() if each.install.pip)
     newer = harness.model_copy(update={"install": harness.install.model_copy(update={"python": "3.99"})})
