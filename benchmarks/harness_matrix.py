@@ -224,8 +224,10 @@ def markdown(results: dict[str, dict[str, dict[str, Any]]], environments: list[s
         prompts = [each["prompt_tokens"] for each in played.values() if each.get("prompt_tokens")]
         cells = []
         for environment in environments:
-            figures = played[environment]
-            if figures["outcome"] == "no tools":
+            figures = played.get(environment)
+            if figures is None:
+                cells.append("")
+            elif figures["outcome"] == "no tools":
                 cells.append("-")
             elif is_right(figures):
                 cells.append(f"{figures['turns']} / {figures['branches']}")

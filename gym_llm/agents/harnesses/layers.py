@@ -73,16 +73,19 @@ def install_layers(harness: HarnessFile) -> tuple[Path, ...]:
 def python_for(harness: HarnessFile) -> str:
     """Return the Python that a harness is installed with: this one's base, or the first newer one on the path.
 
+    The commands that pyenv puts on the path fail for a version that is not selected; its folder is looked at, too.
+
     Raises:
         EngineUnavailable: If no such Python is installed.
     """
     least = tuple(map(int, (harness.install.python or "3.11").split(".")))
     if sys.version_info[:2] >= least:
         return str(getattr(sys, "_base_executable", sys.executable))
-    for minor in range(least[1], least[1] + 4):
-        found = shutil.which(f"python3.{minor}")
-        if found and _runs(found):
-            return found
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for name in (f"python3.{minor}" for minor in range(least[1], least[1] + 4)):
+        for found in (shutil.which(name), *sorted(map(str, pyenv.glob(f"versions/*/bin/{name}")))):
+            if found and _runs(found):
+                return found
     raise EngineUnavailable(
         f"{harness.name} needs Python {harness.install.python} or newer: put one on the PATH as "
         f"python{harness.install.python}."
