@@ -27,6 +27,7 @@ from gym_llm.agents.harnesses import HarnessFile
 from gym_llm.agents.harnesses.catalogue import harness_files
 from gym_llm.author.attack.right_answers import oracle_turns
 from gym_llm.engines import Engine
+from gym_llm.errors import EngineUnavailable
 from gym_llm.trainers.shared.trainer_engine import Sampled, TrainerEngine
 from gym_llm.types import Item
 
@@ -62,6 +63,8 @@ class Script:
 
     def say(self, prompt: str) -> str:
         """Return the model's answer to a prompt."""
+        if '"keystrokes"' in prompt:
+            return self._keystrokes(prompt)
         offered = _TOOLS.search(prompt)
         tools = [tool.get("function", tool) for tool in _json_lines(offered[1])] if offered else []
         names = [str(tool.get("name")) for tool in tools]
@@ -78,6 +81,17 @@ class Script:
             text = shlex.quote(self.answer)
             return _call("bash", {"command": f"printf 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\\n%s' {text}"})
         return self.answer
+
+    def _keystrokes(self, prompt: str) -> str:
+        """Return what Terminus 2 types: a call in its shell, or its answer into a file and that it has finished."""
+        done = prompt.count('"keystrokes": "gym-tool ')
+        if is_complete := done == len(self.calls):
+            typed = f"printf %s {shlex.quote(self.answer)} > answer.txt"
+        else:
+            call = self.calls[done]
+            typed = f"gym-tool {call['name']} {shlex.quote(call['arguments'])}"
+        commands = [{"keystrokes": f"{typed}\n", "duration": 3.0}]
+        return json.dumps({"analysis": "", "plan": "", "commands": commands, "task_complete": is_complete})
 
     def _done(self, history: str) -> int:
         """Return how many of the calls are in a history: quoted names of tools, or commands of a shell."""
@@ -163,15 +177,18 @@ def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: f
     has_tools = any(_calls_in(turn) for turn in turns)
     if has_tools and harness.tools == "none":
         return {"outcome": "no tools"}
+    spec: Any = parse_agent_spec(harness.name)
+    try:
+        program: Program = spec.resolved()  # an installation is not the episode's time
+    except EngineUnavailable as error:
+        return {"outcome": "not installed", "error": str(error)[:2_000]}
     direct = _episode(env_id, Directly(turns), index)
     scripted = Scripted(Script(turns, harness.tools != "none"), tokenizer)
-    program: Any = parse_agent_spec(harness.name)
     started: list[float] = []
 
     async def agent(episode: Any) -> Any:
-        resolved: Program = await asyncio.to_thread(program.resolved)
         started.append(time.monotonic())
-        return await resolved(episode)
+        return await program(episode)
 
     record = _episode(env_id, scripted.engine, index, agent=agent, agent_timeout=timeout)
     info = record["info"].get("agent") or {}
@@ -207,8 +224,10 @@ def markdown(results: dict[str, dict[str, dict[str, Any]]], environments: list[s
         prompts = [each["prompt_tokens"] for each in played.values() if each.get("prompt_tokens")]
         cells = []
         for environment in environments:
-            figures = played[environment]
-            if figures["outcome"] == "no tools":
+            figures = played.get(environment)
+            if figures is None:
+                cells.append("")
+            elif figures["outcome"] == "no tools":
                 cells.append("-")
             elif is_right(figures):
                 cells.append(f"{figures['turns']} / {figures['branches']}")

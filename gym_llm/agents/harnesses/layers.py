@@ -64,14 +64,16 @@ def install_layers(harness: HarnessFile) -> tuple[Path, ...]:
     if install.pip:
         _make(layers[0], f"{what} (pip)", partial(_pip, python_for(harness), install.pip))
     else:
-        _make(layers[0], f"{what} (npm)", partial(_npm, install.npm))
         if install.node:
-            _make(layers[1], f"Node.js {install.node} (npm)", partial(_npm, [f"{_node_package()}@{install.node}"]))
+            _make(layers[1], f"Node.js {install.node} (npm)", partial(_npm, [f"{_node_package()}@{install.node}"], ()))
+        _make(layers[0], f"{what} (npm)", partial(_npm, install.npm, layers[1:]))
     return layers
 
 
 def python_for(harness: HarnessFile) -> str:
     """Return the Python that a harness is installed with: this one's base, or the first newer one on the path.
+
+    The commands that pyenv puts on the path fail for a version that is not selected; its folder is looked at, too.
 
     Raises:
         EngineUnavailable: If no such Python is installed.
@@ -79,10 +81,11 @@ def python_for(harness: HarnessFile) -> str:
     least = tuple(map(int, (harness.install.python or "3.11").split(".")))
     if sys.version_info[:2] >= least:
         return str(getattr(sys, "_base_executable", sys.executable))
-    for minor in range(least[1], least[1] + 4):
-        found = shutil.which(f"python3.{minor}")
-        if found and _runs(found):
-            return found
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for name in (f"python3.{minor}" for minor in range(least[1], least[1] + 4)):
+        for found in (shutil.which(name), *sorted(map(str, pyenv.glob(f"versions/*/bin/{name}")))):
+            if found and _runs(found):
+                return found
     raise EngineUnavailable(
         f"{harness.name} needs Python {harness.install.python} or newer: put one on the PATH as "
         f"python{harness.install.python}."
@@ -151,20 +154,23 @@ def _pip(python: str, packages: Sequence[str], part: Path, place: Path, lock: in
             script.write_bytes(text.replace(old, str(place).encode()))
 
 
-def _npm(packages: Sequence[str], part: Path, place: Path, lock: int) -> None:
+def _npm(packages: Sequence[str], node: Sequence[Path], part: Path, place: Path, lock: int) -> None:
     if shutil.which("npm") is None:
         raise EngineUnavailable("npm is not installed: install Node.js, which has it, and start again.")
-    _run(["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(part), *packages], lock)
+    path = os.pathsep.join([*(f"{layer}/bin" for layer in node), os.environ.get("PATH", os.defpath)])
+    options = ["--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(part)]
+    _run(["npm", "install", *options, *packages], lock, path=path)  # its scripts run on the harness's own Node.js
     commands = part / "node_modules" / ".bin"
     if not commands.is_dir():  # Node.js itself
         commands = next((part / "node_modules").glob("node-*/bin"))
     (part / "bin").symlink_to(commands.relative_to(part))
 
 
-def _run(command: Sequence[str], lock: int) -> None:
+def _run(command: Sequence[str], lock: int, *, path: str = "") -> None:
+    variables = {**_ENVIRONMENT, "PATH": path} if path else _ENVIRONMENT
     # In this process group: Ctrl-C ends the installer, too. An installer that outlives this process keeps the lock.
     ended = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=[lock], env=_ENVIRONMENT
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=[lock], env=variables
     )
     if ended.returncode:
         lines = [line for line in (ended.stdout + ended.stderr).decode(errors="replace").splitlines() if line.strip()]

@@ -21,9 +21,9 @@ FILES = {each.name: each for each in harness_files()}
 GOOD = {"title": "t", "version": "1", "dialect": "chat", "tools": "mcp", "install": {"pip": ["x==1"]}, "command": ["x"]}
 
 
-def test_there_are_fifteen_harnesses_and_ten_that_play() -> None:
+def test_there_are_twenty_harnesses_and_seventeen_that_play() -> None:
     playable = [each for each in FILES.values() if each.is_playable]
-    assert len(FILES) >= 15 and len(playable) >= 10
+    assert len(FILES) >= 20 and len(playable) >= 17
     assert {each.dialect for each in playable} == {"chat", "responses", "messages"}
     assert all(each.limits for each in FILES.values() if not each.is_playable)
 

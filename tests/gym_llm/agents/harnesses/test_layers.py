@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -61,12 +62,42 @@ def test_a_failed_installer_is_an_error_with_its_last_words(tmp_path: Path) -> N
         layers._run([sys.executable, "-c", "import sys; print('no such package'); sys.exit(3)"], lock.fileno())
 
 
+def test_npm_packages_are_installed_with_the_node_that_runs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, part, npm = tmp_path / "node" / "bin" / "node", tmp_path / "part", tmp_path / "npm"
+    npm.write_text('#!/bin/sh\nmkdir -p "$6/node_modules/.bin"\ncommand -v node > "$6/said"\n')
+    node.parent.mkdir(parents=True)
+    node.touch()
+    for program in (npm, node):
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with open(tmp_path / "lock", "w") as lock:
+        layers._npm(["x@1"], [tmp_path / "node"], part, tmp_path / "place", lock.fileno())
+    assert (part / "said").read_text().strip() == str(node) and (part / "bin").is_symlink()
+
+
 def test_a_missing_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = next(each for each in harness_files() if each.install.pip)
     newer = harness.model_copy(update={"install": harness.install.model_copy(update={"python": "3.99"})})
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EngineUnavailable, match=r"3\.99"):
         layers.python_for(newer)
+
+
+def test_a_python_of_pyenv_is_found_although_it_is_not_selected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = next(each for each in harness_files() if each.install.pip)
+    newer = harness.model_copy(update={"install": harness.install.model_copy(update={"python": "3.99"})})
+    shim, python = tmp_path / "shims" / "python3.99", tmp_path / "versions" / "3.99.1" / "bin" / "python3.99"
+    for path, code in ((shim, 127), (python, 0)):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\nexit {code}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert layers.python_for(newer) == str(python)
 
 
 def play(*arguments: str) -> dict[str, int]:
@@ -87,4 +118,6 @@ def test_two_harnesses_install_and_play_with_every_token_kept() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PLAYABLE)
 def test_every_harness_installs_and_plays_with_every_token_kept(name: str) -> None:
+    if name == "terminus-2" and shutil.which("tmux") is None:
+        pytest.skip("Terminus 2 needs tmux.")
     assert play("--harness", name, "--environment", "Weather", "--environment", "Arithmetic")["pairs"] >= 1
