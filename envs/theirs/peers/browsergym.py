@@ -22,6 +22,7 @@ _FENCED = re.compile(r"```(?:\w*\n)?(.*?)```", re.DOTALL)
 _LONG_WAIT = re.compile(r"\bnoop\s*\((?!\s*(?:wait_ms\s*=\s*)?(?:\d{1,4}(?:\.\d*)?)?\s*\))")  # of 10 s or more
 _MOST_CHARACTERS = 10_000
 _LAYOUT = "InlineTextBox "  # where lines break, which depends on the fonts of the machine
+_CALL_LOG = "\nCall log:"  # of Playwright: how often it tried within its time, which depends on the machine's speed
 _PAGES = re.compile(r"file://\S*?/miniwob/html/")
 
 
@@ -145,8 +146,10 @@ def _browsers() -> str:
 
 
 def compared(observation: dict[str, Any]) -> dict[str, Any]:
-    """Return an observation without the folder of the pages and where lines break, which differ between machines."""
+    """Return an observation without the folder of the pages, where lines break, and Playwright's log of its tries."""
     shown = {name: _PAGES.sub("file:///miniwob/html/", str(text)) for name, text in observation.items()}
+    if "last_action_error" in shown:
+        shown["last_action_error"] = shown["last_action_error"].partition(_CALL_LOG)[0]
     lines = shown.get("axtree", "").splitlines()
     return {**shown, "axtree": "\n".join(line for line in lines if not line.lstrip().startswith(_LAYOUT))}
 
