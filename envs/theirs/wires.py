@@ -11,8 +11,6 @@ import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gym_llm.protocols.http.answers import AnswerTooLong, read_bounded
-
 MOST_BYTES = 1 << 24
 """How long an answer may be."""
 MOST_TOOLS = 1_024
@@ -55,10 +53,12 @@ class Wire:
         method = "GET" if body is None else "POST"
         try:
             async with self._open().request(method, self._base + path, json=body) as response:
-                text = await read_bounded(response.content, MOST_BYTES)
-                return response.status, text.decode("utf-8", "replace")
-        except AnswerTooLong:
-            raise WireError(f"{self._host}{path} answers more than {MOST_BYTES:,} bytes.") from None
+                found = bytearray()
+                async for chunk in response.content.iter_chunked(1 << 16):
+                    found += chunk
+                    if len(found) > MOST_BYTES:
+                        raise WireError(f"{self._host}{path} answers more than {MOST_BYTES:,} bytes.")
+                return response.status, found.decode("utf-8", "replace")
         except _failures() as error:
             raise self._failed(path, error) from None
 
