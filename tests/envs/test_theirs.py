@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 import re
@@ -22,7 +23,7 @@ from gym_llm.core.registry.env_files import env_spec
 from gym_llm.core.registry.ids import env_ids, their_names, unknown_env
 from gym_llm.envs.theirs import environments
 from gym_llm.envs.theirs.frameworks import frameworks
-from gym_llm.envs.theirs.room import Play, load
+from gym_llm.envs.theirs.room import PEERS, Play, load
 from gym_llm.errors import UsageError
 
 HOSTILE = Path(__file__).parent / "theirs"
@@ -315,3 +316,24 @@ def test_theirs_are_listed_in_lines_or_in_a_table(
     assert main(["list", "--theirs"]) == 0
     table = capsys.readouterr().out
     assert "\t" not in table and "textarena:NAME" in table and f"{len(their_names())} frameworks" in table
+
+
+def test_what_a_child_imports_needs_no_gym_llm() -> None:
+    """Their Pythons have none, and `room.load` imports these files there."""
+    folder = PEERS.parent
+    for path in (
+        *PEERS.glob("*.py"),
+        *(folder / f"{name}.py" for name in ("bridge", "child", "room", "views", "wires")),
+    ):
+        names = {
+            name.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            for name in (
+                [each.name for each in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert "gym_llm" not in names, path.name
