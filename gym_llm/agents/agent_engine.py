@@ -184,6 +184,11 @@ class AgentEngine(Engine):
         await asyncio.gather(*[self.end_episode(name, failed=True) for name in list(self._live)])
         await self._stack.aclose()
 
+    @property
+    def weight_version(self) -> int:  # type: ignore[override]
+        """The version of the model's weights."""
+        return self.engine.weight_version
+
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """The model's; see `WeightSync`."""
         await self._weights().update_weights(weights, **update_options(mode, version))

@@ -25,6 +25,11 @@ class EngineAround(Engine):
         """Answer one request; see `Engine.respond`."""
         return await self.engine.respond(request, episode_id=episode_id)
 
+    @property
+    def weight_version(self) -> int:  # type: ignore[override]
+        """The version of the engine's weights."""
+        return self.engine.weight_version
+
     async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
         return await self.engine.score(ids, top_k=top_k)

@@ -243,7 +243,11 @@ class Decoder:
         if recompute:
             sequences, self.sequences = self.sequences, []
             self._cache = SlotCache()
-            self.add(sequences)
+            try:
+                self.add(sequences)
+            except BaseException:
+                self.sequences = sequences  # they are not lost: their callers hear of it
+                raise
         else:
             for sequence in self.sequences:
                 sequence.weights.append((version, len(sequence.sampled)))

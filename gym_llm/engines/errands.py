@@ -45,10 +45,15 @@ class Errands:
         return future
 
     def run(self) -> None:
-        """Do everything that waits, but of the rows no more than a batch."""
+        """Do everything that waits, but of the rows no more than a batch.
+
+        Raises:
+            Exception: What a work raises, unless it is an `EngineError`: it may have left the model half changed.
+        """
         while not self._works.empty():
             work, future = self._works.get()
-            self._do(lambda work=work: [work()], [future])  # type: ignore[misc]
+            if (error := self._do(lambda work=work: [work()], [future])) is not None:  # type: ignore[misc]
+                raise error
         batch: list[tuple[list[int], int, asyncio.Future[Any]]] = []
         longest = 0
         while self.scores:
@@ -69,15 +74,19 @@ class Errands:
             futures.append(self.scores.popleft()[2])
         return futures
 
-    def _do(self, work: Callable[[], list[Any]], futures: list[asyncio.Future[Any]]) -> None:
+    def _do(self, work: Callable[[], list[Any]], futures: list[asyncio.Future[Any]]) -> Exception | None:
+        """Do some work, and give the futures its results; return the exception that was not an `EngineError`."""
+        failure: Exception | None = None
         try:
             results = work()
         except EngineError as error:
             results = [error] * len(futures)
-        except Exception as error:  # torch's, such as a lack of memory: the engine itself goes on
-            results = [EngineError(f"The engine's errand failed: {reason(error)}")] * len(futures)
+        except Exception as error:  # torch's, such as a lack of memory
+            failure = error
+            results = [EngineError(f"The engine's worker failed: {reason(error)}")] * len(futures)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(resolve, list(zip(futures, results, strict=True)))
+        return failure
 
 
 def resolve(results: list[tuple[asyncio.Future[Any], Any]]) -> None:

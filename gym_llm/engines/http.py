@@ -245,7 +245,7 @@ class HTTPEngine(Engine):
         if payload is None:
             raise EngineError(f"A row of {len(row):,} tokens does not fit the context of {self.model}.")
         check_density(payload)
-        return read_scores(parse_body(payload), row, top_k)
+        return read_scores(self._censored(payload.decode(errors="replace")).encode(), row, top_k)
 
     async def _ask_in_time(self, body: bytes, episode_id: str) -> tuple[bytes | None, Server]:
         """See `_ask`; an EngineError if there is no answer in time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gym_llm.engines.http_failures import parse_body
 from gym_llm.engines.scores import Scores
 from gym_llm.errors import EngineError
 from gym_llm.protocols.responses.token_fields import ROUNDING
@@ -17,13 +18,15 @@ def score_body(row: list[int], top_k: int, fields: dict[str, Any]) -> bytes:
     return dumps({**asked, **fields})
 
 
-def read_scores(completion: Any, row: list[int], top_k: int) -> Scores:
-    """Return the scores in a server's completion.
+def read_scores(body: bytes, row: list[int], top_k: int) -> Scores:
+    """Return the scores in the body of a server's completion.
 
     Raises:
         EngineError: If it has none, or invalid ones.
     """
+    completion: Any = body
     try:
+        completion = parse_body(body)
         given = completion["choices"][0].get("prompt_logprobs")
         if given is None:
             raise ValueError("it has no `prompt_logprobs`, which vLLM's servers give")
@@ -33,7 +36,7 @@ def read_scores(completion: Any, row: list[int], top_k: int) -> Scores:
         log_probs = [place[token] for token, place in zip(row[1:], places, strict=True)]
         if not all(log_prob <= ROUNDING for place in places for log_prob in place.values()):  # nor NaN
             raise ValueError("a log probability is not a number up to 0")
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         text = f"The server gives no scores ({error}): {excerpt(completion)}"
         raise EngineError(text, failure_kind="agent_run_error") from None
     likeliest = [sorted(place.items(), key=lambda pair: -pair[1])[:top_k] for place in places] if top_k else None

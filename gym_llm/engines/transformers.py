@@ -212,7 +212,7 @@ class TransformersEngine(Engine):
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`; weights that do not fit are refused before any is replaced, and the engine goes on."""
-        new_version = check_update(mode, version, self.weight_version)
+        check_update(mode, version, self.weight_version)
         if self._failure is not None:
             raise self._failure
         if self._loaded is not None:
@@ -220,8 +220,8 @@ class TransformersEngine(Engine):
 
         def replace_weights(folder: str) -> None:
             load_weights(self._model, folder)
-            self.weight_version = new_version
-            self._decoder.change_weights(new_version, recompute=mode == "recompute")
+            self.weight_version = check_update(mode, version, self.weight_version)
+            self._decoder.change_weights(self.weight_version, recompute=mode == "recompute")
 
         async with self._gate.alone() if mode == "wait" else self._gate.beside():
             with weights_folder(weights) as folder:

@@ -270,11 +270,12 @@ class VLLMEngine(Engine):
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`. What was cached of prompts is forgotten with the old weights, unless the mode is `keep`."""
         self._started()
-        new_version = check_update(mode, version, self.weight_version)
+        check_update(mode, version, self.weight_version)
         async with self._syncing:
             llm = self._started()
             if self._asleep:  # vLLM would begin to answer, with its memory given away
                 raise EngineError(f"The engine for {self.model} is asleep: `wake_up` comes before `update_weights`.")
+            new_version = check_update(mode, version, self.weight_version)
             async with self._gate.alone() if mode == "wait" else self._gate.beside():
                 with weights_folder(weights) as folder:
                     await to_its_end(self._update_weights(llm, folder, mode, new_version))

@@ -18,6 +18,8 @@ from gym_llm.engines.specs import seeded_options
 from gym_llm.engines.weights import UpdateMode, Weights, WeightSync, update_options
 from gym_llm.errors import EngineError, UsageError
 from gym_llm.records.task_identity import task_identity
+from gym_llm.rollouts.failure_limit import DEFAULT as FAILURES
+from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.groups import Group
 from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.play import iter_records
@@ -62,6 +64,7 @@ class Stream:
         groups_per_update: int | None,
         sampler: TaskSampler | None,
         engine_options: dict[str, Any] | None,
+        max_failures: int | str | None,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.sampler = sampler
@@ -72,6 +75,8 @@ class Stream:
         self._stack = AsyncExitStack()
         self._records: AsyncGenerator[Rollout, None] | None = None
         self._jobs = _StreamJobs(plan, settings.seed, sampler)
+        self._failures = FailureLimit(max_failures)
+        self._is_closed = False
         if stale == "wait":
             assert max_staleness is not None and groups_per_update is not None
             lead, size = max_staleness + 1, groups_per_update
@@ -125,7 +130,13 @@ class Stream:
         return self
 
     async def __anext__(self) -> Group:
-        """Return the next group, as soon as all of its episodes are finished."""
+        """Return the next group, as soon as all of its episodes are finished.
+
+        Raises:
+            TooManyFailures: If more episodes are masked than `max_failures`.
+        """
+        if self._is_closed:
+            raise StopAsyncIteration
         await self.__aenter__()
         if self._records is None:
             playing = self.engine
@@ -137,10 +148,13 @@ class Stream:
             while (group := self._jobs.take()) is not None:
                 if (delivered := self._delivered(group)) is not None:
                     return delivered
-            await anext(self._records)
+            record = await anext(self._records)
+            if record["failure_kind"] != "cancelled":
+                self._failures.count(record)
 
     async def aclose(self) -> None:
         """Cancel the episodes under way, and close the engine if it was a spec. Safe to call twice."""
+        self._is_closed = True
         records, self._records = self._records, None
         if records is not None:
             async with aclosing(records):
@@ -186,7 +200,10 @@ class Stream:
 
     def __next__(self) -> Group:
         """Return the next group; episodes go on in the stream's thread between two calls."""
-        return self._thread.run(self.__anext__())
+        try:
+            return self._thread.run(self.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     def update_weights_and_wait(self, weights: Weights, *, mode: UpdateMode = "recompute") -> None:
         """Replace the engine's weights, in synchronous code; see `update_weights`."""
@@ -210,6 +227,7 @@ def stream(
     stale: Stale = "keep",
     groups_per_update: int | None = None,
     sampler: TaskSampler | None = None,
+    max_failures: int | str | None = FAILURES,
     engine_options: dict[str, Any] | None = None,
     settings: RolloutSettings | None = None,
     **more: Unpack[SettingOptions],
@@ -230,6 +248,7 @@ def stream(
         stale: What happens to older tokens; see `Stale`.
         groups_per_update: With `wait`: how many groups the trainer takes for an update.
         sampler: Chooses the tasks by their rewards; None for all in turn, shuffled.
+        max_failures: The largest number, or share, of masked episodes; see `FailureLimit`.
         engine_options: Arguments of the engine that the spec names.
         settings: How the episodes are played.
         **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, …; see `RolloutSettings`.
@@ -272,6 +291,7 @@ def stream(
         groups_per_update=groups_per_update,
         sampler=sampler,
         engine_options=engine_options,
+        max_failures=max_failures,
     )
 
 

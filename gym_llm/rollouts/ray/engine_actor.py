@@ -119,10 +119,10 @@ class EngineActor:
             asker.arrived.set()
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call `score`, or one of `WeightSync`'s methods.
+        """Call `score`, or one of `WeightSync`'s methods; `update_weights` returns the version of the new weights.
 
         Raises:
-            EngineError: If the engine's weights cannot be replaced.
+            EngineError: If the engine's weights cannot be replaced, or are lost.
             Exception: The method's own exception.
         """
         engine = await self._started()
@@ -130,12 +130,15 @@ class EngineActor:
             raise EngineError(f"An engine's process has no method {method}.")
         if method != "score" and not engine.capabilities.weights:
             raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine has no WeightSync.")
+        if method == "score" and self._has_lost_weights:
+            raise EngineError(_LOST_WEIGHTS, failure_kind="kill_shaped")
         result = await getattr(engine, method)(*args, **options)
-        if method == "update_weights":
-            self._has_lost_weights = False
-            if self._name:
-                _note_version(self._name, engine.weight_version)
-        return result
+        if method != "update_weights":
+            return result
+        self._has_lost_weights = False
+        if self._name:
+            _note_version(self._name, engine.weight_version)
+        return engine.weight_version
 
     async def aclose(self) -> None:
         """Close the engine."""
@@ -155,7 +158,8 @@ class EngineActor:
         self._has_lost_weights = version is not None
         engine = make_engine(self._spec, **self._options)
         await engine.start()
-        engine.weight_version = version or 0
+        if version is not None:
+            getattr(engine, "engine", engine).weight_version = version  # of an agent's engine: the model's
         self._engine = engine
 
     async def _answer(self, asker: _Client, number: int, request: Request, episode_id: str) -> None:

@@ -97,7 +97,7 @@ class ActorEngine(Engine):
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`. Where the actor is on another machine, a folder that both can read."""
         with weights_folder(weights) as folder:
-            await to_its_end(self._call("update_weights", folder, **update_options(mode, version)))
+            await to_its_end(self._update_weights(folder, update_options(mode, version)))
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`."""
@@ -123,6 +123,9 @@ class ActorEngine(Engine):
             await self._result(actor.leave.remote(self._client))
         except (RayUnavailable, ray.exceptions.RayError):
             pass  # the actor has ended, and so has whatever was under way
+
+    async def _update_weights(self, folder: str, options: dict[str, Any]) -> None:
+        self.weight_version = await self._call("update_weights", folder, **options)
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         import ray

@@ -100,6 +100,7 @@ RIGHT = [None, *[entries((token, -1.0), (7, -0.5)) if token != 7 else entries((7
         (completion([None, 5, 5, 5, 5, 5]), "no scores"),
         ([], "no scores"),
         ({"choices": "none"}, "no scores"),
+        ("{", "no scores"),
     ],
 )
 @in_loop
@@ -111,7 +112,8 @@ async def test_a_vllm_server_scores_and_what_it_answers_is_checked(answer: Any, 
 
     async def completions(request: web.Request) -> web.Response:
         asked.append(await request.json())
-        return web.Response(text=json.dumps(answer), content_type="application/json")
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return web.Response(text=text, content_type="application/json")
 
     routes = {"/v1/models": models, "/v1/completions": completions}
     async with serving(routes) as url, HTTPEngine(f"{url}/v1", api="completions", tokenizer=POCKET) as engine:

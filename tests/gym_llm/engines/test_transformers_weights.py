@@ -112,6 +112,28 @@ def test_each_token_carries_the_version_of_the_weights_that_sampled_it(model, mo
     run(check)
 
 
+def test_updates_at_the_same_time_have_versions_of_their_own(model):
+    async def check(engine):
+        await asyncio.gather(*(engine.update_weights(model.state_dict().items(), mode="recompute") for _ in range(3)))
+        assert engine.weight_version == 3
+
+    run(check)
+
+
+def test_an_engine_that_fails_in_the_midst_of_an_update_fails_what_is_under_way(model, monkeypatch):
+    async def check(engine):
+        under_way = [asyncio.create_task(engine.respond(REQUEST, episode_id=str(n))) for n in range(3)]
+        await asyncio.sleep(0.05)
+        monkeypatch.setattr(engine._decoder, "add", lambda sequences: 1 / 0)
+        for waiting in (engine.update_weights(model.state_dict().items(), mode="recompute"), *under_way):
+            with pytest.raises(EngineError, match="division by zero"):
+                await waiting
+        with pytest.raises(EngineError, match="stopped"):
+            await engine.score([1, 2])
+
+    run(check)
+
+
 @pytest.mark.parametrize("wrong", [{"mode": "pause"}, {"version": -1}, {"version": 1.5}, {"version": True}])
 def test_a_mode_or_a_version_that_does_not_exist_changes_nothing(model, wrong):
     async def check(engine):

@@ -14,7 +14,7 @@ import gym_llm
 from gym_llm import TaskSampler
 from gym_llm.engines import Capabilities, Engine
 from gym_llm.engines.engine_response import text_response
-from gym_llm.errors import EngineError, UsageError
+from gym_llm.errors import EngineError, TooManyFailures, UsageError
 from gym_llm.records.record import check_record
 from gym_llm.rollouts.stream import Stream
 
@@ -186,6 +186,17 @@ async def test_what_it_cannot_do_it_says() -> None:
         gym_llm.stream("gym_llm/Arithmetic-v0", Versioned(), sampler=TaskSampler())
     with pytest.raises(UsageError, match="scores groups"):
         gym_llm.stream("gym_llm/GenRMCompare-v0", Versioned(), env_kwargs={"judge": "random"})
+
+    class Down(Versioned):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            raise EngineError("the server is down", failure_kind="agent_run_error")
+
+    async with stream(Down(), max_failures=7) as broken:
+        with pytest.raises(TooManyFailures, match=r"8 of 8 episodes are masked.* the server is down"):
+            while True:
+                await anext(broken)
+    with pytest.raises(StopAsyncIteration):
+        await anext(broken)
     with pytest.raises(EngineError, match="cannot be replaced"):
         async with gym_llm.stream(ENV, "random", tasks=TASKS, group_size=2) as random:
             await random.update_weights({})
