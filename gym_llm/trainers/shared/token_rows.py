@@ -32,6 +32,9 @@ class TokenRow:
             not what the model alone gives.
         weight_versions: The version of the weights that sampled each id, 0 for any other; see
             `gym_llm.types.WEIGHT_VERSIONS`. None if all are of version 0.
+        teacher_logprobs: The natural log of each sampled id's probability under a teacher, 0.0 for any other; None
+            without `gym_llm.trainers.shared.scored_rows.with_scores`.
+        ref_logprobs: The same under a reference model.
     """
 
     input_ids: list[int]
@@ -42,6 +45,8 @@ class TokenRow:
     start: int
     constrained: list[int] | None = None
     weight_versions: list[int] | None = None
+    teacher_logprobs: list[float] | None = None
+    ref_logprobs: list[float] | None = None
 
     @property
     def is_masked(self) -> bool:
