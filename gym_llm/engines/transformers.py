@@ -310,7 +310,7 @@ class TransformersEngine(Engine):
         self._failure = failure
         futures = [sequence.owner for sequence in (*decoder.sequences, *waiting)]
         while not self._jobs.empty():
-            if (job := self._jobs.get()) is not None:
+            if (job := self._jobs.get()) is not None and job is not _WAKE:
                 futures.append(job.future)
         self._deliver([(future, failure) for future in (*futures, *self._errands.left())])
 

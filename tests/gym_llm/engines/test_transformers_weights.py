@@ -1,13 +1,14 @@
 """A transformers engine that is given other weights while it runs."""
 
 import asyncio
+import threading
 
 import pytest
 import torch
 from testing import POCKET
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gym_llm.engines import WeightSync
+from gym_llm.engines import WeightSync, transformers
 from gym_llm.engines.transformers import TransformersEngine
 from gym_llm.errors import EngineError
 from gym_llm.tokens.weight_versions import each_version
@@ -116,6 +117,31 @@ def test_updates_at_the_same_time_have_versions_of_their_own(model):
     async def check(engine):
         await asyncio.gather(*(engine.update_weights(model.state_dict().items(), mode="recompute") for _ in range(3)))
         assert engine.weight_version == 3
+
+    run(check)
+
+
+def test_an_engine_that_is_closed_answers_everybody_who_waits(model):
+    async def check(engine):
+        held, release = threading.Event(), threading.Event()
+        engine._errands.add(lambda: (held.set(), release.wait(10)))
+        engine._jobs.put(transformers._WAKE)
+        await asyncio.to_thread(held.wait)
+        waiting = [
+            asyncio.create_task(each)
+            for each in (
+                engine.score([1, 2]),
+                engine.respond(REQUEST),
+                engine.update_weights(model.state_dict().items(), mode="keep"),
+            )
+        ]
+        await asyncio.sleep(0.3)
+        closing = asyncio.create_task(engine.aclose())
+        await asyncio.sleep(0.1)
+        release.set()
+        ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        assert isinstance(ended[1], EngineError) and "is closed" in str(ended[1])
+        await closing
 
     run(check)
 
