@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -9,6 +11,7 @@ import numpy as np
 
 By: TypeAlias = Literal["variance", "uniform"]
 _STATE = 1
+_TRIES = 64
 
 
 class Draw(NamedTuple):
@@ -59,8 +62,9 @@ class TaskSampler:
     ) -> None:
         if by not in get_args(By):
             raise ValueError(f"by is variance or uniform; got {by!r}.")
-        if not (0 < share <= 1 and 0 < discount <= 1 and min(prior) > 0):
-            raise ValueError(f"share and discount are in (0, 1], prior above 0; got {share}, {discount} and {prior}.")
+        if not (0 < share <= 1 and 0 < discount <= 1 and _is_beta(prior)):
+            given = f"{share}, {discount} and {prior}"
+            raise ValueError(f"share and discount are in (0, 1], prior is two numbers above 0; got {given}.")
         self._by, self._share, self._discount, self._prior = by, share, discount, (float(prior[0]), float(prior[1]))
         self._weight = weight
         self._random = np.random.default_rng(seed)
@@ -72,17 +76,20 @@ class TaskSampler:
         self._total = self._highest = 0.0
 
     def begin(self, keys: Sequence[str]) -> None:
-        """Take on the tasks, whose keys (`TaskIdentity.content_hash`) find what a loaded state knows of them.
+        """Take on the tasks, whose keys (`TaskIdentity.sha256`) find what a loaded state knows of them.
 
         Raises:
             ValueError: If there are no tasks.
         """
         if not keys:
             raise ValueError("There are no tasks to draw from.")
-        known = self._by_key()
-        self._keys = list(keys)
-        self._known = np.array([known.get(key, self._prior) for key in self._keys], dtype=np.float64)
-        self._left = {key: counts for key, counts in known.items() if key not in set(self._keys)}
+        known, seen = self._by_key(), Counter[str]()
+        self._keys = []
+        for key in keys:  # equal tasks have a key each
+            self._keys.append(f"{key}#{seen[key]}" if seen[key] else key)
+            seen[key] += 1
+        self._known = np.array([known.pop(key, self._prior) for key in self._keys], dtype=np.float64)
+        self._left = known
         self.reweight()
 
     def reweight(self) -> None:
@@ -100,20 +107,35 @@ class TaskSampler:
         self._sum()
 
     def draw(self) -> Draw:
-        """Return a task, in constant time: tasks of a low weight are drawn and dropped."""
-        while True:
+        """Return a task. Tasks of a low weight are drawn and dropped, so most draws take a constant time.
+
+        Raises:
+            ValueError: If there are no tasks: `begin` comes first.
+        """
+        if not self._keys:
+            raise ValueError("There are no tasks to draw from: `begin` comes first.")
+        for _ in range(_TRIES):
             index = int(self._random.integers(len(self._keys)))
             if self._random.random() * self._highest < self._weights[index]:
                 return Draw(index, self.probability(index))
+        sums = self._weights.cumsum()  # few tasks have nearly all of the weight
+        index = int(sums.searchsorted(self._random.random() * sums[-1], side="right"))
+        return Draw(index, self.probability(index))
 
     def probability(self, task_index: int) -> float:
         """Return the probability that the next draw has of being this task."""
         return float(self._weights[task_index] / self._total)
 
     def update(self, task_index: int, reward: float | None) -> None:
-        """Take an episode's reward into account: clipped to [0, 1]; None, for a masked episode, changes nothing."""
+        """Take an episode's reward into account: clipped to [0, 1]; None, for a masked episode, changes nothing.
+
+        Raises:
+            ValueError: If the reward is not a number.
+        """
         if reward is None:
             return
+        if math.isnan(reward):
+            raise ValueError("A reward is a number; got nan.")
         prior, counts = np.array(self._prior), self._known[task_index]
         success = min(max(float(reward), 0.0), 1.0)
         counts[:] = prior + self._discount * (counts - prior) + (success, 1.0 - success)
@@ -127,6 +149,8 @@ class TaskSampler:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the sampler knows, as JSON values; `load_state_dict` goes on exactly there."""
+        if self._keys:
+            self._sum()  # the other sampler begins with fresh sums, and draws depend on them
         return {
             "version": _STATE,
             "tasks": {key: list(counts) for key, counts in self._by_key().items()},
@@ -143,12 +167,16 @@ class TaskSampler:
             if state["version"] != _STATE:
                 raise ValueError(f"its version is {state['version']!r}")
             known = {str(key): (float(one), float(other)) for key, (one, other) in state["tasks"].items()}
+            for key, counts in known.items():
+                if not _is_beta(counts):
+                    raise ValueError(f"what it knows of {key!r:.80} is {counts}")
             self._random.bit_generator.state = state["random"]
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"This is not the state of a TaskSampler: {error}.") from None
-        self._left, keys, self._keys = known, self._keys, []
-        if keys:
-            self.begin(keys)
+        self._left = known
+        if self._keys:
+            self._known = np.array([known.pop(key, self._prior) for key in self._keys], dtype=np.float64)
+            self.reweight()
 
     def _by_key(self) -> dict[str, tuple[float, float]]:
         own = {key: (float(one), float(other)) for key, (one, other) in zip(self._keys, self._known, strict=True)}
@@ -166,3 +194,8 @@ class TaskSampler:
 
     def _sum(self) -> None:
         self._total, self._highest, self._updates = float(self._weights.sum()), float(self._weights.max()), 0
+
+
+def _is_beta(counts: Any) -> bool:
+    """Whether these are the two parameters of a Beta distribution."""
+    return isinstance(counts, (tuple, list)) and len(counts) == 2 and all(0 < count < math.inf for count in counts)

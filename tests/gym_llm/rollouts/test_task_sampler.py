@@ -99,3 +99,59 @@ def test_invalid_tasks_weights_and_states_are_refused() -> None:
     for state in ({}, {"version": 9, "tasks": {}, "random": {}}, {"version": 1, "tasks": {"a": 1}, "random": {}}):
         with pytest.raises(ValueError, match="not the state of a TaskSampler"):
             TaskSampler().load_state_dict(state)
+
+
+def test_a_state_is_loaded_at_any_time_and_goes_on_exactly() -> None:
+    one = TaskSampler(share=0.01, seed=3)
+    one.begin(KEYS)
+    for _ in range(40):
+        one.update(0, 1.0)  # not as many as there are tasks: the sums are not fresh
+    for task in range(1, 50):
+        one.update(task, 1.0)
+    for _ in range(7):
+        one.update(3, 0.0)
+        one.update(4, 1.0)
+    state = json.loads(json.dumps(one.state_dict()))
+    other = TaskSampler(share=0.01, seed=9)
+    other.begin(KEYS)
+    play(other, 100)
+    other.load_state_dict(state)
+    assert [one.draw() for _ in range(300)] == [other.draw() for _ in range(300)]
+    other.load_state_dict(state)
+    assert [other.probability(task) for task in range(50)] == [one.probability(task) for task in range(50)]
+
+
+def test_equal_tasks_keep_what_is_known_of_each() -> None:
+    one, other = TaskSampler(), TaskSampler()
+    one.begin(["same", "same"])
+    for _ in range(50):
+        one.update(0, 1.0)
+    other.load_state_dict(one.state_dict())
+    other.begin(["same", "same"])
+    assert other.probability(0) == one.probability(0) < 0.4
+
+
+def test_many_tasks_are_begun_and_drawn_soon() -> None:
+    keys = [str(number) for number in range(100_000)]
+    one, other = TaskSampler(), TaskSampler(weight=lambda number: float(number < 3))
+    one.begin(keys)
+    other.load_state_dict(one.state_dict())
+    other.begin(keys)  # once for each known task a set of all keys was made
+    assert {other.draw().task_index for _ in range(100)} == {0, 1, 2}  # without millions of draws
+
+
+def test_what_is_not_a_number_is_refused() -> None:
+    nan, inf = float("nan"), float("inf")
+    for prior in ((1.0, nan), (inf, 1.0), (1.0,), (1.0, 1.0, 1.0), 1.0):
+        with pytest.raises(ValueError, match="prior is two numbers"):
+            TaskSampler(prior=prior)  # type: ignore[arg-type]
+    sampler = TaskSampler()
+    with pytest.raises(ValueError, match="`begin` comes first"):
+        sampler.draw()
+    sampler.begin(["a", "b"])
+    with pytest.raises(ValueError, match="A reward is"):
+        sampler.update(0, nan)
+    for counts in ([nan, 1.0], [-1.0, 2.0], [inf, 1.0]):
+        with pytest.raises(ValueError, match="what it knows of 'a'"):
+            sampler.load_state_dict({**sampler.state_dict(), "tasks": {"a": counts}})
+    assert sampler.probability(0) == 0.5
