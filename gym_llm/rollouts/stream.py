@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias, Unpack, cast, get_args
 
-import numpy as np
-
 from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.engines import make_engine
-from gym_llm.engines.around import EngineAround
+from gym_llm.engines.around import EngineAround, conversation_of
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.engines.weights import UpdateMode, Weights, WeightSync, update_options
 from gym_llm.errors import EngineError, UsageError
-from gym_llm.records.task_identity import task_identity
 from gym_llm.rollouts.failure_limit import DEFAULT as FAILURES
 from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.groups import Group
-from gym_llm.rollouts.plan import Job, Plan, open_plan
+from gym_llm.rollouts.plan import Plan, open_plan
 from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
+from gym_llm.rollouts.stream_jobs import StreamJobs
 from gym_llm.rollouts.task_sampler import TaskSampler
 from gym_llm.types import Request, ResponseDict, Rollout, Row
 
@@ -31,21 +30,21 @@ Stale: TypeAlias = Literal["keep", "wait", "drop", "cancel", "split"]
 """What happens to tokens that are older than `max_staleness` updates of the weights.
 
 - `keep`: they are delivered, and the trainer corrects for them (`gym_llm.trainers.shared.importance`).
-- `wait`: so many groups are begun only that none becomes older, as in AReaL (Fu et al. 2025, arXiv 2505.24298).
+- `wait`: so many groups are begun only that none becomes older, as in AReaL (Fu et al. 2025, arXiv 2505.24298), if the
+  weights change once for each `groups_per_update` groups. A group waits for one that would else become older.
 - `drop`: a group that has some is not delivered.
-- `cancel`: an episode that has some is masked, as soon as it asks for its next turn; others replace its group.
+- `cancel`: as `drop`, and an episode that has some is masked as soon as it asks for its next turn.
 - `split`: they are taken out of the loss (`loss_mask` 0), and younger ones of the same episode stay.
 """
 
 _ENDLESS = 1 << 62
-_SHUFFLED = 1 << 20  # tasks; a source with more is drawn from at random
 
 
 class Stream:
     """Groups of episodes, played without end by an engine whose weights change meanwhile; see `gym_llm.stream`.
 
     Iterate with `async for` on an event loop, or with `for` in synchronous code: episodes then go on in a thread.
-    `async with` (or `with`) closes it; so does the end of the loop.
+    `async with` (or `with`) closes it; a loop that is left does not. After a `TimeoutError` or an interrupt it goes on.
 
     Attributes:
         counts: `groups`, `episodes` and `tokens` (sampled ones) that were delivered; by policy `dropped_groups`,
@@ -74,13 +73,12 @@ class Stream:
         self._engine: Engine | None = None
         self._stack = AsyncExitStack()
         self._records: AsyncGenerator[Rollout, None] | None = None
-        self._jobs = _StreamJobs(plan, settings.seed, sampler)
+        self._jobs = StreamJobs(plan, settings.seed, sampler)
         self._failures = FailureLimit(max_failures)
         self._is_closed = False
-        if stale == "wait":
-            assert max_staleness is not None and groups_per_update is not None
-            lead, size = max_staleness + 1, groups_per_update
-            self._jobs.limit = lambda: (self.weight_version + lead) * size
+        self._starting = asyncio.Lock()
+        self._groups_per_update = groups_per_update
+        self._next: asyncio.Task[Rollout] | None = None
         self._thread = LoopThread("gym_llm stream")
 
     @property
@@ -115,11 +113,12 @@ class Stream:
 
     async def __aenter__(self) -> Self:
         """Start the engine, if it is a spec."""
-        if self._engine is None:
-            engine = self._given
-            if isinstance(engine, str):
-                engine = await self._stack.enter_async_context(make_engine(engine, **self._options))
-            self._engine = engine
+        async with self._starting:
+            if self._engine is None:
+                engine = self._given
+                if isinstance(engine, str):
+                    engine = await self._stack.enter_async_context(make_engine(engine, **self._options))
+                self._engine = engine
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -139,7 +138,11 @@ class Stream:
             raise StopAsyncIteration
         await self.__aenter__()
         if self._records is None:
-            playing = self.engine
+            playing, begun = self.engine, self.weight_version
+            if self._stale == "wait":
+                assert self._max_staleness is not None and self._groups_per_update is not None
+                lead, size = self._max_staleness + 1 - begun, self._groups_per_update
+                self._jobs.limit = lambda: (self.weight_version + lead) * size
             if self._stale == "cancel":
                 assert self._max_staleness is not None
                 playing = _Cancelling(playing, self._max_staleness, self.counts)
@@ -148,30 +151,45 @@ class Stream:
             while (group := self._jobs.take()) is not None:
                 if (delivered := self._delivered(group)) is not None:
                     return delivered
-            record = await anext(self._records)
-            if record["failure_kind"] != "cancelled":
+            record = await self._next_record(self._records)
+            if record is not None and record["failure_kind"] != "cancelled":
                 self._failures.count(record)
+
+    async def _next_record(self, records: AsyncGenerator[Rollout, None]) -> Rollout | None:
+        """Wait for a record, in a task that goes on if the caller is cancelled; None if another caller got it."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(records))  # type: ignore[arg-type]
+        task = self._next
+        await asyncio.wait([task])
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._next is not task:
+            return None
+        self._next = None
+        return task.result()
 
     async def aclose(self) -> None:
         """Cancel the episodes under way, and close the engine if it was a spec. Safe to call twice."""
         self._is_closed = True
+        task, self._next = self._next, None
         records, self._records = self._records, None
-        if records is not None:
-            async with aclosing(records):
-                pass
-        await self._stack.aclose()
-        self._engine = None
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.exception()  # else asyncio logs that nobody asked for it
+            if records is not None:
+                await records.aclose()
+        finally:
+            await self._stack.aclose()
+            self._engine = None
 
     def _delivered(self, group: Group) -> Group | None:
         """Return a group as the policy delivers it; None if it does not."""
-        self._jobs.delivered += 1
         oldest = self.weight_version - self._max_staleness if self._max_staleness is not None else 0
         tokens = sum(map(_sampled_tokens, group))
-        if self._stale == "cancel" and any(record["failure_kind"] == "cancelled" for record in group):
-            self.counts["dropped_groups"] += 1
-            self.counts["dropped_tokens"] += tokens
-            return None
-        if self._stale == "drop" and any(_oldest_version(record) < oldest for record in group):
+        if self._stale in ("drop", "cancel") and any(map(self._is_old, group)):
             self.counts["dropped_groups"] += 1
             self.counts["dropped_tokens"] += tokens
             return None
@@ -184,11 +202,20 @@ class Stream:
         self.counts["tokens"] += tokens
         return group
 
+    def _is_old(self, record: Rollout) -> bool:
+        assert self._max_staleness is not None
+        is_cancelled = self._stale == "cancel" and record["failure_kind"] == "cancelled"
+        return is_cancelled or _oldest_version(record) < self.weight_version - self._max_staleness
+
     # -- synchronous -------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         """Start the engine in the stream's thread."""
-        self._thread.run(self.__aenter__())
+        try:
+            self._thread.run(self.__aenter__())
+        except BaseException:
+            self._thread.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -212,8 +239,10 @@ class Stream:
     def close(self) -> None:
         """Close the stream and end its thread, in synchronous code. Safe to call twice."""
         if self._thread.is_running:
-            self._thread.run(self.aclose())
-            self._thread.close()
+            try:
+                self._thread.run(self.aclose())
+            finally:
+                self._thread.close()
 
 
 def stream(
@@ -244,7 +273,7 @@ def stream(
         tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
         env_kwargs: Further arguments of the environment.
         max_staleness: By how many versions a delivered token may be older than the weights; for all policies but
-            `keep`, which only counts.
+            `keep`.
         stale: What happens to older tokens; see `Stale`.
         groups_per_update: With `wait`: how many groups the trainer takes for an update.
         sampler: Chooses the tasks by their rewards; None for all in turn, shuffled.
@@ -271,12 +300,16 @@ def stream(
         raise ValueError(f"group_size is the number of episodes of a group, 1 or more; got {group_size!r}.")
     if stale not in get_args(Stale):
         raise ValueError(f"stale is keep, wait, drop, cancel or split; got {stale!r}.")
-    if (max_staleness is None) != (stale == "keep") and max_staleness is None:
+    if stale == "keep" and max_staleness is not None:
+        raise ValueError("stale='keep' delivers tokens of any age: leave max_staleness out, or name another policy.")
+    if stale != "keep" and max_staleness is None:
         raise ValueError(f"stale={stale!r} needs max_staleness, the number of versions that a token may be old.")
     if max_staleness is not None and (type(max_staleness) is not int or max_staleness < 0):
         raise ValueError(f"max_staleness is a number of versions, 0 or more; got {max_staleness!r}.")
     if (groups_per_update is None) == (stale == "wait"):
         raise ValueError("groups_per_update is for stale='wait', which needs it.")
+    if groups_per_update is not None and (type(groups_per_update) is not int or groups_per_update < 1):
+        raise ValueError(f"groups_per_update is a number of groups, 1 or more; got {groups_per_update!r}.")
     if settings.workers:
         raise UsageError("A stream plays in this process: leave `workers` out.")
     plan = open_plan(env_id, tasks=tasks, env_kwargs=env_kwargs, repeats=max(group_size, 2), seed=settings.seed)
@@ -295,79 +328,6 @@ def stream(
     )
 
 
-class _StreamJobs(Iterator[Job]):
-    """The episodes of a stream, group by group, without end.
-
-    Attributes:
-        limit: Returns how many groups may have begun.
-        on_change: Called when the limit has changed: `schedule` asks again.
-        delivered: Groups that the trainer has taken, or that were dropped.
-    """
-
-    def __init__(self, plan: Plan, seed: int, sampler: TaskSampler | None) -> None:
-        self.limit: Callable[[], int] = lambda: _ENDLESS
-        self.on_change: Callable[[], None] = lambda: None
-        self.delivered = 0
-        self._size, self._first = plan.repeats, plan.first_task
-        source = plan.factory.tasks
-        self._count: int | None = None if source is None else source.size
-        self._sampler, self._random = sampler, np.random.default_rng(seed)
-        if sampler is not None:
-            if source is None or self._count is None:
-                raise UsageError("A TaskSampler draws from tasks that can be counted; these are generated without end.")
-            sampler.begin([task_identity(source[index].row).sha256 for index in range(self._count)])
-        self._order: deque[int] = deque()
-        self._begun = 0
-        self._repeats: Counter[int] = Counter()
-        self._ready: deque[Job] = deque()
-        self._playing: dict[tuple[int, int], Group] = {}
-        self._odds: dict[tuple[int, int], float] = {}
-        self._complete: deque[Group] = deque()
-
-    def __next__(self) -> Job:
-        if not self._ready:
-            if self._begun >= max(self.limit(), self.delivered + 1):
-                raise StopIteration
-            task, odds = self._next_task()
-            group = self._repeats[task]
-            self._repeats[task] += 1
-            self._begun += 1
-            self._playing[task, group] = []
-            if odds is not None:
-                self._odds[task, group] = odds
-            self._ready.extend(Job(task, group * self._size + number) for number in range(self._size))
-        return self._ready.popleft()
-
-    def finished(self, job: Job, record: Rollout) -> None:
-        """Add an episode to its group."""
-        key = job.task_index, job.repeat_index // self._size
-        group = self._playing[key]
-        group.append(record)
-        if key in self._odds:
-            record["info"]["task_probability"] = self._odds[key]
-        if self._sampler is not None:
-            self._sampler.update(job.task_index, record["reward"])
-        if len(group) == self._size:
-            del self._playing[key]
-            self._odds.pop(key, None)
-            self._complete.append(sorted(group, key=lambda each: each["rollout_id"]["repeat_index"]))
-
-    def take(self) -> Group | None:
-        """Return a complete group; None if no group is complete now."""
-        return self._complete.popleft() if self._complete else None
-
-    def _next_task(self) -> tuple[int, float | None]:
-        if self._sampler is not None:
-            return self._sampler.draw()
-        if self._count is None:
-            return self._first + self._begun, None
-        if self._count > _SHUFFLED:
-            return int(self._random.integers(self._count)), None
-        if not self._order:
-            self._order.extend(self._random.permutation(self._count).tolist())
-        return self._order.popleft(), None
-
-
 class _Cancelling(EngineAround):
     """Cancels episodes whose first turn is too old."""
 
@@ -379,13 +339,14 @@ class _Cancelling(EngineAround):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request, unless the episode is too old; see `Engine.respond`."""
-        begun = self._begun.setdefault(episode_id, self.engine.weight_version)
+        episode = conversation_of(episode_id)  # its seats and lines have ids of their own, but one end
+        begun = self._begun.setdefault(episode, self.engine.weight_version)
         if self.engine.weight_version - begun > self._most:
             self._counts["cancelled_episodes"] += 1
-            self._counts["cancelled_tokens"] += self._tokens[episode_id]
+            self._counts["cancelled_tokens"] += self._tokens[episode]
             raise EngineError("The episode was begun with weights that are too old now.", failure_kind="cancelled")
         response = await self.engine.respond(request, episode_id=episode_id)
-        self._tokens[episode_id] += (response.get("usage") or {"output_tokens": 0})["output_tokens"]
+        self._tokens[episode] += (response.get("usage") or {"output_tokens": 0})["output_tokens"]
         return response
 
     async def end_episode(self, episode_id: str, **more: Any) -> Any:

@@ -14,7 +14,7 @@ import gym_llm
 from gym_llm import TaskSampler
 from gym_llm.engines import Capabilities, Engine
 from gym_llm.engines.engine_response import text_response
-from gym_llm.errors import EngineError, TooManyFailures, UsageError
+from gym_llm.errors import EngineError, EngineUnavailable, TooManyFailures, UsageError
 from gym_llm.records.record import check_record
 from gym_llm.rollouts.stream import Stream
 
@@ -113,7 +113,7 @@ async def test_no_policy_delivers_tokens_that_are_older_than_it_allows(stale: An
             await groups.update_weights({})
     counts = groups.counts
     assert counts["groups"] == 60 and counts["episodes"] == 180
-    if stale in ("wait", "drop", "split"):
+    if stale != "keep":
         assert max(ages) <= 1
     if stale == "keep":
         assert max(ages) > 1 and set(counts) == {"groups", "episodes", "tokens"}
@@ -168,6 +168,11 @@ async def test_a_sampler_chooses_the_tasks_and_learns_from_their_rewards() -> No
         ({"max_staleness": -1, "stale": "drop"}, ValueError, "max_staleness is"),
         ({"max_staleness": 1, "stale": "wait"}, ValueError, "groups_per_update"),
         ({"groups_per_update": 3}, ValueError, "groups_per_update"),
+        *[
+            ({"max_staleness": 1, "stale": "wait", "groups_per_update": wrong}, ValueError, "1 or more")
+            for wrong in (0, -1, 1.5, True)
+        ],
+        ({"max_staleness": 1}, ValueError, "tokens of any age"),
         ({"workers": 2}, UsageError, "leave `workers` out"),
         ({"speed": 2}, TypeError, "speed"),
     ],
@@ -200,3 +205,77 @@ async def test_what_it_cannot_do_it_says() -> None:
     with pytest.raises(EngineError, match="cannot be replaced"):
         async with gym_llm.stream(ENV, "random", tasks=TASKS, group_size=2) as random:
             await random.update_weights({})
+
+
+@in_loop
+async def test_wait_holds_for_a_slow_group_and_for_an_engine_that_was_given_weights_before() -> None:
+    class Slow(Versioned):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            if episode_id == "0-0":
+                await asyncio.sleep(0.5)
+            return await super().respond(request, episode_id=episode_id)
+
+    engine = Slow()
+    engine.weight_version = 10
+    ages: list[int] = []
+    limits: Any = {"max_staleness": 1, "stale": "wait", "groups_per_update": 2}
+    async with stream(engine, tasks=LONG, concurrency=40, **limits) as groups:
+        for number in range(40):
+            group = await asyncio.wait_for(anext(groups), 20)
+            ages += [engine.weight_version - version for version in versions(group)]
+            if number % 2:
+                await groups.update_weights({})
+    assert max(ages) == 1
+
+
+@in_loop
+async def test_cancel_delivers_no_old_tokens_of_episodes_without_another_turn() -> None:
+    engine = Versioned()
+    async with stream(engine, max_staleness=1, stale="cancel") as groups:
+        for _ in range(20):
+            group = await asyncio.wait_for(anext(groups), 20)
+            assert engine.weight_version - min(versions(group)) <= 1
+            await groups.update_weights({})
+
+
+@in_loop
+async def test_a_lost_patience_ends_no_stream_and_several_may_wait() -> None:
+    class Slow(Versioned):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            await asyncio.sleep(0.05)
+            return await super().respond(request, episode_id=episode_id)
+
+    async with stream(Slow()) as groups:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(groups), 0.01)
+        both = await asyncio.wait_for(asyncio.gather(anext(groups), anext(groups)), 20)
+        assert [len(group) for group in both] == [3, 3] and both[0] is not both[1]
+
+
+@in_loop
+async def test_it_closes_while_somebody_waits_for_a_group() -> None:
+    class Stuck(Versioned):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            await asyncio.sleep(100)
+
+    groups = stream(Stuck())
+    waiting = [asyncio.ensure_future(anext(groups)) for _ in range(2)]  # type: ignore[arg-type]
+    await asyncio.sleep(0.2)
+    await asyncio.wait_for(groups.aclose(), 20)
+    for one in waiting:
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(one, 20)
+
+
+@in_loop
+async def test_an_endless_stream_of_generated_tasks_keeps_nothing_of_them() -> None:
+    async with gym_llm.stream("gym_llm/Arithmetic-v0", "random", group_size=2, concurrency=4) as groups:
+        for _ in range(50):
+            await anext(groups)
+        assert not groups._jobs._repeats
+
+
+def test_a_synchronous_stream_that_cannot_start_leaves_no_thread() -> None:
+    with pytest.raises(EngineUnavailable), gym_llm.stream(ENV, "http://localhost:1/v1", tasks=TASKS, group_size=2):
+        pass
+    assert not any(thread.name == "gym_llm stream" for thread in threading.enumerate())

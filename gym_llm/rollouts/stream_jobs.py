@@ -1,0 +1,108 @@
+"""The episodes of a stream, group by group; see `gym_llm.stream`."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from gym_llm.errors import UsageError
+from gym_llm.records.task_identity import task_identity
+from gym_llm.rollouts.groups import Group
+from gym_llm.rollouts.plan import Job, Plan
+from gym_llm.rollouts.task_sampler import TaskSampler
+from gym_llm.types import Rollout
+
+_SHUFFLED = 1 << 20  # tasks; a source with more is drawn from at random
+
+
+class StreamJobs(Iterator[Job]):
+    """The episodes of a stream, group by group, without end.
+
+    Attributes:
+        limit: Returns how many groups may have begun; None for any number. A group that begins is delivered as one of
+            so many.
+        on_change: Called when the limit has changed: `schedule` asks again.
+        delivered: The number of groups that `take` has returned.
+    """
+
+    def __init__(self, plan: Plan, seed: int, sampler: TaskSampler | None) -> None:
+        self.limit: Callable[[], int] | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self.delivered = 0
+        self._size, self._first = plan.repeats, plan.first_task
+        source = plan.factory.tasks
+        self._count: int | None = None if source is None else source.size
+        self._sampler, self._random = sampler, np.random.default_rng(seed)
+        if sampler is not None:
+            if source is None or self._count is None:
+                raise UsageError("A TaskSampler draws from tasks that can be counted; these are generated without end.")
+            sampler.begin([task_identity(source[index].row).sha256 for index in range(self._count)])
+        self._order: deque[int] = deque()
+        self._begun = 0
+        self._repeats: Counter[int] = Counter()
+        self._ready: deque[Job] = deque()
+        self._playing: dict[tuple[int, int], Group] = {}
+        self._odds: dict[tuple[int, int], float] = {}
+        self._complete: deque[tuple[tuple[int, int], Group]] = deque()
+        self._due: dict[tuple[int, int], int] = {}  # with a limit: before how many others a group has to be delivered
+
+    def __next__(self) -> Job:
+        if not self._ready:
+            limit = None if self.limit is None else max(self.limit(), self.delivered + 1)
+            if limit is not None and self._begun >= limit:
+                raise StopIteration
+            task, odds = self._next_task()
+            group = self._repeats[task]
+            if self._count is not None:  # else no task comes again
+                self._repeats[task] += 1
+            self._begun += 1
+            if limit is not None:
+                self._due[task, group] = limit
+            self._playing[task, group] = []
+            if odds is not None:
+                self._odds[task, group] = odds
+            self._ready.extend(Job(task, group * self._size + number) for number in range(self._size))
+        return self._ready.popleft()
+
+    def finished(self, job: Job, record: Rollout) -> None:
+        """Add an episode to its group."""
+        key = job.task_index, job.repeat_index // self._size
+        group = self._playing[key]
+        group.append(record)
+        if key in self._odds:
+            record["info"]["task_probability"] = self._odds[key]
+        if self._sampler is not None:
+            self._sampler.update(job.task_index, record["reward"])
+        if len(group) == self._size:
+            del self._playing[key]
+            self._odds.pop(key, None)
+            self._complete.append((key, sorted(group, key=lambda each: each["rollout_id"]["repeat_index"])))
+
+    def take(self) -> Group | None:
+        """Return a complete group; None if no group is complete now, or one that is not complete has to come first."""
+        latest = self._latest() if self._due else None
+        for place, (key, group) in enumerate(self._complete):
+            if latest is None or self._due[key] <= latest:
+                del self._complete[place]
+                self._due.pop(key, None)
+                self.delivered += 1
+                return group
+        return None
+
+    def _latest(self) -> int | None:
+        """Return by when a group is due at the latest that may come now, so that no other comes late; None for any."""
+        dues = enumerate(sorted(self._due.values()), self.delivered + 1)
+        return next((due for earliest, due in dues if earliest >= due), None)
+
+    def _next_task(self) -> tuple[int, float | None]:
+        if self._sampler is not None:
+            return self._sampler.draw()
+        if self._count is None:
+            return self._first + self._begun, None
+        if self._count > _SHUFFLED:
+            return int(self._random.integers(self._count)), None
+        if not self._order:
+            self._order.extend(self._random.permutation(self._count).tolist())
+        return self._order.popleft(), None
