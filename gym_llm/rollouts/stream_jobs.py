@@ -21,8 +21,8 @@ class StreamJobs(Iterator[Job]):
     """The episodes of a stream, group by group, without end.
 
     Attributes:
-        limit: Returns how many groups may have begun; None for any number. A group that begins is delivered as one of
-            so many.
+        limit: Returns how many groups may have begun; None for any number. With a limit of n, a group that begins is
+            among the first n that are delivered.
         on_change: Called when the limit has changed: `schedule` asks again.
         delivered: The number of groups that `take` has returned.
     """
