@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from gym_llm.engines.engine import Engine
 from gym_llm.trainers.shared.token_rows import TokenRow
@@ -23,7 +24,7 @@ async def with_scores(
     Raises:
         EngineError: If an engine cannot score a row: it is longer than the context, or has other token ids.
     """
-    columns = {
+    columns: dict[str, Any] = {
         name: await asyncio.gather(*(_scores(row, engine) for row in rows))
         for name, engine in (("teacher_logprobs", teacher), ("ref_logprobs", reference))
         if engine is not None
