@@ -122,7 +122,7 @@ class Engine(ABC):
 
         Raises:
             EngineError: If this engine cannot score, or cannot score this row.
-            ValueError: If `top_k` is invalid.
+            ValueError: If `top_k` is invalid, or an id is not a whole number.
         """
         raise EngineError(f"The engine of {self.model} scores no tokens: use transformers:, vllm: or a vLLM server.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gym_llm.engines.http_failures import parse_body
@@ -32,10 +33,11 @@ def read_scores(body: bytes, row: list[int], top_k: int) -> Scores:
             raise ValueError("it has no `prompt_logprobs`, which vLLM's servers give")
         if len(given) != len(row):
             raise ValueError(f"it has log probabilities of {len(given)} tokens for {len(row)}")
-        places = [{int(token): float(entry["logprob"]) for token, entry in place.items()} for place in given[1:]]
-        log_probs = [place[token] for token, place in zip(row[1:], places, strict=True)]
-        if not all(log_prob <= ROUNDING for place in places for log_prob in place.values()):  # nor NaN
-            raise ValueError("a log probability is not a number up to 0")
+        places = [{int(token): entry["logprob"] for token, entry in place.items()} for place in given[1:]]
+        for log_prob in (log_prob for place in places for log_prob in place.values()):
+            if type(log_prob) not in (int, float) or not -math.inf < log_prob <= ROUNDING:  # nor NaN
+                raise ValueError("a log probability is not a number up to 0")
+        log_probs = [float(place[token]) for token, place in zip(row[1:], places, strict=True)]
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         text = f"The server gives no scores ({error}): {excerpt(completion)}"
         raise EngineError(text, failure_kind="agent_run_error") from None

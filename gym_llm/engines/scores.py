@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 from gym_llm.errors import EngineError
 
@@ -34,10 +35,12 @@ def check_row(
 
     Raises:
         EngineError: If the model cannot read them: no ids, ids that it does not have, or more than its context.
-        ValueError: If `top_k` is not a number of tokens.
+        ValueError: If `top_k` is not a number of tokens, or an id is not a whole number.
     """
     if type(top_k) is not int or not 0 <= top_k <= MOST_LIKELIEST:
         raise ValueError(f"top_k is the number of likeliest tokens, 0 to {MOST_LIKELIEST}; got {top_k!r}.")
+    if any(isinstance(token, bool) or not isinstance(token, Integral) for token in ids):
+        raise ValueError("A row has token ids, which are whole numbers.")
     row = [int(token) for token in ids]
     if not row:
         raise EngineError("There are no tokens to score.")

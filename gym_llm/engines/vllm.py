@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import itertools
 import math
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_seqs": 128}
 """Engine arguments for the pocket model: small, and ready as soon as it can be."""
+
+
+_KNOWN_SECONDS = 10.0
+"""How long a paused vLLM may take until it knows each request."""
 
 
 class VLLMEngine(Engine):
@@ -299,11 +304,12 @@ class VLLMEngine(Engine):
         """Note how many tokens each paused request has, now that the next ones are of another version."""
         processor = llm.output_processor
         # One that vLLM does not know is about to be known, or has ended.
-        while any(name not in processor.external_req_ids for name in self._live):
+        deadline = time.monotonic() + _KNOWN_SECONDS
+        while any(name not in processor.external_req_ids for name in self._live) and time.monotonic() < deadline:
             await asyncio.sleep(0)
         for name, weights in self._live.items():
-            (request,) = processor.external_req_ids[name]
-            weights.append((version, processor.request_states[request].detokenizer.num_output_tokens()))
+            states = [processor.request_states[request] for request in processor.external_req_ids.get(name, ())]
+            weights.append((version, states[0].detokenizer.num_output_tokens() if states else 0))
         self.weight_version = version
 
     async def sleep(self, level: int = 1) -> None:

@@ -73,8 +73,8 @@ async def schedule(
         workers: One or more.
         jobs: An iterable that is read as workers become free. The scheduler calls its method `finished(job, record)`,
             if it has one, for each record. Afterwards the iterator may yield further jobs, even if it was exhausted.
-            One with an attribute `on_change` never ends. The scheduler sets that attribute, and asks for jobs again
-            when it is called and when the consumer takes a record.
+            One with an attribute `on_change` never ends. The scheduler sets that attribute. While no episode is under
+            way, it asks for jobs again when the attribute is called and when the consumer takes a record.
         on_waiting: See `RolloutSettings`.
 
     Yields:

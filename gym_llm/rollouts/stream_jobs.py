@@ -84,7 +84,8 @@ class StreamJobs(Iterator[Job]):
         """Return a complete group; None if no group is complete now, or one that is not complete has to come first."""
         latest = self._latest() if self._due else None
         for place, (key, group) in enumerate(self._complete):
-            if latest is None or self._due[key] <= latest:
+            has_passed = all("made_by" in record for record in group)  # else the last one is still on its way
+            if has_passed and (latest is None or self._due[key] <= latest):
                 del self._complete[place]
                 self._due.pop(key, None)
                 self.delivered += 1

@@ -54,6 +54,9 @@ def test_the_scores_are_the_models_own() -> None:
                     await engine.score(wrong)
             with pytest.raises(ValueError, match="top_k is"):
                 await engine.score(ROW, top_k=21)
+            for odd in ([1.7], ["5"], [True], [None]):
+                with pytest.raises(ValueError, match="whole numbers"):
+                    await engine.score(odd)  # type: ignore[arg-type]
         with pytest.raises(EngineError, match="is closed"):
             await engine.score(ROW)
 
@@ -101,6 +104,7 @@ RIGHT = [None, *[entries((token, -1.0), (7, -0.5)) if token != 7 else entries((7
         ([], "no scores"),
         ({"choices": "none"}, "no scores"),
         ("{", "no scores"),
+        (completion([None, *[{str(token): {"logprob": "-1"} for token in ROW}] * 5]), "not a number up to 0"),
     ],
 )
 @in_loop

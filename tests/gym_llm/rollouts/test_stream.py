@@ -77,7 +77,7 @@ async def test_groups_come_without_end_and_each_task_once_in_a_round() -> None:
     async with stream(engine) as groups:
         async for group in groups:
             assert len(group) == 3 and len({record["rollout_id"]["task_index"] for record in group}) == 1
-            assert all(record["reward"] == 1.0 and check_record(record) for record in group)
+            assert all(record["reward"] == 1.0 and check_record(record) and record["made_by"] for record in group)
             new = {(each["rollout_id"]["task_index"], each["rollout_id"]["repeat_index"]) for each in group}
             assert len(new) == 3 and not new & seen
             seen |= new
