@@ -227,7 +227,7 @@ class TransformersEngine(Engine):
             with weights_folder(weights) as folder:
                 future = self._errands.add(lambda: replace_weights(folder))
                 self._wake(future)
-                await to_its_end(_waited(future))
+                await to_its_end(future)
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`; requests under way are answered first. No GPU's memory is freed: there is only level 0."""
@@ -396,7 +396,3 @@ class TransformersEngine(Engine):
     def _deliver(self, results: list[tuple[asyncio.Future[ResponseDict], ResponseDict | EngineError]]) -> None:
         if results and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(resolve, results)
-
-
-async def _waited(future: asyncio.Future[Any]) -> None:
-    await future

@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -100,9 +100,7 @@ class Gate:
         Raises:
             EngineError: If the engine sleeps.
         """
-        async with self._one:
-            if self._asleep:
-                raise EngineError("The engine is asleep: `wake_up` comes before `update_weights`.")
+        async with self.beside():
             try:
                 await self._close()
                 yield
@@ -193,7 +191,7 @@ def load_weights(model: torch.nn.Module, folder: str) -> None:
             own[name].copy_(tensor)
 
 
-async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def to_its_end(work: Awaitable[None]) -> None:
     """Wait for work that must not be left half done: a cancellation is raised when it has ended."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -59,6 +60,39 @@ def tokens_of(items: list[Item]) -> list[Turn]:
                 raise InvalidAction(f"An output item has invalid `{WEIGHT_VERSIONS}`: {error}.") from None
         turns.append(Turn(prompt, sampled, log_probs, item.get(CONSTRAINED) is True, versions))
     return turns
+
+
+def token_columns(
+    input_ids: list[int],
+    samples: Iterable[tuple[int, list[float], bool, list[int] | None]],
+    *,
+    has_constraints: bool,
+    has_versions: bool,
+) -> dict[str, Any]:
+    """Return an entry of a trajectory; see `gym_llm.wrappers.TokenIdTracking`.
+
+    Args:
+        input_ids: All of its ids.
+        samples: Of each sample: the index of its first id, its log probabilities, whether it was sampled under a
+            constraint, and its versions of the weights.
+        has_constraints: Whether there is a column `constrained`.
+        has_versions: Whether there is a column `weight_versions`.
+    """
+    loss_mask, logprobs = [0] * len(input_ids), [0.0] * len(input_ids)
+    columns: dict[str, Any] = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
+    if has_constraints:
+        columns["constrained"] = [0] * len(input_ids)
+    if has_versions:
+        columns["weight_versions"] = [0] * len(input_ids)
+    for start, log_probs, is_constrained, versions in samples:
+        end = start + len(log_probs)
+        loss_mask[start:end] = [1] * len(log_probs)
+        logprobs[start:end] = log_probs
+        if is_constrained:
+            columns["constrained"][start:end] = [1] * len(log_probs)
+        if versions is not None:
+            columns["weight_versions"][start:end] = versions
+    return columns
 
 
 class Segments:
@@ -137,21 +171,10 @@ class _Segment:
             has_constraints: Whether a turn of the episode was constrained.
             has_versions: Whether a turn of the episode was sampled by weights that the engine was given.
         """
-        input_ids = self.turns[-1].prompt + self.turns[-1].sampled
-        loss_mask = [0] * len(input_ids)
-        logprobs = [0.0] * len(input_ids)
-        columns: dict[str, Any] = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
-        if has_constraints:
-            columns["constrained"] = [0] * len(input_ids)
-        if has_versions:
-            columns["weight_versions"] = [0] * len(input_ids)
-        for turn in self.turns:
-            start = len(turn.prompt)
-            end = start + len(turn.sampled)
-            loss_mask[start:end] = [1] * (end - start)
-            logprobs[start:end] = turn.log_probs
-            if turn.is_constrained:
-                columns["constrained"][start:end] = [1] * (end - start)
-            if turn.versions is not None:
-                columns["weight_versions"][start:end] = turn.versions
-        return columns
+        samples = ((len(turn.prompt), turn.log_probs, turn.is_constrained, turn.versions) for turn in self.turns)
+        return token_columns(
+            self.turns[-1].prompt + self.turns[-1].sampled,
+            samples,
+            has_constraints=has_constraints,
+            has_versions=has_versions,
+        )

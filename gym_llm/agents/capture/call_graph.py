@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
+from gym_llm.tokens.segments import token_columns
 from gym_llm.types import Item, Request, ResponseDict
 
 CallStatus: TypeAlias = Literal["asked", "answered", "failed", "abandoned"]
@@ -217,28 +219,12 @@ class CallGraph:
         if not self.has_tokens:
             return None
         counted: set[int] = set()
-        more = ["constrained"] if any(each.is_constrained for each in self.samples) else []
-        more += ["weight_versions"] if any(each.versions is not None for each in self.samples) else []
-        return [self._branch(leaf, counted, more) for leaf in self.samples if not leaf.children]
-
-    def _branch(self, leaf: Sample, counted: set[int], more: list[str]) -> dict[str, Any]:
-        input_ids = _integers(leaf.ids)
-        loss_mask = [0] * len(input_ids)
-        logprobs = [0.0] * len(input_ids)
-        columns: dict[str, Any] = {"input_ids": input_ids, "loss_mask": loss_mask, "logprobs": logprobs}
-        columns |= {name: [0] * len(input_ids) for name in more}
-        sample: Sample | None = leaf
-        while sample is not None and id(sample) not in counted:
-            end = sample.size // _ID_BYTES
-            loss_mask[sample.start : end] = [1] * (end - sample.start)
-            logprobs[sample.start : end] = sample.log_probs.tolist()
-            if sample.is_constrained:
-                columns["constrained"][sample.start : end] = [1] * (end - sample.start)
-            if sample.versions is not None:
-                columns["weight_versions"][sample.start : end] = sample.versions
-            counted.add(id(sample))
-            sample = sample.parent
-        return columns
+        more = {
+            "has_constraints": any(each.is_constrained for each in self.samples),
+            "has_versions": any(each.versions is not None for each in self.samples),
+        }
+        leaves = [leaf for leaf in self.samples if not leaf.children]
+        return [token_columns(_integers(leaf.ids), _uncounted(leaf, counted), **more) for leaf in leaves]
 
     def _longest(self, prompt: bytes, likely: Call | None) -> tuple[Sample | None, int]:
         """Return the longest sample that a prompt begins with, and the prompt's checksum; the likely call wins a tie.
@@ -262,6 +248,15 @@ class CallGraph:
                     longest = sample
                     break
         return longest, crc32(view[at:], checksum)
+
+
+def _uncounted(leaf: Sample, counted: set[int]) -> Iterator[tuple[int, list[float], bool, list[int] | None]]:
+    """Yield the samples of a branch that are in no branch before it, for `token_columns`, and count them."""
+    sample: Sample | None = leaf
+    while sample is not None and id(sample) not in counted:
+        counted.add(id(sample))
+        yield sample.start, sample.log_probs.tolist(), sample.is_constrained, sample.versions
+        sample = sample.parent
 
 
 def _integers(ids: memoryview) -> list[int]:
