@@ -177,3 +177,12 @@ async def running(one: Registry) -> AsyncIterator[Registry]:
     routes = {"/v2/{path:.*}": one.answer, "/token": one.token}
     async with serving(routes) as one.url:
         yield one
+
+
+class Short(web.Response):
+    """A response that ends before its length."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        assert self._req is not None and self._req.transport is not None
+        await super().write_eof(data)
+        self._req.transport.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from image_files import PASSWORD, TOKEN, Change, Registry, layer, member, running
+from image_files import PASSWORD, TOKEN, Change, Registry, Short, layer, member, running
 from testing import in_loop, serving
 
 from gym_llm.errors import UsageError
@@ -25,15 +25,7 @@ from gym_llm.sandbox.machines.rootfs import ImageCache
 LAYERS = [layer(member("a", b"1"), member("b", b"2")), layer(member("c", b"3"), member("b", b"4"))]
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> ImageCache:
-    return ImageCache(str(tmp_path / "cache"))
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(registry, "_PAUSE_SECONDS", 0.001)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+pytestmark = pytest.mark.usefixtures("quick_registry")
 
 
 def content(folder: str) -> dict[str, bytes]:
@@ -167,15 +159,6 @@ async def test_a_download_that_is_cut_off_goes_on_where_it_was(cache: ImageCache
         image = await pull(f"{own.name}:1", cache)
     assert Path(image.folder, "a").read_bytes() == bytes(range(256)) * 20_000
     assert len(ranges) == 3 and ranges[0] is None and ranges[2] is not None
-
-
-class Short(web.Response):
-    """A response that ends before its length."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        assert self._req is not None and self._req.transport is not None
-        await super().write_eof(data)
-        self._req.transport.close()
 
 
 def elsewhere(request: web.Request, data: bytes) -> web.Response | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from image_files import Registry, layer, member, running
+from image_files import Registry, Short, layer, member, running
 from testing import in_loop, serving
 from yarl import URL
 
@@ -23,28 +23,11 @@ LAYERS = [layer(member("a", b"1"))]
 LARGE = [layer(member("a", bytes(range(256)) * 8_000))]
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> ImageCache:
-    return ImageCache(str(tmp_path / "cache"))
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(registry, "_PAUSE_SECONDS", 0.001)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+pytestmark = pytest.mark.usefixtures("quick_registry")
 
 
 def challenge(realm: str) -> web.Response:
     return web.Response(status=401, headers={"WWW-Authenticate": f'Bearer realm="{realm}"'})
-
-
-class Short(web.Response):
-    """A response that ends before its length."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        assert self._req is not None and self._req.transport is not None
-        await super().write_eof(data)
-        self._req.transport.close()
 
 
 class Tokens:

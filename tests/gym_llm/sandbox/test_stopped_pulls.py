@@ -38,11 +38,6 @@ asyncio.run(Machines(images={"a": sys.argv[1]}, cache=sys.argv[2]).image("a"))
 """
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> ImageCache:
-    return ImageCache(str(tmp_path / "cache"))
-
-
 class Slow(web.StreamResponse):
     """A response of one byte at a time, without end."""
 
