@@ -32,6 +32,11 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     - `constrained`: 1 for an id that was sampled under a constraint, 0 for any other. Its log probability is the one
       among the tokens that the constraint allowed.
 
+    In an episode of which a turn was sampled by weights that the engine was given (`gym_llm.types.WEIGHT_VERSIONS`)
+    there is another one:
+
+    - `weight_versions`: the version of the weights that sampled an id, 0 for any other.
+
     A turn belongs to the segment of the turn before if its prompt begins with all ids of that turn, prompt and sample.
     Otherwise (the chat template rewrote the history, or a caller did) it begins a new segment. So an engine that
     appends gives one segment, and every segment is exactly what the model saw and said.
@@ -46,7 +51,7 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     Raises:
         InvalidAction: By `step`, if a turn has not all of the three token fields, or not one log probability for each
-            sampled id.
+            sampled id. Or if its versions of the weights are not those of its ids.
 
     Example:
         >>> import gymnasium as gym, gym_llm

@@ -246,7 +246,7 @@ class Decoder:
             try:
                 self.add(sequences)
             except BaseException:
-                self.sequences = sequences  # they are not lost: their callers hear of it
+                self.sequences = sequences  # the worker fails them, and so answers their callers
                 raise
         else:
             for sequence in self.sequences:

@@ -12,7 +12,7 @@ MOST_LIKELIEST = 20
 
 
 class Scores(list["float | None"]):
-    """The natural log probability of each id of a row; None for the first, which nothing comes before.
+    """The natural log probability of each id of a row; None for the first, which has no tokens before it.
 
     They are the model's own, at temperature 1 and among all tokens.
 

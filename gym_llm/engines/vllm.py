@@ -39,7 +39,7 @@ POCKET = {"enforce_eager": True, "kv_cache_memory_bytes": 512 << 20, "max_num_se
 
 
 _KNOWN_SECONDS = 10.0
-"""How long a paused vLLM may take until it knows each request."""
+"""How long a paused vLLM may take to register each request."""
 
 
 class VLLMEngine(Engine):
@@ -303,7 +303,7 @@ class VLLMEngine(Engine):
     async def _note_version(self, llm: AsyncLLM, version: int) -> None:
         """Note how many tokens each paused request has, now that the next ones are of another version."""
         processor = llm.output_processor
-        # One that vLLM does not know is about to be known, or has ended.
+        # A request that vLLM does not know is about to be registered, or has ended.
         deadline = time.monotonic() + _KNOWN_SECONDS
         while any(name not in processor.external_req_ids for name in self._live) and time.monotonic() < deadline:
             await asyncio.sleep(0)

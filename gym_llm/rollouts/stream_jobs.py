@@ -93,7 +93,10 @@ class StreamJobs(Iterator[Job]):
         return None
 
     def _latest(self) -> int | None:
-        """Return by when a group is due at the latest that may come now, so that no other comes late; None for any."""
+        """Return the highest due number of a group that may be taken now without making another one late.
+
+        None if any group may be taken.
+        """
         dues = enumerate(sorted(self._due.values()), self.delivered + 1)
         return next((due for earliest, due in dues if earliest >= due), None)
 
