@@ -4,9 +4,6 @@ The episodes have 20 turns, with tools, a Python session in a sandbox, and a jud
 that is killed with SIGKILL after a random time; the next one goes on with `resume=True`. The engine and the judge write
 down every answer that they give. After each kill the journal is read. A turn counts as sampled twice if it is sampled
 again though the journal had it. A turn that was on its way when the process was killed cannot be known.
-
-`--overhead` compares the processor time of an episode with a journal and without, in pairs of runs. There the episodes
-have no Python session, beside which a journal costs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import gymnasium as gym
@@ -68,8 +64,8 @@ class Scripted(Engine):
 
     model = "scripted"
 
-    def __init__(self, seconds: float, has_sandbox: bool = True) -> None:
-        self.seconds, self.tools = seconds, 3 if has_sandbox else 2
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
     async def respond(self, request: Any, *, episode_id: str = "") -> Any:
         """Return the turn's call; its length and its pause are those of this turn in every life."""
@@ -90,7 +86,7 @@ class Scripted(Engine):
         answer["id"], answer["created_at"] = f"resp_{episode_id}_{turn}", 0.0
         answer["output"][0]["id"] = f"msg_{episode_id}_{turn}"
         if turn < TURNS - 1:
-            name, arguments = calls[turn % self.tools]
+            name, arguments = calls[turn % 3]
             tokens = {key: value for key, value in answer["output"][0].items() if "token" in key or "log_probs" in key}
             call = {"type": "function_call", "name": name, "arguments": json.dumps(arguments)}
             answer["output"] = [{**call, "call_id": f"call_{turn}", "id": f"fc_{turn}", **tokens}]
@@ -171,7 +167,7 @@ def open_run(options: argparse.Namespace, output: Path, *, durable: bool, resume
     """Return the run of all lives."""
     return Run(
         ENV_ID,
-        Scripted(options.seconds, not options.overhead),
+        Scripted(options.seconds),
         limit=options.episodes,
         env_kwargs={"judge": "counted"},
         output=output,
@@ -306,29 +302,7 @@ def _size(path: Path | None) -> int:
     return path.stat().st_size if path is not None and path.exists() else 0
 
 
-def overhead(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Return the processor time of episodes with a journal over that without, in pairs of runs."""
-    ratios, plain_ms = [], []
-    for pair in range(options.pairs):
-        seconds = {}
-        for durable in (True, False) if pair % 2 else (False, True):
-            output = folder / f"overhead{durable}.jsonl"
-            output.unlink(missing_ok=True)
-            number = life(options, output, durable=durable)
-            _, status, used = os.wait4(number, 0)
-            if status:
-                raise SystemExit("a run failed")
-            seconds[durable] = used.ru_utime + used.ru_stime
-        ratios.append(seconds[True] / seconds[False])
-        plain_ms.append(seconds[False] / options.episodes * 1e3)
-    return {
-        "overhead": round(median(ratios) - 1, 4),
-        "ratios": [round(ratio, 4) for ratio in ratios],
-        "cpu_ms_per_episode": round(median(plain_ms), 2),
-    }
-
-
-def _install_judge(folder: Path) -> None:
+def install_judge(folder: Path) -> None:
     """Make `CountedJudge` an engine that a spec can name, as another package would."""
     info = folder / "durable_kills-1.dist-info"
     info.mkdir()
@@ -346,13 +320,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.05, help="longest pause of the engine before an answer")
     parser.add_argument("--between", type=float, nargs=2, default=(0.05, 2.0), help="seconds of a life, from and to")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--overhead", action="store_true", help="measure the journal's processor time instead")
-    parser.add_argument("--pairs", type=int, default=5, help="of runs, for --overhead")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _install_judge(folder)
-        figures = overhead(options, folder) if options.overhead else kill_often(options, folder)
+        install_judge(folder)
+        figures = kill_often(options, folder)
     print(json.dumps({"episodes_per_run": options.episodes, "turns_each": TURNS, **figures}))
 
 

@@ -127,9 +127,10 @@ def raise_open_files() -> None:
 
 
 @asynccontextmanager
-async def stub(latency_ms: float) -> AsyncIterator[str]:
+async def stub(latency_ms: float, turns: int = 1) -> AsyncIterator[str]:
     """A stub in a process of its own; its base URL."""
-    process = subprocess.Popen([sys.executable, str(STUB), "--latency-ms", str(latency_ms)], stdout=subprocess.PIPE)
+    options = ["--latency-ms", str(latency_ms), "--turns", str(turns)]
+    process = subprocess.Popen([sys.executable, str(STUB), *options], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())["base_url"]

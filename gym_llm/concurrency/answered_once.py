@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, Protocol, TypeVar
 
 import gym_llm.errors as errors
@@ -33,7 +33,7 @@ class Memory(Protocol):
     def recall(self, kind: str, key: str) -> list[Any] | None:
         """Return the next outcome that was kept for this request; None if no more was."""
 
-    async def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
+    def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
         """Write an outcome down. It survives a kill of the process from now on."""
 
 
@@ -52,8 +52,12 @@ def remembering(memory: Memory | None) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # closed from another context, at the end of the process
-            _memory.reset(token)
+        _show(token)
+
+
+def _show(token: Token[Memory | None]) -> None:
+    with suppress(ValueError):  # closed from another context, at the end of the process
+        _memory.reset(token)
 
 
 async def answered_once(
@@ -91,19 +95,21 @@ async def answered_once(
         return await ask()
     key = request_key(kind, request)
     outcome = memory.recall(kind, key)
-    with remembering(None):
-        if outcome is not None:
-            if again:
-                with suppress(InfrastructureError, ToolError):
-                    await ask()
-            return _given(outcome, decode)
-        try:
-            answer = await ask()
-        except (InfrastructureError, ToolError) as error:
-            failure_kind = getattr(error, "failure_kind", None)
-            await memory.keep(kind, key, [_ERROR, type(error).__name__, str(error), failure_kind])
-            raise
-    await memory.keep(kind, key, [_ANSWER, answer if encode is None else encode(answer)])
+    if outcome is not None:
+        if again:
+            with remembering(None), suppress(InfrastructureError, ToolError):
+                await ask()
+        return _given(outcome, decode)
+    hidden = _memory.set(None)
+    try:
+        answer = await ask()
+    except (InfrastructureError, ToolError) as error:
+        failure_kind = getattr(error, "failure_kind", None)
+        memory.keep(kind, key, [_ERROR, type(error).__name__, str(error), failure_kind])
+        raise
+    finally:
+        _show(hidden)
+    memory.keep(kind, key, [_ANSWER, answer if encode is None else encode(answer)])
     return answer
 
 

@@ -81,7 +81,7 @@ class PythonSession:
             return cell
         await self._catch_up()
         cell = await self._run(code, cpu_seconds)
-        await memory.keep("cell", key, ["answer", asdict(cell)])
+        memory.keep("cell", key, ["answer", asdict(cell)])
         return cell
 
     async def _catch_up(self) -> None:

@@ -118,7 +118,6 @@ class DurableEpisode:
             raise EpisodeDiverged("The episode has diverged.")
         response = await engine.respond(request, episode_id=episode_id)
         self._add(SAMPLED, key, dumps(codec.encode(response))[:-1])
-        await self._journal.written()
         return response
 
     async def answer(self, engine: Engine, request: Request, episode_id: str) -> ResponseDict:
@@ -141,18 +140,19 @@ class DurableEpisode:
                 self.unused,
             )
         response = await engine.respond(request, episode_id=episode_id)
-        await self.keep(_CALL, key, ["answer", response])
+        self.keep(_CALL, key, ["answer", response])
         return response
 
     def _key(self, request: Request, episode_id: str) -> str:
         """Return the key of a request: of what is new in it since the request before."""
-        items = request["input"]
+        items: list[Item] = request["input"]
         seen = self._seen.get(episode_id, 0)
-        fields: dict[str, Any] = {name: value for name, value in request.items() if name != "input"}
+        fields: dict[str, Any] = dict(request)
+        del fields["input"]
+        self._seen[episode_id] = len(items)
         if 0 < seen <= len(items):
             fields.pop("tools", None)
             items = items[seen:]
-        self._seen[episode_id] = len(request["input"])
         return request_key(episode_id, [seen, fields, [given for item in items if (given := _given(item))]])
 
     # -- what the outside answers -----------------------------------------------------------------------------------
@@ -169,12 +169,11 @@ class DurableEpisode:
             )
         return None
 
-    async def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
+    def keep(self, kind: str, key: str, outcome: list[Any]) -> None:
         """See `gym_llm.concurrency.answered_once.Memory`."""
         body = dumps(outcome)[:-1]
         if len(body) <= _LARGEST or kind not in REPEATABLE:
             self._add(f"outside:{kind.replace(' ', '_')}", key, body)
-            await self._journal.written()
 
     @property
     def unused(self) -> int:
@@ -200,7 +199,7 @@ class DurableModel(EngineAround):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
-        episode = self._episodes.get(conversation_of(episode_id))
+        episode = self._episodes.get(episode_id) or self._episodes.get(conversation_of(episode_id))
         if episode is None:
             return await self.engine.respond(request, episode_id=episode_id)
         ask = episode.respond if self._in_order else episode.answer

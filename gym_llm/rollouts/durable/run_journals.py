@@ -77,7 +77,6 @@ def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> int:
         journal = Journal(folder, is_hidden=True)
         for job, episode in episodes.items():
             journal.copy(job, episode)
-        journal.flush()
         if journal.is_broken:
             raise DataError(f"Cannot write the journal {folder}: make room for {len(episodes)} unfinished episodes.")
         journal.show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from gym_llm.types import TOKEN_FIELDS, Item, ResponseDict
@@ -22,20 +23,25 @@ class TokenCodec:
     def __init__(self) -> None:
         self._ids: list[int] = []
 
-    def encode(self, response: ResponseDict) -> dict[str, Any]:
+    def encode(self, response: ResponseDict) -> ResponseDict:
         """Return the response, or a shallow copy without the ids that the turn before has."""
-        return cast("dict[str, Any]", self._each(response, self._shorten))
+        return self._each(response, self._shorten)
 
-    def decode(self, response: dict[str, Any]) -> ResponseDict:
+    def decode(self, response: ResponseDict) -> ResponseDict:
         """Return the response that `encode` was given."""
-        return cast(ResponseDict, self._each(response, self._restore))
+        return self._each(response, self._restore)
 
-    def _each(self, response: Any, change: Any) -> Any:
-        output = response.get("output")
-        if not isinstance(output, list) or not any(_PROMPT in item for item in output if isinstance(item, dict)):
-            return response
-        changed = [change(item) if isinstance(item, dict) and _PROMPT in item else item for item in output]
-        return {**response, "output": changed}
+    def _each(self, response: ResponseDict, change: Callable[[Item], Item]) -> ResponseDict:
+        output: Any = response.get("output")
+        if isinstance(output, list):
+            for index, item in enumerate(output):
+                if isinstance(item, dict) and _PROMPT in item:
+                    if output is response["output"]:
+                        output = output.copy()
+                    output[index] = change(item)
+            if output is not response["output"]:
+                return cast(ResponseDict, {**response, "output": output})
+        return response
 
     def _shorten(self, item: Item) -> Item:
         prompt, ids = item[_PROMPT], self._ids

@@ -90,7 +90,7 @@ def test_an_effect_is_made_again_and_the_first_answer_returned(tmp_path):
 
 def test_a_living_worker_keeps_its_episodes(tmp_path):
     journal, episode = begun(tmp_path)
-    asyncio.run(episode.keep("shop", "1a", ["answer", 1]))
+    episode.keep("shop", "1a", ["answer", 1])
     left = LeftJournals(tmp_path)
     assert left.take(JOB) is None
     journal.close()
