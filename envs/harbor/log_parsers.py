@@ -1,7 +1,7 @@
 """Log parsers: the state of each test in the output of a test runner, by the names that SWE-bench's datasets use.
 
-The results are those of the parsers of `swebench` 5.0.2 and `swesmith` 0.0.9: tests/downstream/test_swe_bench.py compares
-them. A patch can print lines of any length, so the time that a line takes is linear in its length.
+The results are those of the parsers of `swebench` 5.0.2 and `swesmith` 0.0.9; tests/downstream/test_swe_bench.py
+compares them. A patch can print lines of any length, so the time that a line takes is linear in its length.
 """
 
 from __future__ import annotations
