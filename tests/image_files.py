@@ -59,11 +59,15 @@ def layer(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     return output.getvalue()
 
 
-def docker_save(layers: list[bytes]) -> dict[str, bytes]:
+def docker_save(layers: list[bytes], settings: Mapping[str, Any] = CONFIG["config"]) -> dict[str, bytes]:
     """The files that `docker save` wrote before it wrote OCI layouts, too."""
     files = {f"{index}abc/layer.tar": data for index, data in enumerate(layers)}
     manifest = [{"Config": "config.json", "RepoTags": ["mine:1"], "Layers": list(files)}]
-    return {**files, "config.json": json.dumps(CONFIG).encode(), "manifest.json": json.dumps(manifest).encode()}
+    return {
+        **files,
+        "config.json": json.dumps({**CONFIG, "config": settings}).encode(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
 
 
 def oci_layout(

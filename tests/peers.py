@@ -78,6 +78,8 @@ PEERS: dict[str, tuple[str, ...]] = {
         *("omegaconf==2.3.0", "orjson==3.13.0", "pyvers==0.2.3", "tensordict==0.10.0", "torchdata==0.11.0"),
         "TransferQueue==0.1.11",
     ),
+    "swebench": ("swebench==5.0.2", "unidiff==0.7.5"),
+    "swesmith": ("swesmith==0.0.9", "swebench==4.1.0"),  # swesmith needs the constants that swebench 5 has no more
     "mcp2": (*("mcp==2.3.0", "mcp-types==2.3.0", "pyjwt==2.15.1", "python-multipart==0.0.34", "sse-starlette==3.7.0"),),
     "mcp1": (
         *("mcp==1.30.0", "httpx-sse==0.4.3", "pydantic-settings==2.16.3", "pyjwt==2.15.1", "python-multipart==0.0.34"),

@@ -50,9 +50,10 @@ def lite(row: dict[str, Any]) -> Row:
 
 
 def multilingual(row: dict[str, Any]) -> Row:
-    """Name the repository's language; the lists of tests become texts, as those of SWE-bench are."""
+    """Name the repository's language; lists of tests become texts, as those of SWE-bench are."""
     task = _issue(row, "multilingual", _LANGUAGE[row["repo"]] + " ")
-    tests = {name: json.dumps(row[name]) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+    lists = {name: row[name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+    tests = {name: value if isinstance(value, str) else json.dumps(value) for name, value in lists.items()}
     return {**task, "environment_setup_commit": "", "difficulty": "", **tests}
 
 
@@ -62,9 +63,9 @@ def swe_gym(row: dict[str, Any]) -> Row:
     return {**_issue(row, "train"), "docker_image": image, "test_command": TESTBED + PYTEST}
 
 
-def training(row: dict[str, Any]) -> Row:
-    """Ask for a change that resolves the issue."""
-    return _issue(row, "train")
+def swe_smith(row: dict[str, Any]) -> Row | None:
+    """Ask for a change that resolves the issue; a row for which no issue was written is left out."""
+    return _issue(row, "train") if str(row.get("problem_statement") or "").strip() else None
 
 
 def occupation(row: dict[str, Any]) -> Row:
@@ -85,16 +86,14 @@ def occupation(row: dict[str, Any]) -> Row:
     }
 
 
-def _repairs(
-    name: str, title: str, place: str, convert: Any, split: str = "test", facts: str = "", env: str = "SWEBench"
-) -> Benchmark:
+def _repairs(name: str, title: str, place: str, convert: Any, split: str = "test", facts: str = "") -> Benchmark:
     return Benchmark(
         name=name,
         title=title,
         domain="software_engineering",
         sources=(Source(place, split=split),),
         convert=convert,
-        env_id=f"gym_llm/{env}-v0",
+        env_id="gym_llm/SWEBench-v0",
         needs=("images",),
         facts=facts or f"benchmarks/table.md, + {name}",
         notes="Each task's tests run in an image of its own: see docs/how-to/harbor.md.",
@@ -114,14 +113,11 @@ BENCHMARKS = [
         "SWE-bench Multilingual: issues in nine languages",
         "SWE-bench/SWE-bench_Multilingual",
         multilingual,
-        env="Harbor",  # its rows need their languages' images and test commands
         facts=_FACTS.format("swebench/multilingual"),
     ),
     _repairs("swebench_lite", "SWE-bench Lite: issues of Python repositories", "princeton-nlp/SWE-bench_Lite", lite),
     _repairs("swe_gym", "SWE-Gym: issues to train on", "SWE-Gym/SWE-Gym", swe_gym, split="train"),
-    _repairs(
-        "swe_smith", "SWE-smith: made issues to train on", "SWE-bench/SWE-smith", training, split="train", env="Harbor"
-    ),
+    _repairs("swe_smith", "SWE-smith: made issues to train on", "SWE-bench/SWE-smith", swe_smith, split="train"),
     Benchmark(
         name="gdpval",
         title="GDPval: deliverables of many occupations",

@@ -21,6 +21,7 @@ from gym_llm.data.benchmarks.agents import PYTEST
 from gym_llm.envs.harbor import session as sessions
 from gym_llm.envs.harbor.downloads import tasks_of
 from gym_llm.envs.harbor.folder import folders_in, read_folder
+from gym_llm.envs.harbor.log_parsers import known
 from gym_llm.errors import DataError, ToolError, UsageError
 from gym_llm.grading.call_matching import call_items
 from gym_llm.sandbox.backends import bubblewrap_path
@@ -88,6 +89,11 @@ class Harbor(VerifierEnv):
         setup_command: str = ""
         test_command: str = PYTEST
         timeout_sec: float = Field(1800.0, gt=0)
+        eval_script: str = ""
+        log_parser: Annotated[str, AfterValidator(known)] = ""
+        hidden_files: list[str] = []
+        kept_files: list[str] = []
+        patch_makes_bug: bool = False
 
         @field_validator("fail_to_pass", "pass_to_pass", mode="before")
         @classmethod
@@ -153,7 +159,8 @@ class Harbor(VerifierEnv):
     def oracle(self, task: Task) -> list[list[Item]] | None:
         """Return the solution of each step as a command; None if a solution is missing or has further files."""
         if task.task is None:
-            commands = [f"git apply <<'END_OF_PATCH'\n{task.patch.rstrip()}\nEND_OF_PATCH"] if task.patch else []
+            apply = "git apply" + " -R" * task.patch_makes_bug
+            commands = [f"{apply} <<'END_OF_PATCH'\n{task.patch.rstrip()}\nEND_OF_PATCH"] if task.patch else []
         else:
             folder = read_folder(os.path.join(self.config.folder, task.task))
             solutions = [Path(step.solution) for step in folder.steps if step.solution is not None]

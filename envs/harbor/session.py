@@ -43,6 +43,7 @@ class Plan:
         build_seconds: Time limit of each RUN.
         snapshot: The path of a snapshot to begin with.
         setup_command: The first command.
+        hide_command: A command before it, for the container that the model works in.
     """
 
     image: str | None
@@ -56,6 +57,7 @@ class Plan:
     build_seconds: float = 600.0
     snapshot: str | None = None
     setup_command: str = ""
+    hide_command: str = ""
 
 
 def folder_plan(folder: TaskFolder, most: MachineLimits, network: str, snapshot: str | None) -> Plan:
@@ -101,6 +103,7 @@ def swe_bench_plan(task: Harbor.Task, limits: MachineLimits) -> Plan:
         workdir=task.repo_dir,
         snapshot=task.snapshot,
         setup_command=task.setup_command,
+        hide_command=f"git rm -qf --ignore-unmatch -- {shlex.join(task.hidden_files)}" if task.hidden_files else "",
     )
 
 
@@ -198,9 +201,10 @@ class Session:
             if plan.snapshot is not None:
                 with open(plan.snapshot, "rb") as file:
                     await machine.restore(file.read())
-            if plan.setup_command and plan.snapshot is None:
+            if plan.snapshot is None:
                 self.machine = machine
-                await self._sure(plan.setup_command, "setup_command")
+                for command in filter(None, (plan.hide_command, plan.setup_command)):
+                    await self._sure(command, "setup_command")
         except BaseException as error:
             self.machine = None
             await machine.close()
@@ -274,21 +278,20 @@ def folder_verdict(session: Session, folder: TaskFolder) -> Verdict:
 async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Task, *, solve: bool) -> Verdict:
     """Run the tests of a row of SWE-bench in a fresh container with the model's changes of the repository."""
     machine = await session.open(machines)
+    folder = task.repo_dir
     if solve:
-        await swe_bench.apply_patch(machine, task.patch.encode(), task.repo_dir)
+        await swe_bench.apply_patch(machine, task.patch.encode(), folder, reverse=task.patch_makes_bug)
     await machine.seal([])
-    patch = await swe_bench.written_patch(machine, task.base_commit, task.repo_dir)
+    patch = await swe_bench.written_patch(machine, task.base_commit, folder, task.kept_files)
     await session.begin_again()
-    await swe_bench.go_back(machine, task.base_commit, task.repo_dir)
+    await swe_bench.go_back(machine, task.base_commit, folder)
     output = ""
     applied = patch is not None
     if patch:
-        applied = (await swe_bench.apply_patch(machine, patch, task.repo_dir)).return_code == 0
+        applied = (await swe_bench.apply_patch(machine, patch, folder)).return_code == 0
     if applied:
-        output = await swe_bench.run_tests(
-            machine, task.test_patch, task.base_commit, task.test_command, task.repo_dir, task.timeout_sec
-        )
-    verdict = swe_bench.verdict(output, task.fail_to_pass, task.pass_to_pass)
+        output = await swe_bench.run_tests(machine, task)
+    verdict = swe_bench.verdict(output, task.fail_to_pass, task.pass_to_pass, task.log_parser)
     verdict.info["patch_applied"] = applied
     return verdict
 

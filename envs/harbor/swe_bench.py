@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gym_llm import Verdict
+from gym_llm.envs.harbor import log_parsers
 from gym_llm.errors import InfrastructureError
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines.machine import ExecResult, Machine, MachineProblem
 
-_FOLDER, _PATCH, _LOG = "/tmp", "gym_llm.patch", "gym_llm.log"
+if TYPE_CHECKING:
+    from gym_llm.envs.harbor.env import Harbor
+
+_FOLDER, _PATCH, _LOG, _SCRIPT = "/tmp", "gym_llm.patch", "gym_llm.log", "gym_llm.sh"
 _CHANGED = re.compile(r"^diff --git a/(.+?) b/(.+)$", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _PYTEST = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S.*)$")
@@ -58,20 +64,29 @@ def passed_tests(output: str) -> set[str]:
     return {name for name, passed in states.items() if passed}
 
 
-async def apply_patch(machine: Machine, patch: bytes, folder: str) -> ExecResult:
-    """Apply a patch in a repository with git or, if git fails, with `patch`."""
+async def apply_patch(machine: Machine, patch: bytes, folder: str, *, reverse: bool = False) -> ExecResult:
+    """Apply a patch, or its reverse, in a repository with git or, if git fails, with `patch`."""
     data = patch if patch.endswith(b"\n") else patch + b"\n"
     await machine.upload(_FOLDER, tree.pack_files([(_PATCH, 0o644, data)]))
     path = f"{_FOLDER}/{_PATCH}"
-    command = f"git apply --verbose {path} || patch --batch --forward --fuzz=5 -p1 -i {path}"
+    git, direction = ("git apply -R", "--reverse") if reverse else ("git apply", "--forward")
+    command = f"{git} --verbose {path} || patch --batch {direction} --fuzz=5 -p1 -i {path}"
     return await machine.exec(f"({command}); code=$?; rm -f {path}; exit $code", cwd=folder)
 
 
-async def written_patch(machine: Machine, base_commit: str, folder: str) -> bytes | None:
-    """Return the changes since a commit, with new files; None if the repository is broken or the patch too large."""
+async def written_patch(machine: Machine, base_commit: str, folder: str, without: Sequence[str] = ()) -> bytes | None:
+    """Return the changes since a commit, with new files; None if the repository is broken or the patch too large.
+
+    Args:
+        machine: The container.
+        base_commit: The commit.
+        folder: The repository.
+        without: Files whose changes are left out.
+    """
     path = f"{_FOLDER}/{_PATCH}"
+    kept = shlex.join(f":(top,exclude,literal){file}" for file in without)
     diff = "git diff --cached --binary --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/"
-    command = f"rm -rf {path} .git/index.lock; git add -A && {diff} {shlex.quote(base_commit)} > {path}"
+    command = f"rm -rf {path} .git/index.lock; git add -A && {diff} {shlex.quote(base_commit)} -- :/ {kept} > {path}"
     result = await machine.exec(command, cwd=folder, timeout_sec=_GIT_SECONDS)
     try:
         return None if result.return_code else await machine.download(path, _PATCH_BYTES)
@@ -94,34 +109,54 @@ async def go_back(machine: Machine, base_commit: str, folder: str) -> None:
         )
 
 
-async def run_tests(
-    machine: Machine, test_patch: str, base_commit: str, command: str, folder: str, timeout_sec: float
-) -> str:
-    """Restore the files of the test patch, run them, and return the output; "" if the patch does not apply."""
-    files = [shlex.quote(one) for one in changed_files(test_patch)]
+async def run_tests(machine: Machine, task: Harbor.Task) -> str:
+    """Restore the files of the test patch, run them, and return the output; "" if the patch does not apply.
+
+    A row's `eval_script` applies the test patch itself.
+    """
+    folder, timeout_sec = task.repo_dir, task.timeout_sec
+    files = [shlex.quote(one) for one in changed_files(task.test_patch)]
     if files:
-        commit = shlex.quote(base_commit)
+        commit = shlex.quote(task.base_commit)
         back = "".join(f"git checkout -f {commit} -- {one} 2>/dev/null || rm -rf {one}; " for one in files)
         await machine.exec(back, cwd=folder)
-        applied = await apply_patch(machine, test_patch.encode(), folder)
+    if files and not task.eval_script:
+        applied = await apply_patch(machine, task.test_patch.encode(), folder)
         if applied.return_code:
             return ""
-    names = " ".join(files)
-    whole = command.replace("{files}", names) if "{files}" in command else f"{command} {names}"
+    if task.eval_script:
+        await machine.upload(_FOLDER, tree.pack_files([(_SCRIPT, 0o644, task.eval_script.encode())]))
+        whole = f"bash {_FOLDER}/{_SCRIPT}"
+    else:
+        command, names = task.test_command, " ".join(files or map(shlex.quote, task.kept_files))
+        whole = command.replace("{files}", names) if "{files}" in command else f"{command} {names}"
     log = f"{_FOLDER}/{_LOG}"
     await machine.exec(f"rm -rf {log}; ({whole}) > {log} 2>&1", cwd=folder, timeout_sec=timeout_sec)
     await machine.exec(f"tail -c {_LOG_BYTES} {log} > {log}.end")
     return (await machine.download(f"{log}.end", _LOG_BYTES) or b"").decode("utf-8", "replace")
 
 
-def verdict(output: str, fail_to_pass: list[str], pass_to_pass: list[str]) -> Verdict:
-    """Return 1.0 if every required test passed, else 0.0."""
-    passed = passed_tests(output)
-    failed = [name for name in (*fail_to_pass, *pass_to_pass) if name not in passed]
+def verdict(output: str, fail_to_pass: list[str], pass_to_pass: list[str], log_parser: str = "") -> Verdict:
+    """Return 1.0 if every required test passed, else 0.0.
+
+    Args:
+        output: The output of the tests.
+        fail_to_pass: Tests that have to pass.
+        pass_to_pass: Tests that have to pass. With a log parser they may be skipped, as in SWE-bench.
+        log_parser: One of `gym_llm.envs.harbor.log_parsers.PARSERS`; empty for Python's test programs.
+    """
+    output = log_parsers.test_output(output)
+    if log_parser:
+        states = log_parsers.PARSERS[log_parser](_COLOUR.sub("", output))
+        passed = {name for name, state in states.items() if state in _PASSED}
+        kept = passed | {name for name, state in states.items() if state == log_parsers.SKIPPED}
+    else:
+        passed = kept = passed_tests(output)
+    failed = [name for name in fail_to_pass if name not in passed] + [name for name in pass_to_pass if name not in kept]
     details = {
         "resolved": not failed,
         "fail_to_pass": sum(name in passed for name in fail_to_pass),
-        "pass_to_pass": sum(name in passed for name in pass_to_pass),
+        "pass_to_pass": sum(name in kept for name in pass_to_pass),
         "not_passed": ", ".join(failed[:_SHOWN]),
     }
     return Verdict(float(not failed), details)

@@ -77,6 +77,7 @@ def plan(
                         routing=how,  # type: ignore[arg-type]
                         group_size=group_size,
                         episodes=episodes,
+                        nodes=nodes,
                     )
                 except ValueError as error:
                     raise UsageError(str(error)) from None

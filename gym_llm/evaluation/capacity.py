@@ -84,6 +84,7 @@ def forecast(
     routing: Routing = "group",
     group_size: int | None = None,
     episodes: int | None = None,
+    nodes: int = 1,
     seed: int = 0,
 ) -> Forecast:
     """Play a recording again on virtual engines.
@@ -97,13 +98,14 @@ def forecast(
         routing: How requests find their server.
         group_size: Episodes of a task; None as recorded.
         episodes: Number of episodes; None for the recorded number. Recorded ones are played again and again.
+        nodes: Number of event loops that play them. The CPU time of all episodes is shared by these.
         seed: Of the random routing.
 
     Raises:
         ValueError: If a number is below 1, or the routing is unknown.
     """
-    if min(concurrency, engines, recorded_engines, group_size or 1, episodes or 1) < 1:
-        raise ValueError("concurrency, engines, group_size and episodes are 1 or more.")
+    if min(concurrency, engines, recorded_engines, group_size or 1, episodes or 1, nodes) < 1:
+        raise ValueError("concurrency, engines, group_size, episodes and nodes are 1 or more.")
     if routing not in get_args(Routing):
         raise ValueError(f"routing is one of {', '.join(get_args(Routing))}; got {routing!r}.")
     jobs, groups, works = _jobs(recording, work_of(recording, speed, recorded_engines), group_size, episodes)
@@ -166,7 +168,8 @@ def forecast(
         elif waiting:
             begin(after)
         last = max(last, after)
-    seconds = max(last, 1e-9)
+    computing = recording.cpu_seconds * len(jobs) / nodes  # an event loop does one thing at a time
+    seconds = max(last, computing, 1e-9)
     idle = sum(map(sum, works))
     return Forecast(
         concurrency=concurrency,

@@ -45,10 +45,17 @@ class RecordedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A rollout file's episodes, and how many of them were played at once."""
+    """A rollout file's episodes.
+
+    Attributes:
+        episodes: The episodes, in the order of their start.
+        concurrency: How many of them were played at once.
+        cpu_seconds: CPU seconds that an episode took on the event loop; 0.0 if the summary does not say it.
+    """
 
     episodes: list[RecordedEpisode]
     concurrency: int
+    cpu_seconds: float = 0.0
 
 
 def read_recording(path: str | os.PathLike[str], concurrency: int | None = None) -> Recording:
@@ -81,13 +88,16 @@ def read_recording(path: str | os.PathLike[str], concurrency: int | None = None)
         )
     if not episodes:
         raise DataError(f"{path} has no scored episode with `turn_timing`: record it with this version.")
-    if concurrency is None:
-        summary = Path(path).with_suffix("").with_suffix(".summary.json")
-        try:
-            concurrency = int(json.loads(summary.read_text("utf-8"))["settings"]["concurrency"])
-        except (OSError, ValueError, LookupError, TypeError):
+    summary = Path(path).with_suffix("").with_suffix(".summary.json")
+    try:
+        told = json.loads(summary.read_text("utf-8"))
+        concurrency = concurrency or int(told["settings"]["concurrency"])
+        cpu_seconds = float(told.get("cpu_seconds", 0.0)) / max(1, told.get("episodes_this_run", 1))
+    except (OSError, ValueError, LookupError, TypeError):
+        if concurrency is None:
             raise DataError(f"{summary} does not say the concurrency of {path}: give it.") from None
-    return Recording(sorted(episodes, key=lambda episode: episode.order), max(1, concurrency))
+        cpu_seconds = 0.0
+    return Recording(sorted(episodes, key=lambda episode: episode.order), max(1, concurrency), cpu_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ class Run(AbstractContextManager["Run"]):
         self._to_retry: set[str] = set()
         self._journals: Path | None = None
         self._recorded: dict[str, set[tuple[int, int]]] = {name: set() for name in self.parts}
-        self._seconds = self._started = 0.0
+        self._seconds = self._started = self._cpu_seconds = 0.0
         counts = {"episodes": episodes, "limit": limit}
         self._made_by = {name: part.made_by(self.settings) for name, part in self.parts.items()}
         self._summary_settings = {**mask(notes or {}), **self._describe(), **parsers, **counts}
@@ -197,6 +197,7 @@ class Run(AbstractContextManager["Run"]):
             "episodes_this_run": self.played,
             "seconds": seconds,
             "episodes_per_second": self.played / seconds if seconds else None,
+            "cpu_seconds": self._cpu_seconds,
             "settings": self._summary_settings,
         }
 
@@ -371,6 +372,7 @@ class Run(AbstractContextManager["Run"]):
         """
         if self._closed:
             raise UsageError("This run is closed: make another one, with resume=True to go on with its file.")
+        began = time.thread_time()  # of the thread that runs the event loop: it drives all episodes
         try:
             for engine, parts in self._engines():
                 self._budget.check()
@@ -396,6 +398,7 @@ class Run(AbstractContextManager["Run"]):
                                     self._budget.check()
         finally:
             self._seconds, self._started = self.seconds, 0.0
+            self._cpu_seconds += max(0.0, time.thread_time() - began)
 
     def _played(self, part: OpenWorkload, engine: Engine) -> AsyncGenerator[Rollout, None]:
         in_workers = bool(self.settings.workers)  # each makes an engine of its own

@@ -43,6 +43,15 @@ def test_the_environments_time_at_the_end_counts() -> None:
     assert forecast(recording(1, (1.0, 5.0)), EngineSpeed(0.0), concurrency=4).seconds == pytest.approx(6.0)
 
 
+def test_a_run_takes_at_least_the_cpu_time_of_its_episodes() -> None:
+    episodes = recording(100, (1.0, 0.0)).episodes
+    busy = Recording(episodes, concurrency=4, cpu_seconds=0.25)
+    for concurrency, nodes, seconds in ((2, 1, 50.0), (50, 1, 25.0), (50, 5, 5.0), (50, 100, 2.0)):
+        figures = forecast(busy, EngineSpeed(0.0), concurrency=concurrency, nodes=nodes)
+        assert figures.seconds == pytest.approx(seconds)
+        assert figures.episodes_per_second == pytest.approx(100 / seconds)
+
+
 def test_random_routing_is_slower_than_the_least_loaded_server() -> None:
     slow = EngineSpeed(1.0)
     work: Any = {"concurrency": 16, "engines": 4, "episodes": 400}
@@ -66,7 +75,10 @@ def test_files_are_read_and_planned(tmp_path: Path, capsys: pytest.CaptureFixtur
     file = str(tmp_path / "a.jsonl")
     argv = ["rollout", "gym_llm/Arithmetic-v0", "--engine", "constant:4", "--limit", "8", "--repeats", "2"]
     assert main([*argv, "--concurrency", "4", "--output", file, "--quiet"]) in (0, 1)
-    assert (len(read_recording(file).episodes), read_recording(file).concurrency) == (16, 4)
+    recorded = read_recording(file)
+    assert (len(recorded.episodes), recorded.concurrency) == (16, 4)
+    seconds = json.loads(Path(tmp_path / "a.summary.json").read_text())["seconds"]
+    assert 0.0 < recorded.cpu_seconds * 16 <= seconds + 0.5
     assert main(["plan", file, "--concurrency", "2,8", "--engines", "1,2", "--engine-price", "3600", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["forecasts"]
     assert [(row["engines"], row["concurrency"]) for row in rows] == [(1, 2), (1, 8), (2, 2), (2, 8)]
