@@ -90,9 +90,9 @@ def read_recording(path: str | os.PathLike[str], concurrency: int | None = None)
         raise DataError(f"{path} has no scored episode with `turn_timing`: record it with this version.")
     summary = Path(path).with_suffix("").with_suffix(".summary.json")
     try:
-        told = json.loads(summary.read_text("utf-8"))
-        concurrency = concurrency or int(told["settings"]["concurrency"])
-        cpu_seconds = float(told.get("cpu_seconds", 0.0)) / max(1, told.get("episodes_this_run", 1))
+        stored = json.loads(summary.read_text("utf-8"))
+        concurrency = concurrency or int(stored["settings"]["concurrency"])
+        cpu_seconds = float(stored.get("cpu_seconds", 0.0)) / max(1, stored.get("episodes_this_run", 1))
     except (OSError, ValueError, LookupError, TypeError):
         if concurrency is None:
             raise DataError(f"{summary} does not say the concurrency of {path}: give it.") from None
