@@ -119,6 +119,11 @@ def request_key(kind: str, request: Any) -> str:
     return hashlib.blake2b(b"%b\n%b" % (kind.encode(), data), digest_size=12).hexdigest()
 
 
+def is_failure(outcome: bytes) -> bool:
+    """Return whether an outcome, as JSON, is an error that masks the episode; a `ToolError` is an answer."""
+    return outcome.startswith(b'["error","') and not outcome.startswith(b'["error","ToolError"')
+
+
 def _given(outcome: list[Any], decode: Callable[[Any], T] | None) -> T:
     if outcome[0] == _ANSWER:
         value: Any = outcome[1]

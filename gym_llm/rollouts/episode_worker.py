@@ -44,6 +44,7 @@ class EpisodeWorker:
         self._settings = settings
         self._journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
         self._episodes: dict[str, DurableEpisode] = {}
+        self._to_go_on: set[Job] = set()
         if self._journal is not None:
             engine = DurableModel(engine, self._episodes, in_order=settings.agent is None)
         self._engine = player_of(engine, settings, lambda: shard.env(0))
@@ -97,8 +98,11 @@ class EpisodeWorker:
         """Nothing to do: a shard in this process dies with it."""
 
     def recorded(self, job: Job) -> None:
-        """Let go of a job's journal, if there is one: its record is written."""
-        if self._journal is not None:
+        """Let go of a job's journal, if there is one: its record is written.
+
+        An episode that was masked for a reason that may pass stays there, so that `retry_failed` goes on with it.
+        """
+        if self._journal is not None and job not in self._to_go_on:
             self._journal.recorded(job)
 
     async def waiting(self) -> dict[str, int]:
@@ -153,13 +157,18 @@ class EpisodeWorker:
                     durable.begin_anew()
                     record = await self._play_once(env, job, phase)
             durable.attempt += 1
+            if record["failure_kind"] in TRANSIENT:
+                durable.keep_for_retry()
             return record
 
         self._episodes[job.episode_id] = durable
         try:
-            return await with_retries(play, retries=retries, attempt=durable.attempt)
+            attempt = durable.attempt if durable.attempt <= retries + 1 else 1  # it was masked, and is tried again
+            return await with_retries(play, retries=retries, attempt=attempt)
         finally:
             del self._episodes[job.episode_id]
+            if durable.is_kept:
+                self._to_go_on.add(job)
 
     async def _play_once(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
         engine, tracing = self._engine, self._settings.tracing

@@ -14,6 +14,7 @@ from gym_llm.concurrency import wait
 from gym_llm.core.registry.ids import parse_id
 from gym_llm.engines import Engine
 from gym_llm.errors import UsageError
+from gym_llm.records.failures import TRANSIENT
 from gym_llm.records.rollout_file import RolloutFile
 from gym_llm.rollouts import failure_limit
 from gym_llm.rollouts.durable.run_journals import journals_beside, open_journals, part_folder, remove_journals
@@ -137,6 +138,7 @@ class Run(AbstractContextManager["Run"]):
         self._closed = False
         self._to_retry: set[str] = set()
         self._journals: Path | None = None
+        self._may_go_on = False  # an episode was masked for a reason that may pass, and its journal stays
         self._recorded: dict[str, set[tuple[int, int]]] = {name: set() for name in self.parts}
         self._seconds = self._started = self._cpu_seconds = 0.0
         counts = {"episodes": episodes, "limit": limit}
@@ -250,12 +252,13 @@ class Run(AbstractContextManager["Run"]):
             if not (tells or accept_changes) and (problem := home.check_task(record, self.settings)):
                 raise UsageError(f"{self.path} was made with other tasks ({problem}): name another output.")
             number = record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]
-            self._recorded[name].add(number)
             is_masked = retry_failed and record["reward"] is None and number in jobs[name]
             if is_masked or (name, number[0]) in broken:
                 self._to_retry.add(name)
             else:
                 self._count(home, record)
+            if not (is_masked and record.get("failure_kind") in TRANSIENT):
+                self._recorded[name].add(number)
         # Changes between earlier records were accepted then: the run that wrote the last one has compared.
         for name, record in last.items():
             if recorded := record.get("made_by"):
@@ -266,7 +269,7 @@ class Run(AbstractContextManager["Run"]):
         """Get the journals of a durable run ready, and count the episodes that go on in the middle."""
         folder = journals_beside(self.path)
         durable = self.settings.durable or (resume and folder.is_dir())
-        if not (durable and self._to_play and resume):
+        if not (durable and resume and (self._to_play or self._may_go_on)):
             remove_journals(folder)
         if not (durable and self._to_play):
             return 0
@@ -329,6 +332,7 @@ class Run(AbstractContextManager["Run"]):
     def _count(self, part: OpenWorkload, record: Any) -> None:
         number, env_id = record["rollout_id"], record["env_id"]
         part.finished.add((number["task_index"], number["repeat_index"]))
+        self._may_go_on |= record.get("failure_kind") in TRANSIENT
         self.summary.add(record)
         self._budget.count(record, part.model)
         if part.spec.dataset:
@@ -456,7 +460,7 @@ class Run(AbstractContextManager["Run"]):
         """Write the summary file, and let others have the output."""
         self._closed = True
         self._open.close()
-        if self._journals is not None and not self.remaining:
+        if self._journals is not None and not (self.remaining or self._may_go_on):
             remove_journals(self._journals)
 
     def __exit__(self, *_: object) -> None:

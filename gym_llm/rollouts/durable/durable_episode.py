@@ -16,12 +16,13 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any, cast
 
-from gym_llm.concurrency.answered_once import request_key
+from gym_llm.concurrency.answered_once import is_failure, request_key
 from gym_llm.engines.around import EngineAround, conversation_of
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
 from gym_llm.protocols.responses.token_fields import without_tokens
 from gym_llm.rollouts.durable.journal import Journal
+from gym_llm.rollouts.durable.left_journals import LeftEpisode, Place
 from gym_llm.rollouts.durable.lines import BEGIN, SAMPLED, Line, pack_line
 from gym_llm.rollouts.durable.token_codec import TokenCodec
 from gym_llm.rollouts.plan import Job
@@ -57,23 +58,39 @@ class DurableEpisode:
     def __init__(self, journal: Journal, job: Job) -> None:
         self._journal = journal
         self.job = job
-        left = journal.take_left(job)
-        self._generation = 0 if left is None else left.generation
-        self.attempt = 1 if left is None else left.attempt
-        self._left = left
+        self._left = journal.take_left(job)
+        self._generation = 0 if self._left is None else self._left.generation
+        self.attempt = 1 if self._left is None else self._left.attempt
+        self._kept: list[Line] | None = None
+        self._places: list[Place] = []
         self._reset([])
 
     def begin(self) -> None:
-        """Begin to play it: from the journal that was left, or, for each later call, as a new generation."""
+        """Begin to play it: from the journal that was left or `keep_for_retry` has written, or from its first turn."""
         left, self._left = self._left, None
-        if left is not None:
-            lines = self._journal.copy(self.job, left)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._reset(kept)
         else:
-            lines = []
+            self._write_generation([] if left is None else left.lines())
+
+    def keep_for_retry(self) -> None:
+        """After a failure that may pass: keep all answers but the failure itself, for another attempt."""
+        if self.has_diverged or self._journal.is_broken:
+            return
+        lines = LeftEpisode(self._generation, places=self._places).lines()
+        self._kept = [line for line in lines if not is_failure(line.body)]
+        self._write_generation(self._kept)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it has failed and can go on where it was."""
+        return self._kept is not None
+
+    def _write_generation(self, lines: list[Line]) -> None:
         self._generation += 1
         self._reset(lines)
-        if left is None:
-            self._add(BEGIN, str(self.attempt), b"0")
+        self._places = self._journal.begin(self.job, self._generation, self.attempt, lines)
 
     def begin_anew(self) -> None:
         """Begin it from its first turn after it has diverged."""
@@ -181,7 +198,7 @@ class DurableEpisode:
         return sum(map(len, self._answers.values()))
 
     def _add(self, kind: str, key: str, body: bytes) -> None:
-        self._journal.add(self.job, pack_line(self.job, self._generation, kind, key, body))
+        self._places += self._journal.add(self.job, pack_line(self.job, self._generation, kind, key, body))
 
 
 class DurableModel(EngineAround):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from gym_llm.data.files.atomic import open_locked
 from gym_llm.data.files.jsonl import write_all
-from gym_llm.rollouts.durable.left_journals import HIDDEN, LOCK, LeftEpisode, LeftJournals, new_name
+from gym_llm.rollouts.durable.left_journals import HIDDEN, LOCK, LeftEpisode, LeftJournals, Place, new_name
 from gym_llm.rollouts.durable.lines import BEGIN, Line, pack_line
 from gym_llm.rollouts.plan import Job
 from gym_llm.utils.secrets import redacted_logger
@@ -43,6 +44,7 @@ class Journal:
         self._left = LeftJournals(folder, name)
         self._number, self._size = 1, 0
         self._descriptor = -1
+        self._file = self._path
         self._files: dict[Job, set[int]] = {}  # in which an episode has lines
         self._episodes: dict[int, int] = {}  # of each file: episodes without a record
         self.is_broken = False
@@ -57,19 +59,16 @@ class Journal:
         """Return an episode that another worker has begun and left; None if no worker has."""
         return self._left.take(job)
 
-    def copy(self, job: Job, episode: LeftEpisode) -> list[Line]:
-        """Begin an episode with the lines of another journal, which are returned.
+    def begin(self, job: Job, generation: int, attempt: int, lines: Sequence[Line] = ()) -> list[Place]:
+        """Begin a generation of an episode with the lines of an earlier one; return the places of their copies.
 
-        All of it is in one write. Should it be cut off, the other journal still has the episode.
+        All of it is in one write. Should it be cut off, the earlier generation still counts.
         """
-        generation, lines = episode.generation + 1, episode.lines()
-        copies = [pack_line(job, generation, line.kind, line.key, line.body) for line in lines]
-        begin = pack_line(job, generation, BEGIN, str(episode.attempt), b"%d" % len(copies))
-        self.add(job, b"".join([begin, *copies]))
-        return lines
+        begin = pack_line(job, generation, BEGIN, str(attempt), b"%d" % len(lines))
+        return self.add(job, begin, *(pack_line(job, generation, line.kind, line.key, line.body) for line in lines))[1:]
 
-    def add(self, job: Job, line: bytes) -> None:
-        """Write lines of an episode. They survive a kill of this process from now on.
+    def add(self, job: Job, *lines: bytes) -> list[Place]:
+        """Write lines of an episode, and return their places. They survive a kill of this process from now on.
 
         A `write(2)` to the kernel's cache takes 3 µs: less than waiting for a common one would. If a journal cannot be
         written, because the disk is full, it logs that once. It takes nothing more, and what it has is still right.
@@ -80,18 +79,22 @@ class Journal:
         if self._number not in files:
             files.add(self._number)
             self._episodes[self._number] = self._episodes.get(self._number, 0) + 1
+        places: list[Place] = []
         if self.is_broken:
-            return
+            return places
         try:
             if self._descriptor < 0:
                 self._open_file()
-            write_all(self._descriptor, line)
-            self._size += len(line)
+            write_all(self._descriptor, lines[0] if len(lines) == 1 else b"".join(lines))
+            for line in lines:
+                places.append((self._file, self._size, len(line)))
+                self._size += len(line)
             if self._size >= _FILE_BYTES:
                 self._next_file()
         except OSError as error:
             self.is_broken = True
             logger.error("The journal %s cannot be written: %s. Episodes are not durable now.", self._path, error)
+        return places
 
     def recorded(self, job: Job) -> None:
         """Let go of an episode: its record is written."""
@@ -111,7 +114,8 @@ class Journal:
 
     def _open_file(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
-        self._descriptor = os.open(self._path / f"{self._number:06}.log", flags, 0o600)
+        self._file = self._path / f"{self._number:06}.log"
+        self._descriptor = os.open(self._file, flags, 0o600)
 
     def _next_file(self) -> None:
         os.close(self._descriptor)

@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from gym_llm.data.files.atomic import open_locked
 from gym_llm.errors import DataError
@@ -22,6 +22,9 @@ LOCK = "lock"
 HIDDEN = "."
 """How the names of folders begin that are being made."""
 
+Place: TypeAlias = tuple[Path, int, int]
+"""The place of a line: file, start, length."""
+
 
 @dataclass(slots=True)
 class LeftEpisode:
@@ -31,13 +34,13 @@ class LeftEpisode:
         generation: How often it was begun, by any worker.
         attempt: How often it was played before because it had failed, plus 1.
         copied: The number of lines that were copied at its beginning.
-        places: Of its lines: file, start, length.
+        places: The places of its lines.
     """
 
     generation: int
     attempt: int = 1
     copied: int = -1
-    places: list[tuple[Path, int, int]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:

@@ -76,7 +76,7 @@ def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> int:
     if episodes:
         journal = Journal(folder, is_hidden=True)
         for job, episode in episodes.items():
-            journal.copy(job, episode)
+            journal.begin(job, episode.generation + 1, episode.attempt, episode.lines())
         if journal.is_broken:
             raise DataError(f"Cannot write the journal {folder}: make room for {len(episodes)} unfinished episodes.")
         journal.show()

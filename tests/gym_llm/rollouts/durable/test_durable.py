@@ -17,7 +17,7 @@ from testing import ROOT, function_call, message_item, often, response, row
 from gym_llm import Run, VerifierEnv, tool
 from gym_llm.concurrency.answered_once import answered_once
 from gym_llm.engines import Engine
-from gym_llm.errors import EngineError, ToolError
+from gym_llm.errors import EngineError, JudgeError, ToolError
 from gym_llm.rollouts.durable import journal as journals
 from gym_llm.rollouts.durable.left_journals import read_journal
 from gym_llm.rollouts.durable.run_journals import journals_beside
@@ -33,10 +33,20 @@ class Counting(Engine):
     model = "counting"
 
     def __init__(
-        self, stop_at: int = 1000, *, only: str = "", masks: str = "", records: int = 0, fails: int = 0, usage: int = 0
+        self,
+        stop_at: int = 1000,
+        *,
+        only: str = "",
+        masks: str = "",
+        records: int = 0,
+        fails: int = 0,
+        usage: int = 0,
+        down_at: int = -1,
+        fails_at_most: int = 1,
     ) -> None:
         self.stop_at, self.only, self.masks, self.records, self.fails = stop_at, only, masks, records, fails
         self.usage = {"input_tokens": usage, "output_tokens": usage, "total_tokens": 2 * usage} if usage else None
+        self.down_at, self.fails_at_most = down_at, fails_at_most
         self.asked: list[tuple[str, int]] = []
         self.is_stuck = asyncio.Event()
 
@@ -52,6 +62,9 @@ class Counting(Engine):
             while self.records and Path("a.jsonl").read_bytes().count(b"\n") < self.records:
                 await asyncio.sleep(0.01)
             await stuck(self.is_stuck)
+        if turn == self.down_at and self.fails_at_most:
+            self.fails_at_most -= 1
+            raise EngineError("down", failure_kind="provider_unavailable")
         if self.fails:
             self.fails -= 1
             raise EngineError("on strike", failure_kind="provider_unavailable")
@@ -286,6 +299,50 @@ def test_a_masked_episode_that_is_tried_again_begins_at_its_first_turn():
     asked = [turn for name, turn in second.asked if name == "0-0"]
     assert asked == list(range(TURNS + 1))
     assert [turn for name, turn in second.asked if name == "1-0"] == list(range(2, TURNS + 1))
+
+
+@pytest.mark.parametrize("turn", [1, 3, TURNS])
+def test_an_episode_goes_on_after_its_engine_was_down(turn):
+    expected = play(Counting(), durable=False, output="whole.jsonl")
+    Shop.asked.clear()
+    engine = Counting(down_at=turn)
+    (record,) = play(engine, retries=1)
+    assert record.pop("attempts") == 2 and [record] == expected
+    assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
+
+
+def test_an_episode_that_the_engine_masked_is_tried_again_where_it_was():
+    first, second, third = Counting(down_at=4, fails_at_most=9), Counting(down_at=5), Counting()
+    assert [record["failure_kind"] for record in play(first, tasks=2)] == ["provider_unavailable"] * 2
+    assert play(Counting(), tasks=2, resume=True)[0]["reward"] is None  # not asked for
+    play(second, tasks=2, resume=True, retry_failed=True)
+    records = play(third, tasks=2, resume=True, retry_failed=True)
+    assert [record["reward"] is None for record in records] == [False, False]
+    asked = first.asked + second.asked + third.asked
+    assert sorted(asked) == sorted((f"{task}-0", turn) for task in range(2) for turn in range(TURNS + 1))
+    assert not journals_beside(Path("a.jsonl")).exists()
+
+
+def test_a_judge_that_failed_is_asked_again(monkeypatch):
+    expected = play(Counting(), durable=False, output="whole.jsonl")
+    failing, verify = [True], Shop.verify
+
+    async def judged(self, task, episode):
+        async def judge() -> int:
+            if failing:
+                failing.pop()
+                raise JudgeError("The judge is on strike.")
+            return 1
+
+        await answered_once("first verdict", 0, judge)
+        return await verify(self, task, episode)
+
+    monkeypatch.setattr(Shop, "verify", judged)
+    Shop.asked.clear()
+    engine = Counting()
+    (record,) = play(engine, retries=1)
+    assert record["reward"] == expected[0]["reward"] and record["attempts"] == 2 and not failing
+    assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
 
 
 def test_the_attempt_is_remembered():
