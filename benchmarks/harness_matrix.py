@@ -1,9 +1,12 @@
 """Play harnesses in environments with a scripted model; compare each pair with the same actions played directly.
 
-    python benchmarks/harness_matrix.py --harness codex --harness pi --environment Weather
+    python benchmarks/harness_matrix.py --harness codex --harness pi --environment Weather [--in machine]
 
 The model's prompts and texts are tokens of the included model. It says the right answer of the verifier's oracle, in
 the harness's own words: its names of tools, its shell, its way to finish. Harnesses are installed at first use.
+
+With `--in machine` each harness runs inside of its episode's machine. Harbor is played there only: the model repairs
+the task's files with the harness's own shell. Starts then include the machine's.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import re
 import shlex
 import time
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -165,7 +170,21 @@ def _calls_in(turn: list[Item]) -> int:
     return sum(item["type"] == "function_call" for item in turn)
 
 
-def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Timed(Program):
+    """A program that notes when its engine starts, just before the episode."""
+
+    starts: list[float] = field(default_factory=list, hash=False, compare=False)
+
+    def resolved(self) -> Program:
+        """Note the time."""
+        self.starts.append(time.monotonic())
+        return self
+
+
+def play(
+    harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: float, where: Mapping[str, Any]
+) -> dict[str, Any]:
     """Play one task directly and with a harness; return the figures."""
     env_id = f"gym_llm/{name}-v0"
     env: Any = gym.make(env_id).unwrapped
@@ -184,13 +203,8 @@ def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: f
         return {"outcome": "not installed", "error": str(error)[:2_000]}
     direct = _episode(env_id, Directly(turns), index)
     scripted = Scripted(Script(turns, harness.tools != "none"), tokenizer)
-    started: list[float] = []
-
-    async def agent(episode: Any) -> Any:
-        started.append(time.monotonic())
-        return await program(episode)
-
-    record = _episode(env_id, scripted.engine, index, agent=agent, agent_timeout=timeout)
+    agent = Timed(**{each.name: getattr(program, each.name) for each in fields(program)})
+    record = _episode(env_id, scripted.engine, index, agent=agent, agent_timeout=timeout, **where)
     info = record["info"].get("agent") or {}
     return {
         "outcome": record["outcome"],
@@ -201,7 +215,7 @@ def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: f
         "reward": record["reward"],
         "reward_directly": direct["reward"],
         "prompt_tokens": max((len(prompt) for prompt, _, _ in scripted.truth), default=0),
-        "start_seconds": round(scripted.first - started[0], 2) if scripted.first and started else None,
+        "start_seconds": round(scripted.first - agent.starts[0], 2) if scripted.first else None,
     }
 
 
@@ -248,6 +262,8 @@ def main() -> None:
     parser.add_argument("--environment", action="append", choices=ENVIRONMENTS, help="default: all eight")
     parser.add_argument("--task", type=int, default=0, help="index of the task that each plays (default: 0)")
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds for one episode (default: 180)")
+    parser.add_argument("--in", dest="place", choices=("host", "machine"), default="host", help="where harnesses run")
+    parser.add_argument("--image", default="host", help="image of the machines: `host`, a folder or an archive")
     parser.add_argument("--output", type=Path, help="file for the results as JSON; pairs in it are not played again")
     arguments = parser.parse_args()
 
@@ -256,6 +272,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     tokenizer = AutoTokenizer.from_pretrained(str(resources.files("gym_llm.engines.pocket") / "model"))
     tokenizer.model_max_length = 1 << 30
+    where = {"agent_in": arguments.place, "agent_image": arguments.image}
     environments = arguments.environment or list(ENVIRONMENTS)
     output: Path | None = arguments.output
     results: dict[str, dict[str, dict[str, Any]]] = json.loads(output.read_text()) if output and output.exists() else {}
@@ -266,7 +283,9 @@ def main() -> None:
                 played[environment]["outcome"] == "no tools" or is_right(played[environment])
             ):
                 continue
-            played[environment] = play(playable[name], environment, arguments.task, tokenizer, arguments.timeout)
+            played[environment] = play(
+                playable[name], environment, arguments.task, tokenizer, arguments.timeout, where
+            )
             print(name, environment, json.dumps(played[environment]), flush=True)
             if output:
                 output.write_text(json.dumps(results, indent=1))
