@@ -12,7 +12,7 @@ from gym_llm.types import Item
 
 _FINISH = {"final_answer": "answer", "attempt_completion": "result", "finish": "message", "submit_and_exit": "result"}
 _SHELLS = ("bash", "shell")
-_OWN_SHELLS = ("Bash", "bash", "exec_command", "run_commands", "run_shell_command", "terminal", "exec")
+_OWN_SHELLS = ("Bash", "bash", "exec_command", "run_commands", "run_shell_command", "exec", "terminal")
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
 
 

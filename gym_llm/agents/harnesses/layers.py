@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from gym_llm.agents.harnesses.harness_file import HarnessFile
-from gym_llm.agents.harnesses.libraries import copy_libraries, libraries_version
+from gym_llm.agents.harnesses.libraries import PARTS, copy_libraries, libraries_version
 from gym_llm.errors import EngineUnavailable
 from gym_llm.utils.secrets import redact
 
@@ -108,7 +108,7 @@ def _prefix(python: str) -> Path:
 def libraries_of(base: Path) -> tuple[Path, ...]:
     """Return the layer of a Python's shared libraries, in place or not; none if this machine's loader is too old."""
     version = libraries_version()
-    return (_place("libraries", version, [str(base)]),) if version else ()
+    return (_place("libraries", version, [str(base), *PARTS]),) if version else ()
 
 
 def _node(version: str) -> Path:

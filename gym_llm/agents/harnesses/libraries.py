@@ -20,8 +20,12 @@ _ELF = b"\x7fELF"
 _LOADER = "ld-linux*.so*"
 _FOLDERS = "import sys, sysconfig; print(sys.executable); print(sysconfig.get_config_var('DESTSHARED'))"
 _WITHOUT = "_tkinter"
-_OF_PACKAGES = ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1")
-_OF_GLIBC = ("dl", "pthread", "rt", "util", "resolv", "anl", "nss_dns", "nss_files")
+PARTS = (
+    *("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1"),
+    *("libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2", "libanl.so.1"),
+    *("libnss_dns.so.2", "libnss_files.so.2"),
+)
+"""What packages need beside what Python does: two parts of glibc must not come from different machines."""
 
 
 def libraries_version() -> str:
@@ -46,13 +50,8 @@ def copy_libraries(python: str, part: Path, place: Path, lock: int) -> None:
     executable, modules = _output([python, "-c", _FOLDERS]).splitlines()
     needing = [executable, *(str(path) for path in Path(modules).glob("*.so") if not path.name.startswith(_WITHOUT))]
     found = {word for word in _output(["ldd", *needing]).split() if word.startswith("/") and not word.endswith(":")}
-    libc = next(path for path in found if os.path.basename(path).startswith("libc.so"))
-    # All parts of glibc in a process must come from one place.
-    beside = [
-        *_OF_PACKAGES,
-        *(os.path.basename(path) for path in Path(libc).parent.glob("lib*.so.[12]") if _is_part(path)),
-    ]
-    found |= {path for name in beside if os.path.exists(path := os.path.join(os.path.dirname(libc), name))}
+    system = os.path.dirname(next(path for path in found if os.path.basename(path).startswith("libc.so")))
+    found |= {path for name in PARTS if os.path.exists(path := os.path.join(system, name))}
     (part / "lib").mkdir()
     for path in sorted(found):
         shutil.copy(os.path.realpath(path), part / "lib" / os.path.basename(path))
@@ -81,10 +80,6 @@ def loaded(command: Sequence[str], layers: Sequence[Path]) -> tuple[str, ...]:
     if libraries is None or not first.startswith(_ELF) or not os.path.basename(name).startswith("python"):
         return tuple(words)
     return (str(libraries), "--argv0", name, "--library-path", str(libraries.parent), *words)
-
-
-def _is_part(path: Path) -> bool:
-    return path.name.removeprefix("lib").partition(".so")[0] in _OF_GLIBC
 
 
 def _output(command: Sequence[str]) -> str:
