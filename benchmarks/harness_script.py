@@ -86,7 +86,7 @@ class Script:
         command = self._command(number)
         offered = {str(tool.get("name")): tool.get("parameters") or {} for tool in tools}
         if (name := next((each for each in _OWN_SHELLS if each in offered), None)) is None:
-            return self._in_words("shell", {"command": command}, [*offered])
+            return self._in_words("shell", {"command": command, "timeout_sec": 60}, [*offered])
         fields = offered[name].get("properties", {})
         arguments: dict[str, Any] = {"commands": [command]} if "commands" in fields else {}
         if not arguments:
