@@ -8,7 +8,7 @@ is the proportional share (Pss) of all their processes, files in memory included
 machines within 8 GB. Prints one JSON line last.
 
 `--harness` measures a real harness in their place. Its start ends when its first call of the model reaches the engine.
-At once means that so many episodes wait for their first answer, each with its harness in a machine.
+The machines at once are episodes that wait for their first answer, each with its harness.
 """
 
 from __future__ import annotations
