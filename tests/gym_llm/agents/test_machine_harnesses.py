@@ -141,7 +141,7 @@ def test_a_harness_is_gone_with_its_episode(how: str) -> None:
     record, said = play_commands({how: command}, agent_timeout=10.0 if how == "hangs" else 60.0)
     assert message in (record["error"] or "") and record["outcome"] == ("masked" if message else "scored"), record
     assert how != "fills the disk" or ("No space left" in said[how] and "freed" in said[how])
-    assert how != "daemonises" or said[how].strip() == "2"
+    assert how != "daemonises" or said[how].strip() == "2 begun"
     wait_for(lambda: not _is_left(), seconds=5)
 
 
