@@ -20,6 +20,7 @@ from gym_llm.agents.harnesses.catalogue import harness_files
 
 PLAYABLE = sorted(each.name for each in harness_files() if each.is_playable)
 PYTHON = "/usr/bin/python3 -S -"
+LIMITED = {"openclaw": "Harbor", "qwen-code": "Harbor", "opencode": "SWEBench"}  # docs/how-to/harnesses.md says why
 
 
 class Commands(Says):
@@ -72,7 +73,7 @@ def test_two_harnesses_solve_a_task_in_its_machine_with_every_token_kept() -> No
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PLAYABLE)
 def test_every_harness_plays_in_machines_with_every_token_kept(name: str) -> None:
-    places = ("Harbor", "SWEBench", "Weather", "Arithmetic")
+    places = [one for one in ("Harbor", "SWEBench", "Weather", "Arithmetic") if one != LIMITED.get(name)]
     assert play_matrix("--harness", name, *(word for place in places for word in ("--environment", place)))
 
 
