@@ -1,9 +1,12 @@
 """Play harnesses in environments with a scripted model; compare each pair with the same actions played directly.
 
-    python benchmarks/harness_matrix.py --harness codex --harness pi --environment Weather
+    python benchmarks/harness_matrix.py --harness codex --harness pi --environment Weather [--in machine]
 
 The model's prompts and texts are tokens of the included model. It says the right answer of the verifier's oracle, in
 the harness's own words: its names of tools, its shell, its way to finish. Harnesses are installed at first use.
+
+With `--in machine` each harness runs inside of its episode's machine. Harbor and SWEBench are played there only: the
+model repairs the task's files with the harness's own shell, if it has one. Starts then include the machine's.
 """
 
 from __future__ import annotations
@@ -11,15 +14,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
-import shlex
 import time
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+from harness_script import Script, calls_in
 
 import gym_llm
 from gym_llm.agents import Program, parse_agent_spec
@@ -41,74 +45,7 @@ ENVIRONMENTS = (
     "MultipleChoice",
     "SQLQuery",
 )
-_FINISH = {"final_answer": "answer", "attempt_completion": "result", "finish": "message", "submit_and_exit": "result"}
-_SHELLS = ("bash", "shell")
-_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
-
-
-class Script:
-    """The actions of one task, and what a harness's model says to play them.
-
-    Args:
-        turns: The turns of the right answer: calls, then a text.
-        has_tools: Whether the harness offers tools to its model.
-    """
-
-    def __init__(self, turns: list[list[Item]], has_tools: bool) -> None:
-        self.calls = [item for turn in turns for item in turn if item["type"] == "function_call"]
-        self.answer = "".join(
-            part["text"] for item in turns[-1] if item["type"] == "message" for part in item["content"]
-        )
-        self._has_tools = has_tools
-
-    def say(self, prompt: str) -> str:
-        """Return the model's answer to a prompt."""
-        if '"keystrokes"' in prompt:
-            return self._keystrokes(prompt)
-        offered = _TOOLS.search(prompt)
-        tools = [tool.get("function", tool) for tool in _json_lines(offered[1])] if offered else []
-        names = [str(tool.get("name")) for tool in tools]
-        if self._has_tools and not names:  # a title, or another errand of the harness
-            return "A task"
-        done = self._done(prompt[offered.end() :] if offered else prompt)
-        if done < len(self.calls):
-            call = self.calls[done]
-            return _call(*self._in_words(call["name"], json.loads(call["arguments"]), names))
-        for name, argument in _FINISH.items():
-            if name in names:
-                return _call(name, {argument: self.answer})
-        if names == ["bash"]:  # mini-swe-agent: what this command prints is the answer
-            text = shlex.quote(self.answer)
-            return _call("bash", {"command": f"printf 'COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\\n%s' {text}"})
-        return self.answer
-
-    def _keystrokes(self, prompt: str) -> str:
-        """Return what Terminus 2 types: a call in its shell, or its answer into a file and that it has finished."""
-        done = prompt.count('"keystrokes": "gym-tool ')
-        if is_complete := done == len(self.calls):
-            typed = f"printf %s {shlex.quote(self.answer)} > answer.txt"
-        else:
-            call = self.calls[done]
-            typed = f"gym-tool {call['name']} {shlex.quote(call['arguments'])}"
-        commands = [{"keystrokes": f"{typed}\n", "duration": 3.0}]
-        return json.dumps({"analysis": "", "plan": "", "commands": commands, "task_complete": is_complete})
-
-    def _done(self, history: str) -> int:
-        """Return how many of the calls are in a history: quoted names of tools, or commands of a shell."""
-        for number, call in enumerate(self.calls):
-            name = re.escape(call["name"])
-            made = len(re.findall(rf"(?:gym-tool {name} |(?<![a-z]){name}['\"])", history))
-            if made <= sum(each["name"] == call["name"] for each in self.calls[:number]):
-                return number
-        return len(self.calls)
-
-    def _in_words(self, name: str, arguments: dict[str, Any], names: list[str]) -> tuple[str, dict[str, Any]]:
-        """Return a call of the environment's tool as this harness's model makes it."""
-        own = [each for each in names if each == name or re.search(rf"[_.:-]{re.escape(name)}$", each)]
-        if own:
-            return min(own, key=len), arguments
-        shell = next((each for each in _SHELLS if each in names), "bash")
-        return shell, {"command": f"gym-tool {name} {shlex.quote(json.dumps(arguments))}"}
+WITH_MACHINES = ("Harbor", "SWEBench")
 
 
 class Scripted:
@@ -156,16 +93,26 @@ class Directly(Engine):
     async def respond(self, request: Any, *, episode_id: str = "") -> Any:
         """Return the turn after the calls of the request."""
         said = sum(item.get("type") == "function_call" for item in request["input"])
-        before = [sum(map(_calls_in, self._turns[:index])) for index in range(len(self._turns))]
+        before = [sum(map(calls_in, self._turns[:index])) for index in range(len(self._turns))]
         index = before.index(said)
         return {"id": "resp", "object": "response", "model": self.model, "output": self._turns[index], "usage": None}
 
 
-def _calls_in(turn: list[Item]) -> int:
-    return sum(item["type"] == "function_call" for item in turn)
+@dataclass(frozen=True)
+class Timed(Program):
+    """A program that notes when its engine starts, just before the episode."""
+
+    starts: list[float] = field(default_factory=list, hash=False, compare=False)
+
+    def resolved(self) -> Program:
+        """Note the time."""
+        self.starts.append(time.monotonic())
+        return self
 
 
-def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: float) -> dict[str, Any]:
+def play(
+    harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: float, where: Mapping[str, Any]
+) -> dict[str, Any]:
     """Play one task directly and with a harness; return the figures."""
     env_id = f"gym_llm/{name}-v0"
     env: Any = gym.make(env_id).unwrapped
@@ -174,7 +121,7 @@ def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: f
         turns: Any = oracle_turns(env, task)
     finally:
         env.close()
-    has_tools = any(_calls_in(turn) for turn in turns)
+    has_tools = any(calls_in(turn) for turn in turns)
     if has_tools and harness.tools == "none":
         return {"outcome": "no tools"}
     spec: Any = parse_agent_spec(harness.name)
@@ -183,14 +130,10 @@ def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: f
     except EngineUnavailable as error:
         return {"outcome": "not installed", "error": str(error)[:2_000]}
     direct = _episode(env_id, Directly(turns), index)
-    scripted = Scripted(Script(turns, harness.tools != "none"), tokenizer)
-    started: list[float] = []
-
-    async def agent(episode: Any) -> Any:
-        started.append(time.monotonic())
-        return await program(episode)
-
-    record = _episode(env_id, scripted.engine, index, agent=agent, agent_timeout=timeout)
+    script = Script(turns, harness.tools != "none", in_shell=name in WITH_MACHINES)
+    scripted = Scripted(script, tokenizer)
+    agent = Timed(**{each.name: getattr(program, each.name) for each in fields(program)})
+    record = _episode(env_id, scripted.engine, index, agent=agent, agent_timeout=timeout, **where)
     info = record["info"].get("agent") or {}
     return {
         "outcome": record["outcome"],
@@ -201,7 +144,7 @@ def play(harness: HarnessFile, name: str, index: int, tokenizer: Any, timeout: f
         "reward": record["reward"],
         "reward_directly": direct["reward"],
         "prompt_tokens": max((len(prompt) for prompt, _, _ in scripted.truth), default=0),
-        "start_seconds": round(scripted.first - started[0], 2) if scripted.first and started else None,
+        "start_seconds": round(scripted.first - agent.starts[0], 2) if scripted.first else None,
     }
 
 
@@ -245,9 +188,11 @@ def main() -> None:
     playable = {each.name: each for each in harness_files() if each.is_playable}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--harness", action="append", choices=sorted(playable), help="default: all that can play")
-    parser.add_argument("--environment", action="append", choices=ENVIRONMENTS, help="default: all eight")
+    parser.add_argument("--environment", action="append", choices=[*ENVIRONMENTS, *WITH_MACHINES], help="default: all")
     parser.add_argument("--task", type=int, default=0, help="index of the task that each plays (default: 0)")
     parser.add_argument("--timeout", type=float, default=180.0, help="seconds for one episode (default: 180)")
+    parser.add_argument("--in", dest="place", choices=("host", "machine"), default="host", help="where harnesses run")
+    parser.add_argument("--image", default="host", help="image of the machines: `host`, a folder or an archive")
     parser.add_argument("--output", type=Path, help="file for the results as JSON; pairs in it are not played again")
     arguments = parser.parse_args()
 
@@ -256,7 +201,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     tokenizer = AutoTokenizer.from_pretrained(str(resources.files("gym_llm.engines.pocket") / "model"))
     tokenizer.model_max_length = 1 << 30
-    environments = arguments.environment or list(ENVIRONMENTS)
+    where = {"agent_in": arguments.place, "agent_image": arguments.image}
+    known = [*ENVIRONMENTS, *(WITH_MACHINES if arguments.place == "machine" else ())]
+    environments = arguments.environment or known
+    if unknown := set(environments) - set(known):
+        parser.error(f"{', '.join(unknown)} needs --in machine")
     output: Path | None = arguments.output
     results: dict[str, dict[str, dict[str, Any]]] = json.loads(output.read_text()) if output and output.exists() else {}
     for name in arguments.harness or sorted(playable):
@@ -266,7 +215,7 @@ def main() -> None:
                 played[environment]["outcome"] == "no tools" or is_right(played[environment])
             ):
                 continue
-            played[environment] = play(playable[name], environment, arguments.task, tokenizer, arguments.timeout)
+            played[environment] = play(playable[name], environment, arguments.task, tokenizer, arguments.timeout, where)
             print(name, environment, json.dumps(played[environment]), flush=True)
             if output:
                 output.write_text(json.dumps(results, indent=1))
@@ -281,14 +230,6 @@ def _episode(env_id: str, engine: Engine, index: int, **more: Any) -> Any:
         return [record async for record in records][-1]
 
     return asyncio.run(last())
-
-
-def _json_lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-
-def _call(name: str, arguments: dict[str, Any]) -> str:
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 from gym_llm.agents.agent_episode import AgentEpisode
 from gym_llm.agents.agent_process import STDERR_BYTES, Ended, tail
 from gym_llm.agents.agent_program import Program, task_of
+from gym_llm.agents.harnesses.libraries import loaded
 from gym_llm.agents.launch import Launch
 from gym_llm.concurrency import finish
 from gym_llm.errors import EngineError, SandboxError
@@ -87,14 +88,18 @@ class MachineAgent:
                     self._servers, await place.machine.listen([one.port for one in self._servers]), strict=True
                 ):
                     server.open_door(opened, key)
+            environment = {"PATH": PATH, "LANG": "C.UTF-8", **place.machine.image.environment, **place.environment}
+            command, path = launch.command, environment["PATH"]
+            environment |= launch.environment
+            if program.harness:
+                command = loaded(command, program.layers)
+                # Its commands find the image's programs first: a task's tests use the task's Python, not the harness's.
+                environment["PATH"] = ":".join([f"{FOLDER}/bin", path, *(f"{layer}/bin" for layer in program.layers)])
             header = {
-                "argv": list(launch.command),
+                "argv": list(command),
                 "cwd": workdir,
                 "user": place.user,
-                "environment": {
-                    **{"PATH": PATH, "LANG": "C.UTF-8", **place.machine.image.environment, **place.environment},
-                    **launch.environment,
-                },
+                "environment": environment,
                 "limits": place.machine.limits.of_a_run(self._seconds, _UNBOUNDED).as_json(),
                 "error_bytes": STDERR_BYTES,
             }

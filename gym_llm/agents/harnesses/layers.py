@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from gym_llm.agents.harnesses.harness_file import HarnessFile
+from gym_llm.agents.harnesses.libraries import PARTS, copy_libraries, libraries_version
 from gym_llm.errors import EngineUnavailable
 from gym_llm.utils.secrets import redact
 
@@ -34,7 +35,7 @@ def layers_root() -> Path:
 
 
 def layers_of(harness: HarnessFile) -> tuple[Path, ...]:
-    """Return a harness's layers, in place or not: its own, then its Node.js or Python.
+    """Return a harness's layers, in place or not: its own, then its Node.js, or its Python and that one's libraries.
 
     A Python in the system's own folders is not a layer: a machine without it cannot run the harness.
     """
@@ -44,7 +45,7 @@ def layers_of(harness: HarnessFile) -> tuple[Path, ...]:
     own = _place(harness.name, harness.version, [*install.pip, *install.npm])
     if install.pip:
         base = _prefix(python_for(harness))
-        return (own,) if base in _SYSTEM else (own, base)
+        return (own,) if base in _SYSTEM else (own, base, *libraries_of(base))
     return (own, _node(install.node)) if install.node else (own,)
 
 
@@ -62,7 +63,10 @@ def install_layers(harness: HarnessFile) -> tuple[Path, ...]:
     layers = layers_of(harness)
     what = f"{harness.name} {harness.version}"
     if install.pip:
-        _make(layers[0], f"{what} (pip)", partial(_pip, python_for(harness), install.pip))
+        python = python_for(harness)
+        _make(layers[0], f"{what} (pip)", partial(_pip, python, install.pip))
+        for libraries in layers[2:]:
+            _make(libraries, f"the libraries of {python}", partial(copy_libraries, python))
     else:
         if install.node:
             _make(layers[1], f"Node.js {install.node} (npm)", partial(_npm, [f"{_node_package()}@{install.node}"], ()))
@@ -99,6 +103,12 @@ def _runs(python: str) -> bool:
 def _prefix(python: str) -> Path:
     said = subprocess.run([python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, check=False)
     return Path(said.stdout.decode().strip() or "/usr")
+
+
+def libraries_of(base: Path) -> tuple[Path, ...]:
+    """Return the layer of a Python's shared libraries, in place or not; none if this machine's loader is too old."""
+    version = libraries_version()
+    return (_place("libraries", version, [str(base), *PARTS]),) if version else ()
 
 
 def _node(version: str) -> Path:

@@ -155,7 +155,6 @@ def _limit(header: dict[str, Any]) -> None:
         seconds = -1  # each cell has its own, which the supervisor looks after
     wanted = {
         resource.RLIMIT_CPU: seconds,
-        resource.RLIMIT_DATA: memory + _SPARE_BYTES,
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_STACK: limits["stack_bytes"],
@@ -168,6 +167,8 @@ def _limit(header: dict[str, Any]) -> None:
     }
     if "root" in header:
         wanted[resource.RLIMIT_NPROC] = limits["processes"]
+    if header["kind"] != "begin":  # JavaScript engines reserve gigabytes: what an agent really takes is looked at
+        wanted[resource.RLIMIT_DATA] = memory + _SPARE_BYTES
     if not header.get("reserves"):
         wanted[resource.RLIMIT_AS] = memory + _SPARE_BYTES
     for name, limit in wanted.items():
