@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import durable_over_ray
 import pytest
 from testing import message_item
 
@@ -48,3 +49,12 @@ def test_a_trainers_engine_is_on_its_machine_and_the_other_machines_are_told_an_
     found = run_alone("beside_driver.py")
     assert set(found["engines"]) == {found["driver"]}
     assert found["served"].startswith(f"http://{found['address']}:")
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_episodes_go_on_when_a_node_dies(ray, tmp_path):
+    found = run_alone(str(durable_over_ray.__file__), str(tmp_path))
+    assert found["rewards"] == [1.0] * durable_over_ray.TASKS
+    used, again = found["asked_again"]
+    assert used == 0 and again <= 6
