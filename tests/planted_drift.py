@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import json
 import tempfile
 from collections.abc import Callable
@@ -57,7 +58,10 @@ def played(seed: int = 0, dtype: str = "float32", **sampling: float) -> str:
 def conversations(seed: int = 0) -> str:
     """The records of episodes in which a user asks again, as JSON; the template drops earlier reasoning."""
     asked = [{"input": f"What is {n} + {n + 3}?"} for n in range(12)]
-    rows = [{"responses_create_params": request, "expected_answer": "3"} for request in asked]
+    rows = [
+        {"responses_create_params": request, "follow_ups": ["And the same plus 10?"], "expected_answer": "3"}
+        for request in asked
+    ]
     path = Path(new_folder(), "tasks.jsonl")
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = {"engine_options": {"threads": 1}}
@@ -213,7 +217,7 @@ def first_token_missing() -> Case:
 def tool_output_sampled() -> Case:
     def change(segment: Segment) -> None:
         turns = spans(segment)
-        for (_, end), (start, _) in zip(turns, turns[1:], strict=False):
+        for (_, end), (start, _) in itertools.pairwise(turns):
             segment["loss_mask"][end:start] = [1] * (start - end)
 
     return each(change, [record for record in records() if len(spans(record["trajectory"][0])) > 1])
