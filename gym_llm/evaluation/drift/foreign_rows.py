@@ -15,7 +15,9 @@ _TRL_LOG_PROBS = ("logprobs", "sampling_per_token_logps", "old_per_token_logps")
 
 
 def foreign_rows(value: dict[str, Any]) -> list[DriftRow] | None:
-    """Return the rows of a line of another package; None if it is not one of these:
+    """Return the rows of a line of another package; None if its format is another.
+
+    Formats are:
 
     - TRL: `prompt_ids`, `completion_ids`, `logprobs` and perhaps `env_mask`, as `rollout_func` returns them. Of one
         completion, or lists of several.

@@ -88,7 +88,9 @@ def read_rows(path: str | os.PathLike[str], *, on_read: Callable[[int], None] | 
             raise DataError(f"{path}, line {number} has no rows of tokens: {error}.") from None
         rows += [replace(row, place=f"{number}.{n + 1}") for n, row in enumerate(found)]
     if not rows:
-        raise DataError(f"{path} has {lines} lines, but no sampled token ids. Record them with an engine that gives them.")
+        raise DataError(
+            f"{path} has {lines} lines, but no sampled token ids. Record them with an engine that gives them."
+        )
     if not any(value for row in rows for value in row.log_probs):
         raise DataError(f"{path} has token ids, but no log probabilities. Record them as well.")
     return rows
