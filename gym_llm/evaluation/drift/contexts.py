@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,14 +112,18 @@ def _candidates(prompts: Mapping[str, PromptTokens]) -> Iterator[tuple[str, str,
         if name:
             yield "template drift", read(f"what the chat template {name} makes of the request"), rendered(by=other)
     for system in _SYSTEMS:
-        yield "template drift", read(f"the system message {system!r}"), rendered(lambda r, s=system: _with_system(r, s))  # type: ignore[misc]
-    yield "template drift", read("the request without its system message"), rendered(lambda r: _with_system(r, ""))
+        given = functools.partial(_with_system, text=system)
+        yield "template drift", read(f"the system message {system!r}"), rendered(given)
+    yield (
+        "template drift",
+        read("the request without its system message"),
+        rendered(functools.partial(_with_system, text="")),
+    )
     yield "template drift", read("the request without its tools"), rendered(lambda r: {**r, "tools": []})
     yield "template drift", read("the request without earlier reasoning"), rendered(_without_reasoning)
     for thinking in (True, False):
         text = read(f"a prompt with enable_thinking={thinking}".lower())
-        kwargs = {"enable_thinking": thinking}
-        yield "template drift", text, rendered(lambda r, k=kwargs: {**r, "chat_template_kwargs": k})  # type: ignore[misc,typeddict-item]
+        yield "template drift", text, rendered(functools.partial(_with_thinking, thinking=thinking))
     for text, change in _EDITS:
         yield "template drift", read(text), edited(change)
     bos = own.decode(own.encode(""))
@@ -153,6 +158,10 @@ def _with_system(request: Request, text: str) -> Request:
     changed: Request = {**request, "input": [*system, *rest]}
     changed.pop("instructions", None)
     return changed
+
+
+def _with_thinking(request: Request, thinking: bool) -> Request:
+    return {**request, "chat_template_kwargs": {"enable_thinking": thinking}}
 
 
 def _without_reasoning(request: Request) -> Request:

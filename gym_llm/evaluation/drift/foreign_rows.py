@@ -95,7 +95,9 @@ def _paths(nodes: list[dict[str, Any]], sampling: dict[str, Any]) -> Iterator[Dr
         while place is not None and len(path) <= len(nodes):
             path.insert(0, nodes[place])
             place = nodes[place].get("parent")
-        ids, mask, log_probs = [], [], []
+        ids: list[int] = []
+        mask: list[int] = []
+        log_probs: list[float] = []
         for node in path:
             own = node.get("token_ids") or []
             used = node.get("mask") or [int(bool(node.get("sampled")))] * len(own)

@@ -33,10 +33,9 @@ def measures(residuals: Floats) -> dict[str, Any]:
     logs = np.clip(-residuals, -_MOST, _MOST)
     ratios = np.exp(logs)
     truncated = {}
+    none, used = np.zeros((1, len(residuals))), np.ones((1, len(residuals)), np.int64)
     for bound in _BOUNDS:
-        weights = importance(
-            -residuals[None], np.zeros_like(residuals)[None], np.ones_like(residuals)[None], highest=bound
-        )
+        weights = importance(-residuals[None], none, used, highest=bound)
         cut = float((ratios.sum() - weights.weights.sum()) / ratios.sum())
         truncated[f"{bound:g}"] = {"tokens": weights.cut, "mass": max(cut, 0.0)}
     return {

@@ -119,10 +119,9 @@ def check_row(row: DriftRow) -> None:
     Raises:
         DataError: If they are not lists of one length, ids are negative, or a log probability is not a finite number.
     """
-    columns = [row.ids, row.mask, row.log_probs]
-    if not all(isinstance(column, list) for column in columns):
+    if not all(isinstance(column, list) for column in (row.ids, row.mask, row.log_probs)):
         raise DataError("token ids, mask and log probabilities are lists")
-    if len({len(column) for column in columns}) != 1:
+    if not len(row.ids) == len(row.mask) == len(row.log_probs):
         raise DataError(f"{len(row.ids)} ids, {len(row.mask)} of the mask, and {len(row.log_probs)} log probabilities")
     if any(type(token) is not int or token < 0 for token in row.ids):
         raise DataError("token ids are whole numbers, 0 or more")
@@ -134,7 +133,8 @@ def _record_rows(record: Rollout) -> Iterator[DriftRow]:
     """The rows of a record of this package or of NeMo Gym."""
     if not record.get("trajectory") and record.get("response"):
         record = _with_trajectory(record)
-    request, response = record.get("responses_create_params") or {}, record.get("response") or {}
+    request: Any = record.get("responses_create_params") or {}
+    response: Any = record.get("response") or {}
     temperature = request.get("temperature")
     top_p = request.get("top_p")
     is_complete = response.get("status", "completed") == "completed" and record.get("outcome") != "masked"
