@@ -17,7 +17,7 @@ from gym_llm.evaluation.drift.rows import DriftRow
 from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.types import Request
 
-_MOST_TURNS = 32
+_MOST_TURNS = 16
 _ENOUGH = 0.02  # of the drift is left: no other prompt has to be tried
 _SAME = 1e-3  # residual of a token before the first that was split otherwise
 _SYSTEMS = (

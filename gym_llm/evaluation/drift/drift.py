@@ -23,7 +23,7 @@ from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
 from gym_llm.evaluation.drift.rows import DriftRow, read_rows
 from gym_llm.evaluation.drift.sampling import drawn_otherwise
 from gym_llm.evaluation.drift.structure import lost_specials, mask_fault
-from gym_llm.evaluation.drift.weights import can_change_precision, model_folder, weight_hypotheses
+from gym_llm.evaluation.drift.weights import can_change_precision, model_folder, precision_hypothesis, weight_hypotheses
 from gym_llm.tokens.prompt_tokens import PromptTokens
 
 NOISE = 1e-4
@@ -166,6 +166,9 @@ async def _examine(rows: list[DriftRow], question: _Question) -> tuple[SampledTo
         done += count
         question.on_step("scoring", done, len(rows))
 
+    def on_step(what: str) -> None:
+        question.on_step(f"trying {what}", 0, 0)
+
     async with question.engine as engine:
         tokens = await recompute(rows, engine, on_scored=scored)
         drift = expected(tokens).distance(tokens.recorded)
@@ -184,19 +187,22 @@ async def _examine(rows: list[DriftRow], question: _Question) -> tuple[SampledTo
             tokens_tried = tokens
         drift = expected(tokens_tried).distance(tokens_tried.recorded)
         hypotheses = [each for tried in (arithmetic, vocabulary, places) for each in tried(tokens_tried, drift)]
+        if not _explaining(hypotheses, drift):
+            hypotheses += await weight_hypotheses(
+                tokens_tried,
+                drift,
+                question.spec,
+                question.options,
+                checkpoints=question.checkpoints,
+                adapters=question.adapters,
+                on_step=on_step,
+            )
         if own is not None and not _explaining(hypotheses, drift):
-            question.on_step("trying other prompts", 0, 0)
+            on_step("other prompts")
             hypotheses += await context_hypotheses(tokens_tried, drift, engine, question.prompts)
     if not _explaining(hypotheses, drift):
-        hypotheses += await weight_hypotheses(
-            tokens_tried,
-            drift,
-            question.spec,
-            question.options,
-            checkpoints=question.checkpoints,
-            adapters=question.adapters,
-            on_step=lambda what: question.on_step(f"trying {what}", 0, 0),
-        )
+        precision = await precision_hypothesis(tokens_tried, drift, question.spec, question.options, on_step=on_step)
+        hypotheses += [precision] if precision else []
     return tokens, _explaining(hypotheses, drift) or [_by_elimination(tokens_tried, drift, question)]
 
 

@@ -50,7 +50,9 @@ def plot_drift(drift: Drift, folder: str | os.PathLike[str]) -> list[Path]:
         with rc_context(style()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of letters that the font does not have
             figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-            draw(figure.add_subplot(), drift)
+            axes = figure.add_subplot()
+            draw(axes, drift)
+            _plain_numbers(axes)
             for ending in ("png", "svg"):
                 paths.append(Path(folder, f"{name}.{ending}"))
                 write_atomically(paths[-1], image(figure, ending))
@@ -121,6 +123,13 @@ def _versions(axes: Any, drift: Drift) -> None:
     axes.set_xlabel("version of the weights, as recorded")
     axes.set_ylabel("mean distance, nats")
     axes.set_title("Distance by version")
+
+
+def _plain_numbers(axes: Any) -> None:
+    """Write the numbers of logarithmic axes without formulas, which `style` does not draw."""
+    for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
+        if scale != "linear":
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def _threshold(residuals: np.ndarray) -> float:

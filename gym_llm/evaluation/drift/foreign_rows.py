@@ -39,7 +39,7 @@ def foreign_rows(value: dict[str, Any]) -> list[DriftRow] | None:
         steps = value.get("trajectory")
         if isinstance(steps, list) and any(isinstance(step, dict) and "tokens" in step for step in steps):
             return list(_steps(steps, _sampling(value)))
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"a column is missing or invalid ({error!r:.60})") from None
     return None
 

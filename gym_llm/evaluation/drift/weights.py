@@ -15,11 +15,13 @@ from gym_llm.engines.specs import engine_class, make_engine
 from gym_llm.evaluation.drift.hypotheses import Hypothesis, loss
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
 from gym_llm.evaluation.drift.renormalise import at_temperature
+from gym_llm.evaluation.drift.rows import DriftRow
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _NOISE = 0.1  # of a nat: rounding rarely moves a token by more
 _SHRINKS = 0.75  # the geometric mean of residuals falls to less than this with the right precision
 _TINY = 1e-8
+_MOST_ROWS = 32  # that are scored in another precision: processors are slow in some
 
 
 def model_folder(spec: str) -> str | None:
@@ -50,7 +52,9 @@ async def weight_hypotheses(
     adapters: Sequence[str] = (),
     on_step: Callable[[str], None] | None = None,
 ) -> list[Hypothesis]:
-    """Return hypotheses about the sampler's weights, each scored by an engine of its own, one after the other.
+    """Return hypotheses about the sampler's weights: those that are named, and the model under an adapter.
+
+    Each is scored by an engine of its own, one after the other.
 
     Args:
         tokens: The tokens.
@@ -76,13 +80,11 @@ async def weight_hypotheses(
         if on_step is not None:
             on_step(other)
         # Options such as `threads` are those of the first engine, as far as the other has them.
-        scored = await _residuals(tokens, other, _shared(other, options))
+        scored = await _residuals(tokens.rows, other, _shared(other, options))
         left = _better_turns(tokens, drift, scored)
         share = float(np.mean(left != scored)) if len(left) else 0.0
         some = f" {1 - share:.0%} of the tokens" if share > 0.01 else ""
         found.append(Hypothesis(cause, f"{text}{some}.", left))
-    if (precision := await _precision(tokens, drift, spec, options, on_step)) is not None:
-        found.append(precision)
     return found
 
 
@@ -97,29 +99,35 @@ def _better_turns(tokens: SampledTokens, drift: Floats, other: Floats) -> Floats
     return left
 
 
-async def _precision(
+async def precision_hypothesis(
     tokens: SampledTokens,
     drift: Floats,
     spec: str,
     options: Mapping[str, Any],
-    on_step: Callable[[str], None] | None,
+    *,
+    on_step: Callable[[str], None] | None = None,
 ) -> Hypothesis | None:
-    """The hypothesis of another precision; None if no other fits better, or the engine has one only.
+    """Return the hypothesis of another precision; None if no other fits better, or the engine has one only.
 
-    Rounding depends on the order of sums, so residuals do not vanish; but most of them get smaller by far.
+    Rounding depends on the order of sums, so residuals do not vanish; but most of them get smaller by far. Arguments
+    are those of `weight_hypotheses`.
     """
     folder = model_folder(spec)
     if folder is None or not can_change_precision(spec) or np.quantile(np.abs(drift), 0.98) > _NOISE:
         return None
+    chosen = np.linspace(0, len(tokens.rows) - 1, min(len(tokens.rows), _MOST_ROWS)).astype(int)
+    rows = [tokens.rows[index] for index in chosen]
+    before = _geometric(drift[np.isin(tokens.row, chosen)])
     own = options.get("dtype", "auto")
-    fits: dict[str, Floats] = {}
+    fits: dict[str, float] = {}
     for dtype in _DTYPES:
         if dtype != own and not (own == "auto" and dtype == "float32"):
             if on_step is not None:
                 on_step(dtype)
-            fits[dtype] = await _residuals(tokens, f"transformers:{folder}", {**_shared(spec, options), "dtype": dtype})
-    best = min(fits, key=lambda dtype: _geometric(fits[dtype]))
-    if _geometric(fits[best]) > _SHRINKS * _geometric(drift):
+            other = {**_shared(spec, options), "dtype": dtype}
+            fits[dtype] = _geometric(await _residuals(rows, f"transformers:{folder}", other))
+    best = min(fits, key=fits.__getitem__)
+    if fits[best] > _SHRINKS * before:
         return None
     # It explains what can be: rounding that is independent of ours remains.
     return Hypothesis("dtype", f"The sampler computed in {best}.", np.zeros_like(drift))
@@ -140,7 +148,7 @@ def _shared(spec: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in names}
 
 
-async def _residuals(tokens: SampledTokens, spec: str, options: Mapping[str, Any]) -> Floats:
+async def _residuals(rows: Sequence[DriftRow], spec: str, options: Mapping[str, Any]) -> Floats:
     async with make_engine(spec, **options) as engine:
-        found = await recompute(tokens.rows, engine, with_top=False)
+        found = await recompute(rows, engine, with_top=False)
     return at_temperature(found, found.temperature).distance(found.recorded)
