@@ -11,9 +11,9 @@ import numpy as np
 
 from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
+from gym_llm.evaluation.drift.drift_row import DriftRow
 from gym_llm.evaluation.drift.hypotheses import Hypothesis, expected, loss
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
-from gym_llm.evaluation.drift.rows import DriftRow
 from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.types import Request
 

@@ -17,10 +17,11 @@ from gym_llm.engines.specs import make_engine
 from gym_llm.errors import DataError, EngineUnavailable, UsageError
 from gym_llm.evaluation.drift.causes import CAUSES, Finding
 from gym_llm.evaluation.drift.contexts import context_hypotheses
+from gym_llm.evaluation.drift.drift_row import DriftRow
 from gym_llm.evaluation.drift.hypotheses import Hypothesis, arithmetic, expected, is_rounded, loss, places, vocabulary
 from gym_llm.evaluation.drift.measures import grouped, measures
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
-from gym_llm.evaluation.drift.rows import DriftRow, read_rows
+from gym_llm.evaluation.drift.rows import read_rows
 from gym_llm.evaluation.drift.sampling import drawn_otherwise
 from gym_llm.evaluation.drift.structure import lost_specials, mask_fault
 from gym_llm.evaluation.drift.weights import can_change_precision, model_folder, precision_hypothesis, weight_hypotheses
@@ -42,7 +43,7 @@ OnStep = Callable[[str, int, int], None]
 
 @dataclass
 class Drift:
-    """What was found: the summary, and the residuals for plots.
+    """A measured drift: its summary, and the residuals for plots.
 
     Attributes:
         summary: See `drift_of`.
@@ -100,9 +101,14 @@ def drift_of(
         on_step: Called as rows are scored.
 
     Returns:
-        The drift, of which `summary` has JSON values: `path`, `engine`, `rows`, the fields of
-        `gym_llm.evaluation.drift.measures.measures`, `by` (the same by turn, position and version), `cause` (one of
-        `CAUSES`, or None without drift), `detail`, `explained`, `others` (further causes that explain a part), `notes`.
+        The drift. Its `summary` has JSON values: the fields of `gym_llm.evaluation.drift.measures.measures`, and
+
+        - `path`, `engine`, `rows`: the file, the engine, and the number of rows.
+        - `by`: short measures by turn, position and version.
+        - `cause`: one of `gym_llm.evaluation.drift.causes.CAUSES`; None without drift.
+        - `detail`, `explained`: a sentence about the cause, and the share of the drift that it explains.
+        - `others`: further causes that explain most of it.
+        - `notes`: sentences about what was not examined.
 
     Raises:
         DataError: If the file has no token ids with log probabilities.

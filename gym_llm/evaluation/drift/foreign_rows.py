@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gym_llm.errors import DataError
-
-if TYPE_CHECKING:
-    from gym_llm.evaluation.drift.rows import DriftRow
+from gym_llm.evaluation.drift.drift_row import DriftRow
 
 _TRL_MASKS = ("env_mask", "tool_mask", "completion_mask")
 _TRL_LOG_PROBS = ("logprobs", "sampling_per_token_logps", "old_per_token_logps")
@@ -45,8 +43,6 @@ def foreign_rows(value: dict[str, Any]) -> list[DriftRow] | None:
 
 
 def _row(ids: list[int], mask: list[int], log_probs: list[float], sampling: dict[str, Any]) -> DriftRow:
-    from gym_llm.evaluation.drift.rows import DriftRow
-
     used = [int(bool(each)) for each in mask]
     known = [float(value) if each else 0.0 for value, each in zip(log_probs, used, strict=False)]
     temperature, top_p = sampling.get("temperature"), sampling.get("top_p")

@@ -21,11 +21,15 @@ def measures(residuals: Floats) -> dict[str, Any]:
     """Return the measures of residuals, `recorded - computed` log probabilities of sampled tokens.
 
     Returns:
-        `tokens`; `mean`, `mean_absolute`, `rms` and `largest` residual; `kl_k1` and `kl_k3`, the estimates of
-        KL(sampler, trainer) in nats (http://joschu.net/blog/kl-approx.html); `ratio_quantiles` of trainer over sampler;
-        `ratio_tails`, the share of tokens whose ratio is above a number or below one over it; `effective_sample_size`
-        as a share; `truncated`, for each bound C, the share of `tokens` that truncated importance sampling bounds, and
-        the share of the `mass` of all ratios that it cuts.
+        A dictionary with these keys:
+
+        - `tokens`, `mean`, `mean_absolute`, `rms`, `largest`: the number of tokens, and figures of their residuals.
+        - `kl_k1`, `kl_k3`: estimates of KL(sampler, trainer) in nats (http://joschu.net/blog/kl-approx.html).
+        - `ratio_quantiles`: quantiles of trainer over sampler.
+        - `ratio_tails`: the share of tokens whose ratio is above a number, or below one over it.
+        - `effective_sample_size`: a share.
+        - `truncated`: by bound C, the share of `tokens` that truncated importance sampling bounds. `mass` is the share
+            of the sum of all ratios that it cuts.
 
     >>> measures(np.array([0.0, 0.0, -1.0, 0.0]))["truncated"]["2"]["tokens"]
     0.25

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.scores import MOST_LIKELIEST, Scores
 from gym_llm.errors import EngineError
-from gym_llm.evaluation.drift.rows import DriftRow
+from gym_llm.evaluation.drift.drift_row import DriftRow
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

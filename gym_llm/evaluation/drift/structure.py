@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gym_llm.evaluation.drift.rows import DriftRow
+from gym_llm.evaluation.drift.drift_row import DriftRow
 from gym_llm.tokens.prompt_tokens import PromptTokens
 from gym_llm.types import Request
 
@@ -66,7 +66,7 @@ def mask_fault(rows: Sequence[DriftRow], prompts: PromptTokens) -> StructureFaul
 
 
 def lost_specials(rows: Sequence[DriftRow], prompts: PromptTokens) -> str:
-    """Return a sentence about special tokens that the template writes and no row has; "" if there are none."""
+    """Return a sentence about special tokens that the template writes and no row has; "" without any."""
     request: Request = {"input": [{"role": "user", "content": "Hi"}]}
     wanted = set(prompts.build(request)) & prompts.special_token_ids
     found = {token for row in rows for token in row.ids[: row.spans[0][0]]}

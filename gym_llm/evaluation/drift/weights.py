@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from gym_llm.engines.specs import engine_class, make_engine
+from gym_llm.evaluation.drift.drift_row import DriftRow
 from gym_llm.evaluation.drift.hypotheses import Hypothesis, loss
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
 from gym_llm.evaluation.drift.renormalise import at_temperature
-from gym_llm.evaluation.drift.rows import DriftRow
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _NOISE = 0.1  # of a nat: rounding rarely moves a token by more
