@@ -16,6 +16,7 @@ from gym_llm.cli import (
     compare,
     config,
     data,
+    drift,
     env,
     eval,
     export,
@@ -61,6 +62,7 @@ app.add_typer(capture.app)
 app.command("compare", cls=Command, epilog=compare.EXAMPLES)(compare.compare)
 app.command("plan", cls=Command, epilog=plan.EXAMPLES)(plan.plan)
 app.add_typer(health.app)
+app.add_typer(drift.app)
 app.add_typer(filter.app)
 app.add_typer(export.app)
 app.add_typer(reverify.app)

@@ -44,8 +44,13 @@ def prompt_tokens(tokenizer: Any, ends: int | list[int] | None, history: History
     return PromptTokens(tokenizer, stop_token_ids=stop_tokens, history=history)
 
 
-def load_prompt_tokens(name: str, history: History) -> PromptTokens:
+def load_prompt_tokens(name: str, history: History, *, template: str | None = None) -> PromptTokens:
     """Return `prompt_tokens` for a model on a server; loads the tokenizer of this name or folder.
+
+    Args:
+        name: The name or folder.
+        history: See `PromptTokens`.
+        template: A chat template in place of its own.
 
     Raises:
         EngineUnavailable: If transformers is missing, or the tokenizer cannot be loaded or has no chat template.
@@ -59,6 +64,8 @@ def load_prompt_tokens(name: str, history: History) -> PromptTokens:
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise EngineUnavailable(f"Cannot load the tokenizer {name} (tokenizer= names another): {reason}") from error
+    if template is not None:
+        tokenizer.chat_template = template
     try:
         ends = GenerationConfig.from_pretrained(name).eos_token_id
     except OSError:

@@ -253,6 +253,15 @@ class PromptTokens:
         message = render(user, {**variables, "add_generation_prompt": False}, self._tokenizer, self._form)
         return prompt.removeprefix(message)
 
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without the special tokens that a tokenizer puts around texts."""
+        return self._encode(text)
+
+    @property
+    def special_token_ids(self) -> frozenset[int]:
+        """The tokens that no text is made of: the tokenizer's special and added ones."""
+        return frozenset({*self._added.values(), *self._tokenizer.all_special_ids})
+
     def pieces(self, text: str) -> list[int | str]:
         """Split a text at the tokenizer's added tokens, which are returned as ids."""
         pieces: list[int | str] = []

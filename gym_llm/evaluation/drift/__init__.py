@@ -1,0 +1,1 @@
+"""Drift: how far recorded log probabilities are from those of an engine, and why."""
