@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal, cast
@@ -14,7 +15,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from gym_llm import BaseTask, Episode, Verdict, VerifierEnv, tool
-from gym_llm.core.env_config import Count
+from gym_llm.concurrency.answered_once import answered_once, remembering
+from gym_llm.core.env_config import WRITTEN, Count
 from gym_llm.core.prompts import PromptTexts, RowPrompt
 from gym_llm.core.tasks import TaskKind
 from gym_llm.data.benchmarks.agents import PYTEST
@@ -26,7 +28,7 @@ from gym_llm.errors import DataError, ToolError, UsageError
 from gym_llm.grading.call_matching import call_items
 from gym_llm.sandbox.backends import bubblewrap_path
 from gym_llm.sandbox.machines.image_names import REGISTRIES
-from gym_llm.sandbox.machines.machine import BubblewrapMachine, MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.machine import BubblewrapMachine, ExecResult, MachineLimits, MachineProblem
 from gym_llm.sandbox.machines.machine_place import MachinePlace
 from gym_llm.sandbox.machines.machine_pool import Machines
 from gym_llm.types import Item, Row
@@ -126,9 +128,9 @@ class Harbor(VerifierEnv):
         memory_mb: Count = 2048
         storage_mb: Count = 2048
         output_characters: int = Field(16_000, ge=100)
-        snapshots: str | None = None
+        snapshots: Annotated[str | None, WRITTEN] = None
         solve: bool = False
-        cache: str | None = None
+        cache: Annotated[str | None, WRITTEN] = None
 
     config: Config
 
@@ -189,16 +191,50 @@ class Harbor(VerifierEnv):
             raise ToolError("The time for this task is used up: no more commands are run.")
         if not 0 < timeout_sec <= 86_400:
             raise ToolError("timeout_sec is a number of seconds above 0.")
+        seconds = min(timeout_sec, left)
+        if self.config.snapshots is None:
+            result = await self._run(state, command, seconds)
+        else:
+            result = await self._run_with_snapshot(state, command, seconds, self.config.snapshots)
+        return sessions.shown(result, self.config.output_characters)
+
+    async def _run(self, state: sessions.Session, command: str, seconds: float) -> ExecResult:
         machine = await state.open(await _machines(self))
         began = time.monotonic()
         plan = state.plan
         result = await machine.exec(
-            command, cwd=plan.workdir, env=plan.environment, timeout_sec=min(timeout_sec, left), user=plan.user
+            command, cwd=plan.workdir, env=plan.environment, timeout_sec=seconds, user=plan.user
         )
         state.used_seconds += time.monotonic() - began
-        if self.config.snapshots is not None:
-            await _keep(state, self.config.snapshots)
-        return sessions.shown(result, self.config.output_characters)
+        return result
+
+    async def _run_with_snapshot(
+        self, state: sessions.Session, command: str, seconds: float, folder: str
+    ) -> ExecResult:
+        """Run a command and keep a snapshot; a restored episode gets its result, and later the last snapshot."""
+        is_new = False
+
+        async def run() -> tuple[ExecResult, str, float]:
+            nonlocal is_new
+            is_new = True
+            result = await self._run(state, command, seconds)
+            return result, await _keep(state, folder), state.used_seconds
+
+        result, path, used_seconds = await answered_once(
+            "shell",
+            [len(state.saved), command],
+            run,
+            encode=lambda answer: [asdict(answer[0]), *answer[1:]],
+            decode=lambda value: (ExecResult(**value[0]), value[1], value[2]),
+        )
+        state.saved.append(path)
+        if not is_new and os.path.isfile(path):
+            state.restore_from = path
+        elif not is_new:  # the changes were too large for a snapshot
+            with remembering(None):
+                await self._run(state, command, seconds)
+        state.used_seconds = used_seconds
+        return result
 
     async def open_machine(self, layers: Sequence[str]) -> MachinePlace | None:
         """Return the episode's container, where an agent works on the task.
@@ -253,18 +289,20 @@ async def _machines(env: Harbor) -> Machines:
     return machines
 
 
-async def _keep(session: sessions.Session, folder: str) -> None:
-    """Write a snapshot of the container, named after its content; save an empty name if it is too large."""
+async def _keep(session: sessions.Session, folder: str) -> str:
+    """Write a snapshot of the container, and return its path, named after its content; "" if it is too large."""
     assert session.machine is not None
     try:
         data = await session.machine.snapshot()
     except MachineProblem:
-        session.saved.append("")
-        return
+        return ""
     path = Path(folder) / f"{hashlib.sha256(data).hexdigest()[:24]}.tar.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    session.saved.append(str(path))
+    if not path.exists():
+        part = path.with_name(f".{os.urandom(6).hex()}")
+        part.write_bytes(data)
+        part.rename(path)  # a kill leaves no part of a snapshot under its name
+    return str(path)
 
 
 class _Instructions(RowPrompt):

@@ -8,6 +8,7 @@ import posixpath
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gym_llm import Verdict
@@ -121,6 +122,7 @@ class Session:
         saved: Paths of snapshots.
         lost: Whether this is a copy of a session that owns the container.
         fresh: A snapshot of the untouched container; only for a row of SWE-bench.
+        restore_from: Path of the snapshot that the container is restored from at its next use.
     """
 
     folder: TaskFolder | None
@@ -132,6 +134,7 @@ class Session:
     saved: list[str] = field(default_factory=list)
     lost: bool = False
     fresh: bytes | None = None
+    restore_from: str | None = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
@@ -158,6 +161,9 @@ class Session:
             if self.machine is None:
                 self.machine = await self._start(machines, layers)
                 await self.prepare_step(machines)
+            if self.restore_from is not None:
+                path, self.restore_from = self.restore_from, None
+                await self.machine.restore(await asyncio.to_thread(Path(path).read_bytes))
         return self.machine
 
     async def prepare_step(self, machines: Machines) -> None:

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gym_llm.errors import SandboxError, SandboxUnavailable, UsageError
-from gym_llm.sandbox.machines.machine import KILLED, TIMED_OUT, ExecResult, MachineLimits, MachineProblem
+from gym_llm.sandbox.machines.machine import KILLED, TIMED_OUT, MachineProblem
+from gym_llm.sandbox.machines.machine_limits import ExecResult, MachineLimits, result_once
 from gym_llm.sandbox.machines.rootfs import Image
 
 _SECONDS = 180.0
@@ -81,6 +82,9 @@ class ContainerMachine:
             *(part for name, value in (env or {}).items() for part in ("--env", f"{name}={value}")),
             *(self._name, *inside),
         ]
+        return await result_once([command, cwd, user], lambda: self._exec(arguments, timeout_sec))
+
+    async def _exec(self, arguments: list[str], timeout_sec: float) -> ExecResult:
         most = self.limits.output_bytes
         code, stdout, stderr = await self._call(arguments, timeout_sec + _SECONDS, most=most)
         out, err = (text.decode("utf-8", "replace") for text in (stdout, stderr))

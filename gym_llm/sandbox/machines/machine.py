@@ -10,16 +10,14 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from gym_llm.concurrency.answered_once import answered_once, current_memory
 from gym_llm.errors import SandboxError, SandboxUnavailable
 from gym_llm.sandbox.backends import MACHINE_USER, bubblewrapped_machine, machine_mount, own_packages, own_python
 from gym_llm.sandbox.channel import Channel
 from gym_llm.sandbox.inside import framing, tree
-from gym_llm.sandbox.machines.machine_limits import ExecResult, MachineLimits
+from gym_llm.sandbox.machines.machine_limits import ExecResult, MachineLimits, result_once
 from gym_llm.sandbox.machines.rootfs import Image
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import reply_timeout
@@ -200,16 +198,7 @@ class BubblewrapMachine:
         run = self.limits.of_a_run(timeout_sec)
         environment = {"PATH": PATH, "LANG": "C.UTF-8", **self.image.environment, **(env or {})}
         header = {"kind": "exec", "command": command, "cwd": cwd, "user": user, "environment": environment}
-        if current_memory() is None:
-            return await self._exec(header, run)
-        return await answered_once(
-            "command",
-            [command, cwd, user],
-            lambda: self._exec(header, run),
-            encode=asdict,
-            decode=lambda value: ExecResult(**value),
-            again=True,
-        )
+        return await result_once([command, cwd, user], lambda: self._exec(header, run))
 
     async def _exec(self, header: dict[str, Any], run: Limits) -> ExecResult:
         try:

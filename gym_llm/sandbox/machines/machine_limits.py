@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 
+from gym_llm.concurrency.answered_once import answered_once
 from gym_llm.sandbox.run_limits import Limits
 from gym_llm.sandbox.sandbox import Limit
 
@@ -70,3 +72,10 @@ class MachineLimits:
             open_files=4096,
             output_bytes=self.output_bytes,
         )
+
+
+async def result_once(request: list[str], run: Callable[[], Awaitable[ExecResult]]) -> ExecResult:
+    """Run a command; in a restored episode it runs again for its effect, and its first result is returned."""
+    return await answered_once(
+        "command", request, run, encode=asdict, decode=lambda value: ExecResult(**value), again=True
+    )
