@@ -9,7 +9,7 @@ The protocol, where the environment's class defines `verify_group`:
    (`cohort_incomplete`). If `verify_group` fails, all are masked with its failure.
 
 So a group is in a file whole or not at all, unless the process is killed between two of its lines. A resumed run plays
-such a group again.
+such a group again. In a durable run the journals have the answers to its episodes and to `verify_group` until then.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from typing import Any
 import gymnasium as gym
 
 from gym_llm.concurrency import is_cancellation
+from gym_llm.concurrency.answered_once import remembering
 from gym_llm.core.driver import Driver
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.errors import UsageError
 from gym_llm.records.failures import TRANSIENT, Failure
+from gym_llm.rollouts.durable.durable_episode import DurableEpisode
+from gym_llm.rollouts.durable.journal import Journal
+from gym_llm.rollouts.durable.lines import WHOLE_GROUP
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.factory import EnvFactory, Wrap
+from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.recorded_task import fill_episode, row_of
 from gym_llm.types import Episode, Rollout, Verdict
 
@@ -60,15 +65,23 @@ class GroupScorer:
         concurrency: Groups at once.
         step_timeout: Seconds that `verify_group` may take; None for no limit.
         retries: How often a group is scored again whose judge failed for a temporary reason.
+        journal: Where the answers that `verify_group` gets are written, for a durable run.
     """
 
     def __init__(
-        self, factory: EnvFactory, *, concurrency: int = 64, step_timeout: float | None = 600.0, retries: int = 1
+        self,
+        factory: EnvFactory,
+        *,
+        concurrency: int = 64,
+        step_timeout: float | None = 600.0,
+        retries: int = 1,
+        journal: Journal | None = None,
     ) -> None:
         self._slots = EnvSlots(factory, concurrency, step_timeout=step_timeout)
         self._free = list(range(concurrency - 1, -1, -1))
         self._places = asyncio.Semaphore(concurrency)
         self._retries = retries
+        self._journal = journal
 
     async def score(self, group: Sequence[Rollout]) -> list[Verdict | Failure]:
         """Return what each episode's group gives it.
@@ -83,12 +96,18 @@ class GroupScorer:
             slot = self._free.pop()
             try:
                 driver = self._slots.driver(slot)
+                durable = None if self._journal is None else DurableEpisode(self._journal, _job_of(group))
                 for attempt in range(self._retries + 1):
                     if attempt:
                         await asyncio.sleep(min(2 ** (attempt - 1), _LONGEST_PAUSE))
-                    outcome = await _score(driver, group)
+                    if durable is not None:
+                        durable.begin()
+                    with remembering(durable):
+                        outcome = await _score(driver, group)
                     if not isinstance(outcome, Failure) or outcome.kind not in TRANSIENT:
                         break
+                    if durable is not None:
+                        durable.keep_for_retry()
             finally:
                 self._free.append(slot)
         return [outcome] * len(group) if isinstance(outcome, Failure) else list(outcome)
@@ -107,9 +126,20 @@ class GroupScorer:
         for record in group:
             record["info"] = {**record.get("info", {}), "group": group_info(group)}
 
+    def recorded(self, group: Sequence[Rollout]) -> None:
+        """Let go of a group's journal, if there is one: its records are written."""
+        if self._journal is not None:
+            self._journal.recorded(_job_of(group))
+
     async def aclose(self) -> None:
         """Close the environments."""
         await self._slots.aclose()
+        if self._journal is not None:
+            self._journal.close()
+
+
+def _job_of(group: Sequence[Rollout]) -> Job:
+    return Job(group[0]["rollout_id"]["task_index"], WHOLE_GROUP)
 
 
 def group_info(group: Sequence[Rollout]) -> dict[str, Any]:

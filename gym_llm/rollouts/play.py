@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
 from gym_llm.concurrency import wait
@@ -14,6 +15,7 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
+from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
 from gym_llm.rollouts.episode_worker import EpisodeWorker
@@ -198,12 +200,12 @@ async def iter_records(
     async with (
         _open_workers(plan.factory, num_envs, engine, options, settings) as workers,
         aclosing(schedule(workers, (job for job in jobs) if scores_groups else jobs, settings.on_waiting)) as played,
-        aclosing(_in_scored_groups(plan, settings, jobs, played) if scores_groups else played) as records,
+        aclosing(_in_scored_groups(plan, settings, jobs, played, workers) if scores_groups else played) as records,
     ):
         async for record in records:
             record["made_by"] = cast(MadeByKey, made_by)
             yield record
-            if settings.durable:  # whoever asks for the next record has written this one
+            if settings.durable and not scores_groups:  # whoever asks for the next record has written this one
                 for worker in workers:
                     worker.recorded(Job(**record["rollout_id"]))
 
@@ -222,10 +224,15 @@ def _check_groups(plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], sk
 
 
 async def _in_scored_groups(
-    plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], played: AsyncIterator[Rollout]
+    plan: Plan,
+    settings: RolloutSettings,
+    jobs: Iterable[Job],
+    played: AsyncIterator[Rollout],
+    workers: Sequence[AnyWorker],
 ) -> AsyncGenerator[Rollout, None]:
     """Yield the records of each group that `verify_group` has scored; `jobs` learns of them only now."""
-    options: dict[str, Any] = {"step_timeout": settings.step_timeout, "retries": settings.retries}
+    journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
+    options: dict[str, Any] = {"step_timeout": settings.step_timeout, "retries": settings.retries, "journal": journal}
     async with (
         aclosing(GroupScorer(plan.factory, **options)) as scorer,
         aclosing(scored_groups(played, scorer, lambda task: plan.repeats)) as groups,
@@ -235,6 +242,10 @@ async def _in_scored_groups(
                 if isinstance(jobs, GroupJobs):
                     jobs.finished(Job(**record["rollout_id"]), record)
                 yield record
+            scorer.recorded(group)
+            for worker in workers if settings.durable else ():
+                for record in group:
+                    worker.recorded(Job(**record["rollout_id"]))
 
 
 def _open_workers(

@@ -253,11 +253,12 @@ class Run(AbstractContextManager["Run"]):
                 raise UsageError(f"{self.path} was made with other tasks ({problem}): name another output.")
             number = record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]
             is_masked = retry_failed and record["reward"] is None and number in jobs[name]
-            if is_masked or (name, number[0]) in broken:
+            is_broken = (name, number[0]) in broken
+            if is_masked or is_broken:
                 self._to_retry.add(name)
             else:
                 self._count(home, record)
-            if not (is_masked and record.get("failure_kind") in TRANSIENT):
+            if not (is_broken or (is_masked and record.get("failure_kind") in TRANSIENT)):
                 self._recorded[name].add(number)
         # Changes between earlier records were accepted then: the run that wrote the last one has compared.
         for name, record in last.items():

@@ -22,6 +22,8 @@ from gym_llm.rollouts.plan import Job
 
 BEGIN = "begin"
 SAMPLED = "sampled"
+WHOLE_GROUP = -1
+"""The repeat index of the lines that a task's `verify_group` has."""
 
 
 class Line(NamedTuple):

@@ -15,6 +15,7 @@ from gym_llm.data.files.atomic import replacing
 from gym_llm.errors import DataError
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.durable.left_journals import HIDDEN, LeftJournals, is_left
+from gym_llm.rollouts.durable.lines import WHOLE_GROUP
 from gym_llm.utils.json_codec import dumps
 
 _MADE_BY = "made_by.json"
@@ -71,8 +72,9 @@ def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> int:
     everything = left.scan()
     episodes = {job: episode for job, episode in everything.items() if job not in recorded}
     old = [folder / name for name in os.listdir(folder) if is_left(folder / name)]
+    played = sum(job.repeat_index != WHOLE_GROUP for job in episodes)
     if len(old) == 1 and len(episodes) == len(everything):
-        return len(episodes)
+        return played
     if episodes:
         journal = Journal(folder, is_hidden=True)
         for job, episode in episodes.items():
@@ -83,7 +85,7 @@ def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> int:
         journal.close()
     for path in old:
         shutil.rmtree(path, ignore_errors=True)
-    return len(episodes)
+    return played
 
 
 def remove_journals(folder: Path) -> None:

@@ -23,7 +23,7 @@ from gym_llm.rollouts.durable.left_journals import read_journal
 from gym_llm.rollouts.durable.run_journals import journals_beside
 
 TURNS = 6
-ENV = "durable/Shop-v0"
+ENV, MARKET = "durable/Shop-v0", "durable/Market-v0"
 TIMES = ("timing", "turn_timing", "made_by")
 
 
@@ -120,8 +120,28 @@ class Shop(VerifierEnv):
         return said + episode.state["count"] / 10
 
 
-if ENV not in gymnasium.registry:
-    gymnasium.register(ENV, entry_point=Shop)
+class Market(Shop):
+    """Compares the shops of a group."""
+
+    stuck_in_group: asyncio.Event | None = None
+
+    async def verify_group(self, task: Any, episodes: list[Any]) -> list[float]:
+        rewards = []
+        for number, episode in enumerate(episodes):
+
+            async def compare() -> int:
+                self.asked.append("compare")
+                return len(self.asked)
+
+            rewards.append(100 * await answered_once("comparison", [number, episode.answer], compare))
+            if number and self.stuck_in_group is not None:
+                await stuck(self.stuck_in_group)
+        return rewards
+
+
+for name, shop_class in ((ENV, Shop), (MARKET, Market)):
+    if name not in gymnasium.registry:
+        gymnasium.register(name, entry_point=shop_class)
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +166,7 @@ def play(engine: Engine, *, until: asyncio.Event | None = None, tasks: int = 1, 
             playing.cancel()
         await asyncio.gather(playing, return_exceptions=until is not None)
 
-    with Run(ENV, engine, tasks=rows, **options) as run:
+    with Run(options.pop("env_id", ENV), engine, tasks=rows, **options) as run:
         asyncio.run(follow(run))
     path = Path(options["output"])
     records = list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
@@ -299,6 +319,22 @@ def test_a_masked_episode_that_is_tried_again_begins_at_its_first_turn():
     asked = [turn for name, turn in second.asked if name == "0-0"]
     assert asked == list(range(TURNS + 1))
     assert [turn for name, turn in second.asked if name == "1-0"] == list(range(2, TURNS + 1))
+
+
+def test_a_groups_comparison_is_not_asked_for_twice(monkeypatch):
+    options: dict[str, Any] = {"env_id": MARKET, "repeats": 3, "concurrency": 1}
+    expected = play(Counting(), durable=False, output="whole.jsonl", **options)
+    asked = list(Shop.asked)
+    Shop.asked.clear()
+    event = asyncio.Event()
+    monkeypatch.setattr(Market, "stuck_in_group", event)
+    first, second = Counting(), Counting()
+    assert play(first, until=event, **options) == []
+    assert Shop.asked.count("compare") == 2
+    monkeypatch.setattr(Market, "stuck_in_group", None)
+    assert play(second, resume=True, **options) == expected
+    assert Shop.asked == asked and second.asked == []
+    assert not journals_beside(Path("a.jsonl")).exists()
 
 
 @pytest.mark.parametrize("turn", [1, 3, TURNS])
