@@ -8,10 +8,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+sys.path.append(str(Path(__file__).parent))  # alone it runs with `python -P`
+
 from model_server import ModelServer
 
 from gym_llm import Run
@@ -26,6 +30,7 @@ class CountingServer(ModelServer):
         super().__init__()
         self.answered: list[tuple[str, int]] = []
         self.left_down = 0
+        self.is_disturbed = False
         self.latency = 0.05
         self._at, self._disturb = at, disturb
         self.answer = self.reply
@@ -39,12 +44,16 @@ class CountingServer(ModelServer):
             return 503
         self.answered.append((messages[0]["content"], turn))
         if len(self.answered) == self._at:
-            threading.Thread(target=self._disturb, args=(self,)).start()
+            threading.Thread(target=self._begin_to_disturb).start()
         if turn == TURNS - 1:
             return {"message": {"role": "assistant", "content": f"It rains in {messages[0]['content']}."}}
         function = {"name": "get_weather", "arguments": json.dumps({"city": f"City {turn}"})}
         call = {"id": f"call_{turn}", "type": "function", "function": function}
         return {"message": {"role": "assistant", "content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}
+
+    def _begin_to_disturb(self) -> None:
+        self._disturb(self)
+        self.is_disturbed = True
 
     def asked_again(self) -> tuple[int, int]:
         """Return the answers given again though a later turn shows that they had been used, and all given again."""
@@ -74,6 +83,7 @@ def play(output: Path, server: CountingServer, **options: Any) -> list[dict[str,
 
 def main(folder: str) -> None:
     """Play on two nodes, of which one dies; print what came out as JSON."""
+    import ray
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
@@ -81,9 +91,15 @@ def main(folder: str) -> None:
     cluster.wait_for_nodes()
     server = CountingServer(90, lambda _: cluster.remove_node(second, False))
     records = play(Path(folder) / "run.jsonl", server, ray_address=cluster.address)
-    print(json.dumps({"rewards": [r["reward"] for r in records], "asked_again": server.asked_again()}), flush=True)
+    found = {
+        "rewards": [record["reward"] for record in records],
+        "asked_again": server.asked_again(),
+        "nodes": sum(node["Alive"] for node in ray.nodes()),
+    }
+    print(json.dumps(found), flush=True)
     for process in psutil.Process().children(recursive=True):
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     os._exit(0)
 
 

@@ -55,6 +55,7 @@ def test_a_trainers_engine_is_on_its_machine_and_the_other_machines_are_told_an_
 @pytest.mark.nightly
 def test_episodes_go_on_when_a_node_dies(ray, tmp_path):
     found = run_alone(str(durable_over_ray.__file__), str(tmp_path))
+    assert found["nodes"] == 1
     assert found["rewards"] == [1.0] * durable_over_ray.TASKS
     used, again = found["asked_again"]
     assert used == 0 and again <= 6

@@ -27,6 +27,7 @@ def test_episodes_go_on_over_ray(ray, tmp_path, disturb):
         records = play(tmp_path / "run.jsonl", server)
     finally:
         server.close()
+    assert server.is_disturbed
     assert [record["reward"] for record in records] == [1.0] * TASKS
     used, again = server.asked_again()
     assert (used, again <= 6) == (0, True)
