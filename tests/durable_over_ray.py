@@ -97,6 +97,9 @@ def main(folder: str) -> None:
         "nodes": sum(node["Alive"] for node in ray.nodes()),
     }
     print(json.dumps(found), flush=True)
+    closing = threading.Thread(target=lambda: (ray.shutdown(), cluster.shutdown()), daemon=True)
+    closing.start()
+    closing.join(30)  # Ray can wait for ever for the node that was killed
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             process.kill()
