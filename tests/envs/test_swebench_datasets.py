@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from image_files import docker_save, oci_layout, root_file_system, write
 from testing import function_call, message
 
+from gym_llm.envs.harbor.log_parsers import PARSERS
 from gym_llm.envs.swebench.env import with_image
 from gym_llm.errors import DataError
 from gym_llm.sandbox.inside import tree
@@ -204,3 +206,25 @@ def test_rows_without_a_known_version_or_parser_are_refused(changed: dict[str, A
     row |= {"FAIL_TO_PASS": ["a"], "PASS_TO_PASS": [], "problem_statement": "x"}
     with pytest.raises(DataError, match=said):
         gym.make(ENV_ID, tasks=[row | changed])
+
+
+@pytest.mark.parametrize(
+    ("parser", "log"),
+    [
+        ("doctest", '<doctest><TestCase name="a">' + "<SubCase>" * 20_000 + "<Expression>" * 20_000),
+        ("doctest", f'<doctest><TestCase name="{"a" * 200_000}">' + "<SubCase/>" * 20_000),
+        ("phpunit", "a" * 200_000 + " (x)\n" + "".join(f"✔ {number}\n" for number in range(20_000))),
+        (
+            "karma",
+            "Starting browser\n"
+            + "  a\n   b\n    c\n  d\n" * 20_000
+            + "".join(f"✔ {number}\n" for number in range(20_000)),
+        ),
+    ],
+    ids=["nested subcases", "a long case", "a long suite", "nested suites"],
+)
+def test_hostile_suites_take_a_log_parser_little_time_and_memory(parser: str, log: str) -> None:
+    began = time.process_time()
+    states = PARSERS[parser](log)
+    assert time.process_time() - began < 2.0
+    assert sum(map(len, states)) < 4 * len(log)
