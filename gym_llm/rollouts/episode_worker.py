@@ -163,8 +163,9 @@ class EpisodeWorker:
 
         self._episodes[job.episode_id] = durable
         try:
-            attempt = durable.attempt if durable.attempt <= retries + 1 else 1  # it was masked, and is tried again
-            return await with_retries(play, retries=retries, attempt=attempt)
+            if durable.attempt > retries + 1:
+                durable.attempt = 1  # it was masked, and is tried again
+            return await with_retries(play, retries=retries, attempt=durable.attempt)
         finally:
             del self._episodes[job.episode_id]
             if durable.is_kept:

@@ -257,7 +257,7 @@ class Run(AbstractContextManager["Run"]):
                 self._to_retry.add(name)
             else:
                 self._count(home, record)
-            if not (is_masked and record.get("failure_kind") in TRANSIENT):
+            if record.get("failure_kind") not in TRANSIENT:
                 self._recorded[name].add(number)
         # Changes between earlier records were accepted then: the run that wrote the last one has compared.
         for name, record in last.items():
@@ -281,7 +281,8 @@ class Run(AbstractContextManager["Run"]):
             )
         self._journals = folder
         made_by = {name: {**part.key, "model": None} for name, part in self._made_by.items()}
-        return sum(open_journals(folder, made_by, self._recorded).values())
+        left = open_journals(folder, made_by, self._recorded)
+        return sum(len(jobs - self.parts[name].finished) for name, jobs in left.items())
 
     def _broken_groups(self, retry_failed: bool) -> set[tuple[str, int]]:
         """Return the groups to play again, by part and task index: those not whole, or with a masked episode to retry.

@@ -323,6 +323,28 @@ def test_an_episode_that_the_engine_masked_is_tried_again_where_it_was():
     assert not journals_beside(Path("a.jsonl")).exists()
 
 
+def test_a_masked_episode_can_go_on_after_a_run_that_left_it_out():
+    first = Counting(5, only="1-0", records=1, down_at=4)
+    play(first, until=first.is_stuck, tasks=2)
+    second, third = Counting(0), Counting()
+    second.is_stuck.set()
+    tasks = [row(f"Task {number}") for number in range(2)]
+    with Run(ENV, second, tasks=tasks, output="a.jsonl", resume=True) as run:
+        assert run.restored == 1
+    play(Counting(), tasks=2, resume=True)
+    records = play(third, tasks=2, resume=True, retry_failed=True)
+    assert [record["reward"] is None for record in records] == [False, False]
+    assert third.asked == [("0-0", turn) for turn in range(4, TURNS + 1)]
+
+
+def test_attempts_are_counted_again_after_the_last_one_has_failed():
+    play(Counting(down_at=2, fails_at_most=2), retries=1)
+    second = Counting(4, down_at=3)
+    play(second, until=second.is_stuck, retries=1, resume=True, retry_failed=True)
+    (record,) = play(Counting(), retries=1, resume=True)
+    assert record["attempts"] == 2
+
+
 def test_a_judge_that_failed_is_asked_again(monkeypatch):
     expected = play(Counting(), durable=False, output="whole.jsonl")
     failing, verify = [True], Shop.verify
