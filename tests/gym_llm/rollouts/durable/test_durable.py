@@ -120,8 +120,30 @@ class Shop(VerifierEnv):
         return said + episode.state["count"] / 10
 
 
+class Forgiving(Shop):
+    """Goes on where its judge has failed."""
+
+    judged = 0
+
+    @tool
+    async def elsewhere(self, state: dict[str, int]) -> int:
+        """Ask a judge that fails at first."""
+
+        async def judge() -> int:
+            type(self).judged += 1
+            if self.judged == 1:
+                raise JudgeError("The judge is on strike.")
+            return self.judged
+
+        try:
+            return await answered_once("opinion", 0, judge)
+        except JudgeError:
+            return -1
+
+
 if ENV not in gymnasium.registry:
     gymnasium.register(ENV, entry_point=Shop)
+    gymnasium.register("durable/Forgiving-v0", entry_point=Forgiving)
 
 
 @pytest.fixture(autouse=True)
@@ -365,6 +387,15 @@ def test_a_judge_that_failed_is_asked_again(monkeypatch):
     (record,) = play(engine, retries=1)
     assert record["reward"] == expected[0]["reward"] and record["attempts"] == 2 and not failing
     assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
+
+
+def test_a_failure_that_a_tool_has_caught_stays_an_answer(monkeypatch):
+    monkeypatch.setitem(globals(), "ENV", "durable/Forgiving-v0")
+    monkeypatch.setattr(Forgiving, "judged", 0)
+    engine = Counting(down_at=5)
+    (record,) = play(engine, retries=1)
+    assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
+    assert record["attempts"] == 2 and Forgiving.judged == 2
 
 
 def test_the_attempt_is_remembered():
