@@ -14,6 +14,7 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
+from gym_llm.records.failures import TRANSIENT
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
 from gym_llm.rollouts.episode_worker import EpisodeWorker
@@ -203,7 +204,8 @@ async def iter_records(
         async for record in records:
             record["made_by"] = cast(MadeByKey, made_by)
             yield record
-            if settings.durable:  # whoever asks for the next record has written this one
+            # Whoever asks for the next record has written this one. `retry_failed` goes on with what may pass.
+            if settings.durable and record["failure_kind"] not in TRANSIENT:
                 for worker in workers:
                     worker.recorded(Job(**record["rollout_id"]))
 

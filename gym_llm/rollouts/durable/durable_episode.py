@@ -88,11 +88,6 @@ class DurableEpisode:
         self._kept = [line for number, line in enumerate(lines) if number < caught or not is_failure(line.body)]
         self._write_generation(self._kept)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether it has failed and can go on where it was."""
-        return self._kept is not None
-
     def _write_generation(self, lines: list[Line]) -> None:
         self._generation += 1
         self._reset(lines)

@@ -141,9 +141,22 @@ class Forgiving(Shop):
             return -1
 
 
+class Grouped(Shop):
+    """Scores groups, with a judge that fails at first."""
+
+    scored = 0
+
+    async def verify_group(self, task: Any, episodes: Any) -> list[float]:
+        type(self).scored += 1
+        if self.scored == 1:
+            raise JudgeError("The judge is on strike.")
+        return [0.0 for _ in episodes]
+
+
 if ENV not in gymnasium.registry:
     gymnasium.register(ENV, entry_point=Shop)
     gymnasium.register("durable/Forgiving-v0", entry_point=Forgiving)
+    gymnasium.register("durable/Grouped-v0", entry_point=Grouped)
 
 
 @pytest.fixture(autouse=True)
@@ -396,6 +409,17 @@ def test_a_failure_that_a_tool_has_caught_stays_an_answer(monkeypatch):
     (record,) = play(engine, retries=1)
     assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
     assert record["attempts"] == 2 and Forgiving.judged == 2
+
+
+def test_a_group_whose_judge_failed_is_scored_without_being_sampled_again(monkeypatch):
+    monkeypatch.setitem(globals(), "ENV", "durable/Grouped-v0")
+    monkeypatch.setattr(Grouped, "scored", 0)
+    first, second = Counting(), Counting()
+    masked = play(first, repeats=2)
+    assert [record["failure_kind"] for record in masked] == ["judge_failed"] * 2
+    records = play(second, repeats=2, resume=True, retry_failed=True)
+    assert [record["reward"] is None for record in records] == [False, False]
+    assert len(first.asked) == 2 * (TURNS + 1) and second.asked == []
 
 
 def test_the_attempt_is_remembered():
