@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import shutil
@@ -17,6 +18,7 @@ from image_files import docker_save, oci_layout, root_file_system, write
 from testing import function_call, message
 
 from gym_llm.envs.harbor.log_parsers import PARSERS
+from gym_llm.envs.harbor.swe_bench import verdict, verdict_of
 from gym_llm.envs.swebench.env import with_image
 from gym_llm.errors import DataError
 from gym_llm.sandbox.inside import tree
@@ -228,3 +230,27 @@ def test_hostile_suites_take_a_log_parser_little_time_and_memory(parser: str, lo
     states = PARSERS[parser](log)
     assert time.process_time() - began < 2.0
     assert sum(map(len, states)) < 4 * len(log)
+
+
+@pytest.mark.parametrize("parser", ["", "cargo"])
+def test_a_long_log_holds_up_no_other_episode(parser: str) -> None:
+    log = "test a ... ok\n" * 1_000_000 + "PASSED a\n"
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - began)
+
+    async def judged() -> float:
+        ticking = asyncio.create_task(tick())
+        reward = (await verdict_of(log, ["a"], [], parser)).reward
+        ticking.cancel()
+        return reward
+
+    assert asyncio.run(judged()) == 1.0
+    began = time.monotonic()
+    assert verdict(log, ["a"], [], parser).reward == 1.0
+    assert longest < (time.monotonic() - began) / 2
