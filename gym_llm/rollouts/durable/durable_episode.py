@@ -82,11 +82,18 @@ class DurableEpisode:
         """
         if self.has_diverged or self._journal.is_broken:
             return
-        lines = LeftEpisode(self._generation, places=self._places).lines()
+        try:
+            lines = LeftEpisode(self._generation, places=self._places).lines()
+        except OSError as error:
+            logger.error("The journal of %s cannot be read: %s. It begins again.", self.job.episode_id, error)
+            return
         turns = [number for number, line in enumerate(lines) if line.kind == SAMPLED]
         caught = turns[-1] if turns and len(lines) > self._begun_with else 0
         self._kept = [line for number, line in enumerate(lines) if number < caught or not is_failure(line.body)]
-        self._write_generation(self._kept)
+        if len(self._kept) < len(lines):
+            self._write_generation(self._kept)
+        else:  # an engine that is down fails all episodes at once: only the number of the attempt is new
+            self._journal.begin(self.job, self._generation, self.attempt)
 
     def _write_generation(self, lines: list[Line]) -> None:
         self._generation += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -420,6 +421,32 @@ def test_a_group_whose_judge_failed_is_scored_without_being_sampled_again(monkey
     records = play(second, repeats=2, resume=True, retry_failed=True)
     assert [record["reward"] is None for record in records] == [False, False]
     assert len(first.asked) == 2 * (TURNS + 1) and second.asked == []
+
+
+def test_turns_are_written_once_however_often_the_engine_is_down(monkeypatch):
+    written, lines = journals.write_all, list[bytes]()
+
+    def write(file: int, data: bytes) -> None:
+        lines.extend(data.splitlines())
+        written(file, data)
+
+    monkeypatch.setattr(journals, "write_all", write)
+    (masked,) = play(Counting(down_at=5, fails_at_most=2), retries=1)
+    assert masked["attempts"] == 2
+    assert sum(b" sampled " in line for line in lines) == 5
+    second = Counting()
+    play(second, resume=True, retry_failed=True)
+    assert second.asked == [("0-0", 5), ("0-0", 6)]
+
+
+def test_a_journal_that_was_removed_does_not_end_the_run(monkeypatch):
+    def setup(self: Any, task: Any) -> dict[str, int]:
+        shutil.rmtree(journals_beside(Path("a.jsonl")), ignore_errors=True)
+        return {"count": 0}
+
+    monkeypatch.setattr(Shop, "setup", setup)
+    records = play(Counting(down_at=3, fails_at_most=2), tasks=3, concurrency=1, retries=2)
+    assert [record["reward"] is None for record in records] == [False] * 3
 
 
 def test_the_attempt_is_remembered():
