@@ -1,7 +1,8 @@
 """Log parsers: the state of each test in the output of a test runner, by the names that SWE-bench's datasets use.
 
 The results are those of the parsers of `swebench` 5.0.2 and `swesmith` 0.0.9; tests/downstream/test_swe_bench.py
-compares them. A patch can print lines of any length, so the time that a line takes is linear in its length.
+compares them. A patch can print lines of any length, so the time that a line takes is linear in its length. Tests with
+names of more than 10,000 characters are left out: the names of suites are parts of many names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ Parser: TypeAlias = Callable[[str], States]
 
 _START, _END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _PREFIX = "parse_log_"
+_LONGEST_NAME = 10_000
 _GENERAL = {
     *("pytest", "pytest_options", "pytest_v2", "django", "seaborn", "sympy", "matplotlib", "astroid", "flask"),
     *("marshmallow", "pvlib", "pyvista", "sqlfluff", "xarray", "pydicom", "requests", "pylint", "astropy", "scikit"),
@@ -126,13 +128,17 @@ def _doctest(log: str) -> States:
         if kind == "TestCase":
             case, within = attributes.get("name", "None"), []
         elif kind == "SubCase" and closing:
-            within = within[:-1]
+            del within[-1:]
         elif kind == "SubCase":
-            results.append([f"{case} > {attributes.get('name')}", PASSED])
+            result = [f"{case} > {attributes.get('name')}" if len(case) <= _LONGEST_NAME else "", PASSED]
+            if result[0]:
+                results.append(result)
             if not tag[3].endswith("/"):
-                within.append(results[-1])
+                within.append(result)
         elif not closing and attributes.get("success") != "true":
-            for result in within:
+            for result in reversed(within):
+                if result[1] == FAILED:
+                    break  # and all around it have failed, too
                 result[1] = FAILED
     return {name: outcome for name, outcome in results}
 
@@ -200,7 +206,7 @@ def _phpunit(log: str) -> States:
         name = _before_brackets(line)
         if name and len(name) > 1 and re.match(r"\w", name):
             suite = name
-        elif match := re.fullmatch(r"\s*([✔✘↩])\s*(.*)", line):
+        elif len(suite or "") <= _LONGEST_NAME and (match := re.fullmatch(r"\s*([✔✘↩])\s*(.*)", line)):
             states[f"{suite} > {match[2]}"] = {"✔": PASSED, "✘": FAILED}.get(match[1], SKIPPED)
     return states
 
@@ -252,7 +258,7 @@ def _karma(log: str) -> States:
     """Parse karma's tree of suites. As in SWE-bench, a suite is entered where lines are indented more than before."""
     states: States = {}
     suites: list[str] = []
-    indent, started = -1, False
+    indent, started, size = -1, False, 0
     for line in log.split("\n"):
         if line.startswith("SUMMARY:"):
             break
@@ -264,14 +270,17 @@ def _karma(log: str) -> States:
         marked = bare[:1] in ("✔", "✖") and bare[1:2].isspace()
         if not started or not (marked or before):
             continue
-        if marked:
+        if marked and size <= _LONGEST_NAME:
             states[" > ".join([*suites, bare[2:]])] = PASSED if bare[0] == "✔" else FAILED
+        elif marked:
+            continue
         elif len(before) > 1 and len(before) - 1 > indent:
             indent = len(before) - 1
             suites.append(bare)
+            size += len(bare) + 1
         elif len(before) > 1 and len(before) - 1 < indent:
             indent = len(before) - 1
-            del suites[-1:]
+            size -= len(suites.pop()) + 1 if suites else 0
     return states
 
 

@@ -297,7 +297,7 @@ async def verify_swe_bench(session: Session, machines: Machines, task: Harbor.Ta
         applied = (await swe_bench.apply_patch(machine, patch, folder)).return_code == 0
     if applied:
         output = await swe_bench.run_tests(machine, task)
-    verdict = swe_bench.verdict(output, task.fail_to_pass, task.pass_to_pass, task.log_parser)
+    verdict = await swe_bench.verdict_of(output, task.fail_to_pass, task.pass_to_pass, task.log_parser)
     verdict.info["patch_applied"] = applied
     return verdict
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gym_llm import Verdict
 from gym_llm.envs.harbor import log_parsers
 from gym_llm.errors import InfrastructureError
+from gym_llm.grading.text_metrics import in_worker
 from gym_llm.sandbox.inside import tree
 from gym_llm.sandbox.machines.machine import ExecResult, Machine, MachineProblem
 
@@ -26,6 +27,7 @@ _SYMPY = re.compile(r"^(test_\w+)(?: .*)? (ok|F|E)$", re.MULTILINE)
 _PASSED = {"PASSED", "XFAIL", "ok", "expected failure"}
 _SHOWN = 20
 _GIT_SECONDS = 300.0
+_QUICK_CHARACTERS, _PARSING_SECONDS = 100_000, 120.0
 _PATCH_BYTES, _LOG_BYTES = 64 << 20, 32 << 20
 
 
@@ -134,6 +136,19 @@ async def run_tests(machine: Machine, task: Harbor.Task) -> str:
     await machine.exec(f"rm -rf {log}; ({whole}) > {log} 2>&1", cwd=folder, timeout_sec=timeout_sec)
     await machine.exec(f"tail -c {_LOG_BYTES} {log} > {log}.end")
     return (await machine.download(f"{log}.end", _LOG_BYTES) or b"").decode("utf-8", "replace")
+
+
+async def verdict_of(output: str, fail_to_pass: list[str], pass_to_pass: list[str], log_parser: str = "") -> Verdict:
+    """Return `verdict`, which reads a long output in a worker process: it would hold up all other episodes."""
+    asked = output, fail_to_pass, pass_to_pass, log_parser
+    if len(output) <= _QUICK_CHARACTERS:
+        return verdict(*asked)
+    found: Verdict | None = await in_worker("gym_llm.envs.harbor.swe_bench:_verdict", asked, _PARSING_SECONDS)
+    return verdict("", *asked[1:]) if found is None else found
+
+
+def _verdict(asked: tuple[str, list[str], list[str], str]) -> Verdict:
+    return verdict(*asked)
 
 
 def verdict(output: str, fail_to_pass: list[str], pass_to_pass: list[str], log_parser: str = "") -> Verdict:

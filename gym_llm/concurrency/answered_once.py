@@ -87,7 +87,7 @@ async def answered_once(
             first answer nevertheless.
 
     Raises:
-        InfrastructureError: If the request failed, now or then.
+        InfrastructureError: If the request failed, now or then; also if an effect that it had then fails now.
         ToolError: Likewise.
     """
     memory = _memory.get()
@@ -97,7 +97,8 @@ async def answered_once(
     outcome = memory.recall(kind, key)
     if outcome is not None:
         if again:
-            with remembering(None), suppress(InfrastructureError, ToolError):
+            failures = (ToolError,) if outcome[0] == _ANSWER else (InfrastructureError, ToolError)
+            with remembering(None), suppress(*failures):
                 await ask()
         return _given(outcome, decode)
     hidden = _memory.set(None)

@@ -44,7 +44,6 @@ class EpisodeWorker:
         self._settings = settings
         self._journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
         self._episodes: dict[str, DurableEpisode] = {}
-        self._to_go_on: set[Job] = set()
         if self._journal is not None:
             engine = DurableModel(engine, self._episodes, in_order=settings.agent is None)
         self._engine = player_of(engine, settings, lambda: shard.env(0))
@@ -98,11 +97,8 @@ class EpisodeWorker:
         """Nothing to do: a shard in this process dies with it."""
 
     def recorded(self, job: Job) -> None:
-        """Let go of a job's journal, if there is one: its record is written.
-
-        An episode that was masked for a reason that may pass stays there, so that `retry_failed` goes on with it.
-        """
-        if self._journal is not None and job not in self._to_go_on:
+        """Let go of a job's journal, if there is one: its record is written."""
+        if self._journal is not None:
             self._journal.recorded(job)
 
     async def waiting(self) -> dict[str, int]:
@@ -163,12 +159,11 @@ class EpisodeWorker:
 
         self._episodes[job.episode_id] = durable
         try:
-            attempt = durable.attempt if durable.attempt <= retries + 1 else 1  # it was masked, and is tried again
-            return await with_retries(play, retries=retries, attempt=attempt)
+            if durable.attempt > retries + 1:
+                durable.attempt = 1  # it was masked, and is tried again
+            return await with_retries(play, retries=retries, attempt=durable.attempt)
         finally:
             del self._episodes[job.episode_id]
-            if durable.is_kept:
-                self._to_go_on.add(job)
 
     async def _play_once(self, env: gym.Env[Any, Any], job: Job, phase: EpisodePhase) -> Rollout:
         engine, tracing = self._engine, self._settings.tracing

@@ -15,6 +15,7 @@ from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
 from gym_llm.errors import TooManyFailures
+from gym_llm.records.failures import TRANSIENT
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
 from gym_llm.rollouts.episode_bar import episode_bar
@@ -206,8 +207,7 @@ async def iter_records(
             record["made_by"] = cast(MadeByKey, made_by)
             yield record
             if settings.durable and not scores_groups:  # whoever asks for the next record has written this one
-                for worker in workers:
-                    worker.recorded(Job(**record["rollout_id"]))
+                _let_go([record], workers)
 
 
 def _check_groups(plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], skip: Container[tuple[int, int]]) -> None:
@@ -221,6 +221,16 @@ def _check_groups(plan: Plan, settings: RolloutSettings, jobs: Iterable[Job], sk
     for task in range(plan.first_task, plan.first_task + plan.num_tasks if skip else plan.first_task):
         if 0 < sum((task, repeat) in skip for repeat in range(plan.repeats)) < plan.repeats:
             raise ValueError(f"{env_id} scores whole groups: `skip` all episodes of task {task}, or no episode.")
+
+
+def _let_go(records: Sequence[Rollout], workers: Sequence[AnyWorker]) -> bool:
+    """Remove written records from the journals, unless a failure may pass: `retry_failed` goes on with them then."""
+    if any(record["failure_kind"] in TRANSIENT for record in records):
+        return False
+    for worker in workers:
+        for record in records:
+            worker.recorded(Job(**record["rollout_id"]))
+    return True
 
 
 async def _in_scored_groups(
@@ -242,10 +252,8 @@ async def _in_scored_groups(
                 if isinstance(jobs, GroupJobs):
                     jobs.finished(Job(**record["rollout_id"]), record)
                 yield record
-            scorer.recorded(group)
-            for worker in workers if settings.durable else ():
-                for record in group:
-                    worker.recorded(Job(**record["rollout_id"]))
+            if settings.durable and _let_go(group, workers):
+                scorer.recorded(group)
 
 
 def _open_workers(

@@ -240,7 +240,7 @@ class Run(AbstractContextManager["Run"]):
             part.model = models.get(name, {}).get("model")
         jobs = {name: set(part.plan.jobs()) for name, part in self.parts.items()} if retry_failed else {}
         last: dict[str, Rollout] = {}
-        broken = self._broken_groups(retry_failed)
+        broken, unfinished = self._broken_groups(retry_failed), self._broken_groups(True)
         for record in self._file.records():
             env_id, name = record.get("env_id"), self._part_name(record)
             home = self.parts.get(name)
@@ -253,12 +253,11 @@ class Run(AbstractContextManager["Run"]):
                 raise UsageError(f"{self.path} was made with other tasks ({problem}): name another output.")
             number = record["rollout_id"]["task_index"], record["rollout_id"]["repeat_index"]
             is_masked = retry_failed and record["reward"] is None and number in jobs[name]
-            is_broken = (name, number[0]) in broken
-            if is_masked or is_broken:
+            if is_masked or (name, number[0]) in broken:
                 self._to_retry.add(name)
             else:
                 self._count(home, record)
-            if not (is_broken or (is_masked and record.get("failure_kind") in TRANSIENT)):
+            if not (record.get("failure_kind") in TRANSIENT or (name, number[0]) in unfinished):
                 self._recorded[name].add(number)
         # Changes between earlier records were accepted then: the run that wrote the last one has compared.
         for name, record in last.items():
@@ -282,7 +281,8 @@ class Run(AbstractContextManager["Run"]):
             )
         self._journals = folder
         made_by = {name: {**part.key, "model": None} for name, part in self._made_by.items()}
-        return sum(open_journals(folder, made_by, self._recorded).values())
+        left = open_journals(folder, made_by, self._recorded)
+        return sum(len(jobs - self.parts[name].finished) for name, jobs in left.items())
 
     def _broken_groups(self, retry_failed: bool) -> set[tuple[str, int]]:
         """Return the groups to play again, by part and task index: those not whole, or with a masked episode to retry.

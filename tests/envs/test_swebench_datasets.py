@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import shutil
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import pytest
 from image_files import docker_save, oci_layout, root_file_system, write
 from testing import function_call, message
 
+from gym_llm.envs.harbor.log_parsers import PARSERS
+from gym_llm.envs.harbor.swe_bench import verdict, verdict_of
 from gym_llm.envs.swebench.env import with_image
 from gym_llm.errors import DataError
 from gym_llm.sandbox.inside import tree
@@ -204,3 +208,49 @@ def test_rows_without_a_known_version_or_parser_are_refused(changed: dict[str, A
     row |= {"FAIL_TO_PASS": ["a"], "PASS_TO_PASS": [], "problem_statement": "x"}
     with pytest.raises(DataError, match=said):
         gym.make(ENV_ID, tasks=[row | changed])
+
+
+@pytest.mark.parametrize(
+    ("parser", "log"),
+    [
+        ("doctest", '<doctest><TestCase name="a">' + "<SubCase>" * 20_000 + "<Expression>" * 20_000),
+        ("doctest", f'<doctest><TestCase name="{"a" * 200_000}">' + "<SubCase/>" * 20_000),
+        ("phpunit", "a" * 200_000 + " (x)\n" + "".join(f"✔ {number}\n" for number in range(20_000))),
+        (
+            "karma",
+            "Starting browser\n"
+            + "  a\n   b\n    c\n  d\n" * 20_000
+            + "".join(f"✔ {number}\n" for number in range(20_000)),
+        ),
+    ],
+    ids=["nested subcases", "a long case", "a long suite", "nested suites"],
+)
+def test_hostile_suites_take_a_log_parser_little_time_and_memory(parser: str, log: str) -> None:
+    began = time.process_time()
+    states = PARSERS[parser](log)
+    assert time.process_time() - began < 2.0
+    assert sum(map(len, states)) < 4 * len(log)
+
+
+@pytest.mark.parametrize("parser", ["", "cargo"])
+def test_a_long_log_holds_up_no_other_episode(parser: str) -> None:
+    log = "test a ... ok\n" * 1_000_000 + "PASSED a\n"
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - began)
+
+    async def judged() -> float:
+        ticking = asyncio.create_task(tick())
+        reward = (await verdict_of(log, ["a"], [], parser)).reward
+        ticking.cancel()
+        return reward
+
+    assert asyncio.run(judged()) == 1.0
+    began = time.monotonic()
+    assert verdict(log, ["a"], [], parser).reward == 1.0
+    assert longest < (time.monotonic() - began) / 2

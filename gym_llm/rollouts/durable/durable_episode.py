@@ -75,17 +75,25 @@ class DurableEpisode:
             self._write_generation([] if left is None else left.lines())
 
     def keep_for_retry(self) -> None:
-        """After a failure that may pass: keep all answers but the failure itself, for another attempt."""
+        """After a failure that may pass: keep all answers but the failure itself, for another attempt.
+
+        A hook has caught a failure before the last turn, so that is an answer, too. But if this attempt has added
+        nothing, one of these may be what fails it, and all are asked again.
+        """
         if self.has_diverged or self._journal.is_broken:
             return
-        lines = LeftEpisode(self._generation, places=self._places).lines()
-        self._kept = [line for line in lines if not is_failure(line.body)]
-        self._write_generation(self._kept)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it has failed and can go on where it was."""
-        return self._kept is not None
+        try:
+            lines = LeftEpisode(self._generation, places=self._places).lines()
+        except OSError as error:
+            logger.error("The journal of %s cannot be read: %s. It begins again.", self.job.episode_id, error)
+            return
+        turns = [number for number, line in enumerate(lines) if line.kind == SAMPLED]
+        caught = turns[-1] if turns and len(lines) > self._begun_with else 0
+        self._kept = [line for number, line in enumerate(lines) if number < caught or not is_failure(line.body)]
+        if len(self._kept) < len(lines):
+            self._write_generation(self._kept)
+        else:  # an engine that is down fails all episodes at once: only the number of the attempt is new
+            self._journal.begin(self.job, self._generation, self.attempt)
 
     def _write_generation(self, lines: list[Line]) -> None:
         self._generation += 1
@@ -105,6 +113,7 @@ class DurableEpisode:
     def _reset(self, lines: list[Line]) -> None:
         self.has_diverged = self._has_warned = False
         self.replayed = 0
+        self._begun_with = len(lines)
         self._turns = deque(line for line in lines if line.kind == SAMPLED)
         self._answers: dict[str, deque[bytes]] = defaultdict(deque)
         for line in lines:

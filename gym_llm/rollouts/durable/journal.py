@@ -62,7 +62,8 @@ class Journal:
     def begin(self, job: Job, generation: int, attempt: int, lines: Sequence[Line] = ()) -> list[Place]:
         """Begin a generation of an episode with the lines of an earlier one; return the places of their copies.
 
-        All of it is in one write. Should it be cut off, the earlier generation still counts.
+        All of it is in one write. Should it be cut off, the earlier generation still counts. To begin the same
+        generation again, without lines, changes its attempt only.
         """
         begin = pack_line(job, generation, BEGIN, str(attempt), b"%d" % len(lines))
         return self.add(job, begin, *(pack_line(job, generation, line.kind, line.key, line.body) for line in lines))[1:]

@@ -83,7 +83,7 @@ class LeftJournals:
 
     def scan(self) -> dict[Job, LeftEpisode]:
         """Read the journals that were left since the last call, and return all episodes that were not taken."""
-        for name in sorted(os.listdir(self.folder)):
+        for name in sorted(os.listdir(self.folder)) if self.folder.is_dir() else ():
             path = self.folder / name
             if name in self._read or name.startswith(HIDDEN) or not is_left(path):
                 continue

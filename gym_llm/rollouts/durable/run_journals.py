@@ -16,6 +16,7 @@ from gym_llm.errors import DataError
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.durable.left_journals import HIDDEN, LeftJournals, is_left
 from gym_llm.rollouts.durable.lines import WHOLE_GROUP
+from gym_llm.rollouts.plan import Job
 from gym_llm.utils.json_codec import dumps
 
 _MADE_BY = "made_by.json"
@@ -34,13 +35,13 @@ def part_folder(folder: Path, dataset: str) -> Path:
 
 def open_journals(
     folder: Path, made_by: Mapping[str, Any], recorded: Mapping[str, Container[tuple[int, int]]]
-) -> dict[str, int]:
-    """Get the journals of a run ready, and count the episodes of each part that can be restored.
+) -> dict[str, set[Job]]:
+    """Get the journals of a run ready, and return the episodes of each part that can be restored.
 
     Args:
         folder: See `journals_beside`.
         made_by: What the run's episodes are made by. Journals of other episodes are removed.
-        recorded: By part: the episodes whose records are written.
+        recorded: By part: the episodes whose records are written, and which no run goes on with.
 
     Raises:
         DataError: If the folder cannot be written.
@@ -57,8 +58,8 @@ def open_journals(
         raise DataError(f"Cannot write the journal {folder}: {error.strerror or error}.") from None
 
 
-def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> int:
-    """Replace the journals that were left with one that has the unfinished episodes only, and count these.
+def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> set[Job]:
+    """Replace the journals that were left with one that has the unfinished episodes only, and return these.
 
     Args:
         folder: The folder of a part's journals; no worker writes there.
@@ -72,7 +73,7 @@ def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> int:
     everything = left.scan()
     episodes = {job: episode for job, episode in everything.items() if job not in recorded}
     old = [folder / name for name in os.listdir(folder) if is_left(folder / name)]
-    played = sum(job.repeat_index != WHOLE_GROUP for job in episodes)
+    played = {job for job in episodes if job.repeat_index != WHOLE_GROUP}
     if len(old) == 1 and len(episodes) == len(everything):
         return played
     if episodes:

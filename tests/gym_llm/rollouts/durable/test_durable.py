@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -139,9 +140,42 @@ class Market(Shop):
         return rewards
 
 
-for name, shop_class in ((ENV, Shop), (MARKET, Market)):
-    if name not in gymnasium.registry:
-        gymnasium.register(name, entry_point=shop_class)
+class Forgiving(Shop):
+    """Goes on where its judge has failed."""
+
+    judged = 0
+
+    @tool
+    async def elsewhere(self, state: dict[str, int]) -> int:
+        """Ask a judge that fails at first."""
+
+        async def judge() -> int:
+            type(self).judged += 1
+            if self.judged == 1:
+                raise JudgeError("The judge is on strike.")
+            return self.judged
+
+        try:
+            return await answered_once("opinion", 0, judge)
+        except JudgeError:
+            return -1
+
+
+class Grouped(Shop):
+    """Scores groups, with a judge that fails at first."""
+
+    scored = 0
+
+    async def verify_group(self, task: Any, episodes: Any) -> list[float]:
+        type(self).scored += 1
+        if self.scored == 1:
+            raise JudgeError("The judge is on strike.")
+        return [0.0 for _ in episodes]
+
+
+if ENV not in gymnasium.registry:
+    for shop_class in (Shop, Market, Forgiving, Grouped):
+        gymnasium.register(f"durable/{shop_class.__name__}-v0", entry_point=shop_class)
 
 
 @pytest.fixture(autouse=True)
@@ -359,6 +393,28 @@ def test_an_episode_that_the_engine_masked_is_tried_again_where_it_was():
     assert not journals_beside(Path("a.jsonl")).exists()
 
 
+def test_a_masked_episode_can_go_on_after_a_run_that_left_it_out():
+    first = Counting(5, only="1-0", records=1, down_at=4)
+    play(first, until=first.is_stuck, tasks=2)
+    second, third = Counting(0), Counting()
+    second.is_stuck.set()
+    tasks = [row(f"Task {number}") for number in range(2)]
+    with Run(ENV, second, tasks=tasks, output="a.jsonl", resume=True) as run:
+        assert run.restored == 1
+    play(Counting(), tasks=2, resume=True)
+    records = play(third, tasks=2, resume=True, retry_failed=True)
+    assert [record["reward"] is None for record in records] == [False, False]
+    assert third.asked == [("0-0", turn) for turn in range(4, TURNS + 1)]
+
+
+def test_attempts_are_counted_again_after_the_last_one_has_failed():
+    play(Counting(down_at=2, fails_at_most=2), retries=1)
+    second = Counting(4, down_at=3)
+    play(second, until=second.is_stuck, retries=1, resume=True, retry_failed=True)
+    (record,) = play(Counting(), retries=1, resume=True)
+    assert record["attempts"] == 2
+
+
 def test_a_judge_that_failed_is_asked_again(monkeypatch):
     expected = play(Counting(), durable=False, output="whole.jsonl")
     failing, verify = [True], Shop.verify
@@ -379,6 +435,52 @@ def test_a_judge_that_failed_is_asked_again(monkeypatch):
     (record,) = play(engine, retries=1)
     assert record["reward"] == expected[0]["reward"] and record["attempts"] == 2 and not failing
     assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
+
+
+def test_a_failure_that_a_tool_has_caught_stays_an_answer(monkeypatch):
+    monkeypatch.setitem(globals(), "ENV", "durable/Forgiving-v0")
+    monkeypatch.setattr(Forgiving, "judged", 0)
+    engine = Counting(down_at=5)
+    (record,) = play(engine, retries=1)
+    assert engine.asked == [("0-0", number) for number in range(TURNS + 1)]
+    assert record["attempts"] == 2 and Forgiving.judged == 2
+
+
+def test_a_group_whose_judge_failed_is_scored_without_being_sampled_again(monkeypatch):
+    monkeypatch.setitem(globals(), "ENV", "durable/Grouped-v0")
+    monkeypatch.setattr(Grouped, "scored", 0)
+    first, second = Counting(), Counting()
+    masked = play(first, repeats=2)
+    assert [record["failure_kind"] for record in masked] == ["judge_failed"] * 2
+    records = play(second, repeats=2, resume=True, retry_failed=True)
+    assert [record["reward"] is None for record in records] == [False, False]
+    assert len(first.asked) == 2 * (TURNS + 1) and second.asked == []
+
+
+def test_turns_are_written_once_however_often_the_engine_is_down(monkeypatch):
+    written, lines = journals.write_all, list[bytes]()
+
+    def write(file: int, data: bytes) -> None:
+        lines.extend(data.splitlines())
+        written(file, data)
+
+    monkeypatch.setattr(journals, "write_all", write)
+    (masked,) = play(Counting(down_at=5, fails_at_most=2), retries=1)
+    assert masked["attempts"] == 2
+    assert sum(b" sampled " in line for line in lines) == 5
+    second = Counting()
+    play(second, resume=True, retry_failed=True)
+    assert second.asked == [("0-0", 5), ("0-0", 6)]
+
+
+def test_a_journal_that_was_removed_does_not_end_the_run(monkeypatch):
+    def setup(self: Any, task: Any) -> dict[str, int]:
+        shutil.rmtree(journals_beside(Path("a.jsonl")), ignore_errors=True)
+        return {"count": 0}
+
+    monkeypatch.setattr(Shop, "setup", setup)
+    records = play(Counting(down_at=3, fails_at_most=2), tasks=3, concurrency=1, retries=2)
+    assert [record["reward"] is None for record in records] == [False] * 3
 
 
 def test_the_attempt_is_remembered():

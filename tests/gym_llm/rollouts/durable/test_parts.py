@@ -75,6 +75,25 @@ def test_an_error_is_an_answer_too(tmp_path, error):
     assert getattr(first, "failure_kind", None) == getattr(second, "failure_kind", None)
 
 
+def test_an_effect_that_fails_when_it_is_made_again_masks_the_episode(tmp_path):
+    outside = Outside()
+
+    async def play() -> int:
+        journal, episode = begun(tmp_path)
+        try:
+            with remembering(episode):
+                return await answered_once("command", "touch a", outside.ask, again=True)
+        finally:
+            journal.close()
+
+    assert asyncio.run(play()) == 1
+    outside.error = InfrastructureError("The machine is gone.", failure_kind="session_lost")
+    with pytest.raises(InfrastructureError, match="gone"):
+        asyncio.run(play())
+    outside.error = None
+    assert asyncio.run(play()) == 1 and outside.asked == 3
+
+
 def test_an_effect_is_made_again_and_the_first_answer_returned(tmp_path):
     outside = Outside()
 
