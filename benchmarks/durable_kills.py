@@ -227,6 +227,13 @@ def _without_times(value: Any) -> Any:
     return [_without_times(each) for each in value] if isinstance(value, list) else value
 
 
+def show_difference(name: str, expected: dict[str, Any], record: dict[str, Any]) -> None:
+    """Print the fields of a record that differ from those of the run that was left alone."""
+    for field in sorted({*expected, *record}):
+        if expected.get(field) != record.get(field):
+            print(f"{name} {field}: {expected.get(field)!r:.400} is {record.get(field)!r:.400}", file=sys.stderr)
+
+
 def kill_often(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Kill a run as often as asked, and return the counts."""
     os.environ[_COUNTED] = str(folder / "alone")
@@ -265,7 +272,10 @@ def kill_often(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         totals["episodes"] += len(expected)
         totals["lost"] += len(expected.keys() - records.keys())
         totals["masked"] += sum(b'"reward":null' in record for record in records.values())
-        totals["different"] += sum(records.get(name) != record for name, record in expected.items())
+        different = [name for name, record in expected.items() if records.get(name) != record]
+        totals["different"] += len(different)
+        for name in different:
+            show_difference(name, json.loads(expected[name]), json.loads(records.get(name, b"{}")))
         totals["turns"] += len(sampled)
         totals["asked_again_in_flight"] += sum(sampled.values()) - len(sampled)
         judged = answers(counted, "judged")

@@ -550,4 +550,4 @@ def test_killed_again_and_again_nothing_is_lost_or_sampled_twice():
     figures = json.loads(ended.stdout.splitlines()[-1])
     assert figures["kills"] >= kills and figures["turns_restored"] > 0, figures
     for name in ("lost", "masked", "different", "sampled_twice", "lives_that_failed", "journals_left"):
-        assert figures[name] == 0, (figures, ended.stderr[-2000:])
+        assert figures[name] == 0, f"{name}: {figures} {ended.stderr[-2000:]}"
