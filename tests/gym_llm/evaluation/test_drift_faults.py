@@ -17,6 +17,10 @@ from gym_llm.evaluation.drift.drift import drift_of
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("drift")]  # one process, where rollouts and models are kept
 ALL_FAULTS = {**FAULTS, **MORE_FAULTS}
 EVERY_DAY = often(0, 1)
+QUICK_FAULTS = (
+    *("mask one to the right", "tool output sampled", "temperature 0.7 not recorded", "top-p 0.9 renormalised"),
+    *("one update old", "retokenised", "special tokens dropped", "base 2"),
+)
 QUICK = ("few episodes", "temperature 0.7", "conversations", "an adapter on both sides", "noise of 1e-5")
 
 
@@ -33,7 +37,7 @@ def test_there_are_twenty_faults_with_known_causes_and_twenty_sound_runs() -> No
     assert {name for name, _ in ALL_FAULTS.values()} == set(CAUSES) - {"unknown"}
 
 
-@pytest.mark.parametrize("name", ALL_FAULTS)
+@pytest.mark.parametrize("name", ALL_FAULTS if EVERY_DAY else QUICK_FAULTS)
 def test_a_planted_fault_is_named(name: str, tmp_path: Path) -> None:
     wanted, make = ALL_FAULTS[name]
     assert cause(make(), tmp_path) == wanted
