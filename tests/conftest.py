@@ -43,7 +43,7 @@ peers = importlib.import_module("peers")
 
 # The same examples in every run: what CI finds can be found again. HYPOTHESIS_PROFILE=search looks for others.
 # A busy machine draws slowly, which says nothing about a test.
-settings.register_profile("same", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", max_examples=5_000)
 # `make test-all` has GYM_LLM_TESTS=all: every test plays as many cases as it can (`often` in testing.py).
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

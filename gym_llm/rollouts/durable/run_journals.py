@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -90,9 +91,18 @@ def drop_recorded(folder: Path, recorded: Container[tuple[int, int]]) -> set[Job
 
 
 def remove_journals(folder: Path) -> None:
-    """Remove a run's folder of journals, of which nothing is needed any more; another folder of this name stays."""
+    """Remove a run's folder of journals, of which nothing is needed any more; another folder of this name stays.
+
+    The file that shows whose folder it is goes last, so that the next run can end a removal that a kill interrupts.
+    """
     if (folder / _MADE_BY).is_file():
+        for path in folder.iterdir():
+            if path.name != _MADE_BY:
+                shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _read(path: Path) -> Any:

@@ -335,6 +335,17 @@ def test_a_journal_of_another_run_is_not_used(how):
     assert second.asked[0] == ("0-0", 0)
 
 
+@pytest.mark.parametrize("left", [("made_by.json",), ()])
+def test_a_removal_that_was_interrupted_is_ended(left):
+    play(Counting())
+    folder = journals_beside(Path("a.jsonl"))
+    folder.mkdir()
+    for name in left:
+        (folder / name).write_text("{}")
+    play(Counting(), resume=True)
+    assert not folder.exists()
+
+
 def test_a_folder_that_is_no_journal_stays():
     folder = journals_beside(Path("a.jsonl"))
     folder.mkdir()
