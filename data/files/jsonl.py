@@ -68,9 +68,9 @@ def append_line(path: str | os.PathLike[str], value: Any) -> None:
 
 def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte (`os.write` may stop early on a full disk or a signal)."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
 
 
 def repair_tail(path: str | os.PathLike[str]) -> int:

@@ -86,7 +86,7 @@ class Journal:
         try:
             if self._descriptor < 0:
                 self._open_file()
-            write_all(self._descriptor, lines[0] if len(lines) == 1 else b"".join(lines))
+            write_all(self._descriptor, b"".join(lines))
             for line in lines:
                 places.append((self._file, self._size, len(line)))
                 self._size += len(line)

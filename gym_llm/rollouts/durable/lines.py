@@ -47,8 +47,8 @@ def pack_line(job: Job, generation: int, kind: str, key: str, body: bytes) -> by
     >>> unpack_line(line[:-3]) is None
     True
     """
-    text = b"%d %d %d %b %b %b" % (*job, generation, kind.encode(), key.encode(), body)
-    return b"%08x %b\n" % (crc32(text), text)
+    head = b"%d %d %d %b %b " % (*job, generation, kind.encode(), key.encode())
+    return b"%08x %b%b\n" % (crc32(body, crc32(head)), head, body)
 
 
 def unpack_line(line: bytes) -> Line | None:
