@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gym_llm.data.files.atomic import write_atomically
-from gym_llm.errors import UsageError
 from gym_llm.evaluation.compare import Comparison
-from gym_llm.evaluation.plots import image, style
+from gym_llm.evaluation.plots import draw_pictures
 from gym_llm.evaluation.tables import plain
 from gym_llm.stats.paired import Paired, part_name
-from gym_llm.utils.extras import install
 
 _LONGEST = 36  # characters of a name
 _BLUE, _GREEN, _RED, _GREY = "#3367b1", "#2e8b57", "#c0392b", "#8a8f98"
@@ -38,11 +34,6 @@ def plot_comparison(comparison: Comparison, folder: str | os.PathLike[str]) -> l
         UsageError: If matplotlib is not installed.
         DataError: If the pictures cannot be written.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UsageError(f"Drawing needs matplotlib, which is not installed: {install('plots')}") from None
     pictures: list[tuple[str, Callable[[Any], None], float]] = [
         ("means", partial(_means, comparison=comparison), 1.3 + 0.45 * len(comparison.runs))
     ]
@@ -51,16 +42,7 @@ def plot_comparison(comparison: Comparison, folder: str | os.PathLike[str]) -> l
         pictures.append(("differences", partial(_differences, comparison=comparison), 1.5 + 0.4 * rows))
     for number, pair in enumerate(comparison.pairs, 1):
         pictures.append((f"tasks-{number}", partial(_tasks, pair=pair), 3.6))
-    paths = []
-    for name, draw, height in pictures:
-        with rc_context(style()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of letters that the font does not have
-            figure = Figure(figsize=(7.2, height), layout="constrained")
-            draw(figure)
-            for ending in ("png", "svg"):
-                paths.append(Path(folder, f"{name}.{ending}"))
-                write_atomically(paths[-1], image(figure, ending))
-    return paths
+    return draw_pictures(pictures, folder)
 
 
 def _means(figure: Any, comparison: Comparison) -> None:

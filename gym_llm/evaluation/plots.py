@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gym_llm.data.files.atomic import write_atomically
+from gym_llm.errors import UsageError
 from gym_llm.evaluation.tables import chosen_ks, natural_order, plain
+from gym_llm.utils.extras import install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,6 +81,36 @@ def draw_plots(data: Mapping[str, Any]) -> list[Plot]:
             files = {suffix: image(figure, suffix) for suffix in ("png", "svg")}
         plots.append(Plot(name, title, files, _darkened(files["svg"])))
     return plots
+
+
+def draw_pictures(
+    pictures: Iterable[tuple[str, Callable[[Figure], None], float]], folder: str | os.PathLike[str]
+) -> list[Path]:
+    """Draw pictures, each as PNG and as SVG, and return the files.
+
+    Args:
+        pictures: Of each: its name, a function that draws into a figure, and its height in inches.
+        folder: Where they go; it is made if it is missing.
+
+    Raises:
+        UsageError: If matplotlib is not installed.
+        DataError: If they cannot be written.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError(f"Drawing needs matplotlib, which is not installed: {install('plots')}") from None
+    paths = []
+    for name, draw, height in pictures:
+        with rc_context(style()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of letters that the font does not have
+            figure = Figure(figsize=(7.2, height), layout="constrained")
+            draw(figure)
+            for ending in ("png", "svg"):
+                paths.append(Path(folder, f"{name}.{ending}"))
+                write_atomically(paths[-1], image(figure, ending))
+    return paths
 
 
 def style() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gym_llm.data.files.atomic import refuse_special
 from gym_llm.errors import DataError, UsageError
-from gym_llm.records.record_files import numbered_records, read_records
+from gym_llm.records.record_files import numbered_records, parse_record, read_records
 from gym_llm.records.rollout_file import read_summary
 from gym_llm.types import Rollout
 
@@ -56,7 +56,7 @@ def episodes_of_task(
         DataError: If the file cannot be read, or a line of the task is not a record.
     """
     place = re.compile(rb'task_index"\s*:\s*%d\b' % task_index)
-    for _, _, record in numbered_records(path, where=place.search):
+    for _, _, record in numbered_records(path, parse_record, where=place.search):
         found, name = record["rollout_id"], record.get("dataset", "")
         is_asked_for = repeat_index in (None, found["repeat_index"]) and dataset in (None, name)
         if found["task_index"] == task_index and is_asked_for:

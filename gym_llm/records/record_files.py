@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from gym_llm.data.files.jsonl import filled_lines
 from gym_llm.data.files.reading import is_compressed, read_lines
@@ -11,6 +12,8 @@ from gym_llm.errors import DataError
 from gym_llm.records.record import read_record
 from gym_llm.types import Rollout
 from gym_llm.utils.json_codec import loads
+
+T = TypeVar("T")
 
 
 def parse_record(line: bytes) -> Rollout:
@@ -47,7 +50,7 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, Rollout]
     Raises:
         DataError: If the file cannot be read, or a line is not a rollout; names file and line.
     """
-    return ((line, record) for _, line, record in numbered_records(path))
+    return ((line, record) for _, line, record in numbered_records(path, parse_record))
 
 
 def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
@@ -60,12 +63,13 @@ def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
 
 def numbered_records(
     path: str | os.PathLike[str],
-    parse: Callable[[bytes], Rollout] = parse_record,
+    parse: Callable[[bytes], T],
     where: Callable[[bytes], object] | None = None,
-) -> Iterator[tuple[int, bytes, Rollout]]:
-    """Yield line numbers from 1 and records, as `read_records` does.
+    problem: str = "is not a rollout",
+) -> Iterator[tuple[int, bytes, T]]:
+    """Yield line numbers from 1 and what `parse` makes of the lines, as `read_records` does.
 
-    Lines for which `where` is false are skipped.
+    Lines for which `where` is false are skipped. `problem` says in an error what is wrong with a line.
     """
     for number, line in numbered_lines(path):
         if where is not None and not where(line):
@@ -75,5 +79,5 @@ def numbered_records(
         except DataError as error:
             if not line.endswith(b"\n") and is_torn(line):
                 return
-            raise DataError(f"{path}, line {number} is not a rollout: {error}.") from None
+            raise DataError(f"{path}, line {number} {problem}: {error}.") from None
         yield number, line, record

@@ -14,7 +14,7 @@ import orjson
 from gym_llm.data.files.atomic import open_locked, refuse_special, replacing
 from gym_llm.data.files.jsonl import read_tail, repair_tail, write_all
 from gym_llm.errors import DataError
-from gym_llm.records.record_files import is_torn, numbered_records, read_records
+from gym_llm.records.record_files import is_torn, numbered_records, parse_record, read_records
 from gym_llm.records.token_spans import without_copies
 from gym_llm.types import Rollout
 from gym_llm.utils.json_codec import dumps, dumps_record
@@ -98,7 +98,7 @@ class RolloutFile(AbstractContextManager["RolloutFile"]):
     def records(self) -> Iterator[Rollout]:
         """Yield the complete records of the file; a DataError names an invalid or repeated line."""
         lines: dict[tuple[Any, ...], int] = {}
-        for number, line, record in numbered_records(self.path):
+        for number, line, record in numbered_records(self.path, parse_record):
             if not line.endswith(b"\n"):
                 return  # the next write cuts it off
             dataset, ids = record.get("dataset"), record["rollout_id"]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gym_llm.data.files.atomic import write_atomically
-from gym_llm.errors import UsageError
 from gym_llm.evaluation.drift.drift import Drift
 from gym_llm.evaluation.drift.hypotheses import expected
-from gym_llm.evaluation.plots import image, style
-from gym_llm.utils.extras import install
+from gym_llm.evaluation.plots import draw_pictures
 
 _BLUE, _RED, _GREY = "#3367b1", "#c0392b", "#8a8f98"
 _MOST_POINTS = 20_000
@@ -37,26 +35,16 @@ def plot_drift(drift: Drift, folder: str | os.PathLike[str]) -> list[Path]:
         UsageError: If matplotlib is not installed.
         DataError: If the pictures cannot be written.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UsageError(f"Drawing needs matplotlib, which is not installed: {install('plots')}") from None
     pictures = {"residuals": _by_position, "ratios": _ratios, "probabilities": _probabilities}
     if len(drift.summary["by"]["version"]) > 1:
         pictures["versions"] = _versions
-    paths = []
-    for name, draw in pictures.items():
-        with rc_context(style()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of letters that the font does not have
-            figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-            axes = figure.add_subplot()
-            draw(axes, drift)
-            _plain_numbers(axes)
-            for ending in ("png", "svg"):
-                paths.append(Path(folder, f"{name}.{ending}"))
-                write_atomically(paths[-1], image(figure, ending))
-    return paths
+    return draw_pictures(((name, partial(_drawn, draw, drift), 3.6) for name, draw in pictures.items()), folder)
+
+
+def _drawn(draw: Callable[[Any, Drift], None], drift: Drift, figure: Any) -> None:
+    axes = figure.add_subplot()
+    draw(axes, drift)
+    _plain_numbers(axes)
 
 
 def _shown(drift: Drift) -> np.ndarray:

@@ -13,7 +13,7 @@ from gym_llm.errors import DataError
 from gym_llm.evaluation.drift.drift_row import DriftRow, check_row
 from gym_llm.evaluation.drift.foreign_rows import foreign_rows
 from gym_llm.records.record import read_record
-from gym_llm.records.record_files import is_torn, numbered_lines
+from gym_llm.records.record_files import numbered_records
 from gym_llm.records.seats import seat_records
 from gym_llm.tokens.segments import Segments, tokens_of
 from gym_llm.trainers.shared.token_rows import token_rows
@@ -36,16 +36,10 @@ def read_rows(path: str | os.PathLike[str], *, on_read: Callable[[int], None] | 
     """
     rows: list[DriftRow] = []
     lines = 0
-    for number, line in numbered_lines(path):
+    for number, line, found in numbered_records(path, _line_rows, problem="has no rows of tokens"):
         if on_read is not None:
             on_read(len(line))
         lines += 1
-        try:
-            found = _line_rows(line)
-        except DataError as error:
-            if not line.endswith(b"\n") and is_torn(line):
-                break
-            raise DataError(f"{path}, line {number} has no rows of tokens: {error}.") from None
         rows += [replace(row, place=f"{number}.{n + 1}") for n, row in enumerate(found)]
     if not rows:
         raise DataError(
