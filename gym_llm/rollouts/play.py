@@ -206,7 +206,7 @@ async def iter_records(
         async for record in records:
             record["made_by"] = cast(MadeByKey, made_by)
             yield record
-            if settings.durable and not scores_groups:  # whoever asks for the next record has written this one
+            if settings.durable and not scores_groups:  # the caller has written this record before it asks for the next
                 _let_go([record], workers)
 
 

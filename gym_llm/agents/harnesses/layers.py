@@ -35,7 +35,7 @@ def layers_root() -> Path:
 
 
 def layers_of(harness: HarnessFile) -> tuple[Path, ...]:
-    """Return a harness's layers, in place or not: its own, then its Node.js, or its Python and that one's libraries.
+    """Return a harness's layers, in place or not: its own, then its Node.js, or its Python and the Python's libraries.
 
     A Python in the system's own folders is not a layer: a machine without it cannot run the harness.
     """
@@ -106,7 +106,7 @@ def _prefix(python: str) -> Path:
 
 
 def libraries_of(base: Path) -> tuple[Path, ...]:
-    """Return the layer of a Python's shared libraries, in place or not; none if this machine's loader is too old."""
+    """Return the layer of a Python's shared libraries, in place or not; empty if the loader is too old."""
     version = libraries_version()
     return (_place("libraries", version, [str(base), *PARTS]),) if version else ()
 

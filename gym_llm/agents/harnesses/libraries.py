@@ -25,7 +25,7 @@ PARTS = (
     *("libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2", "libanl.so.1"),
     *("libnss_dns.so.2", "libnss_files.so.2"),
 )
-"""What packages need beside what Python does: two parts of glibc must not come from different machines."""
+"""Libraries that packages need and Python does not. All parts of glibc have to come from one machine."""
 
 
 def libraries_version() -> str:

@@ -77,15 +77,17 @@ class DurableEpisode:
     def keep_for_retry(self) -> None:
         """After a failure that may pass: keep all answers but the failure itself, for another attempt.
 
-        A hook has caught a failure before the last turn, so that is an answer, too. But if this attempt has added
-        nothing, one of these may be what fails it, and all are asked again.
+        A failure before the last turn was caught by a hook, so it is an answer, too. If this attempt added nothing, one
+        of these failures may be the cause, and all are asked again.
         """
         if self.has_diverged or self._journal.is_broken:
             return
         try:
             lines = LeftEpisode(self._generation, places=self._places).lines()
         except OSError as error:
-            logger.error("The journal of %s cannot be read: %s. It begins again.", self.job.episode_id, error)
+            logger.error(
+                "The journal of episode %s cannot be read: %s. The episode begins again.", self.job.episode_id, error
+            )
             return
         turns = [number for number, line in enumerate(lines) if line.kind == SAMPLED]
         caught = turns[-1] if turns and len(lines) > self._begun_with else 0

@@ -34,7 +34,7 @@ class LeftEpisode:
         generation: How often it was begun, by any worker.
         attempt: How often it was played before because it had failed, plus 1.
         copied: The number of lines that were copied at its beginning.
-        places: The places of its lines.
+        places: The places of its lines, in their order.
     """
 
     generation: int

@@ -167,7 +167,9 @@ def _limit(header: dict[str, Any]) -> None:
     }
     if "root" in header:
         wanted[resource.RLIMIT_NPROC] = limits["processes"]
-    if header["kind"] != "begin":  # JavaScript engines reserve gigabytes: what an agent really takes is looked at
+    if (
+        header["kind"] != "begin"
+    ):  # JavaScript engines reserve gigabytes; the supervisor counts the memory that an agent really uses
         wanted[resource.RLIMIT_DATA] = memory + _SPARE_BYTES
     if not header.get("reserves"):
         wanted[resource.RLIMIT_AS] = memory + _SPARE_BYTES
