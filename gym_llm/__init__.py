@@ -15,6 +15,7 @@ from gym_llm.utils.deprecated import alias_old_modules
 from gym_llm.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gym_llm.core.fork import fork_env
     from gym_llm.core.hooks import hook
     from gym_llm.core.rewards import Metric
     from gym_llm.core.tasks import BaseTask
@@ -54,6 +55,7 @@ __all__ = [
     "benchmark",
     "collect",
     "evaluate",
+    "fork_env",
     "hook",
     "make_engine",
     "rollout",
@@ -82,6 +84,7 @@ _HOME = {
     "benchmark": "gym_llm.rollouts.benchmarks",
     "collect": "gym_llm.rollouts.play",
     "evaluate": "gym_llm.evaluation.evaluation",
+    "fork_env": "gym_llm.core.fork",
     "hook": "gym_llm.core.hooks",
     "make_engine": "gym_llm.engines",
     "rollout": "gym_llm.rollouts.play",
