@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gym_llm.evaluation.evaluation import evaluate
     from gym_llm.judge.multi_agent_env import MultiAgentEnv
     from gym_llm.rollouts.benchmarks import benchmark
+    from gym_llm.rollouts.fork import fork
     from gym_llm.rollouts.play import collect, rollout
     from gym_llm.rollouts.run import Run
     from gym_llm.rollouts.settings import RolloutSettings
@@ -55,6 +56,7 @@ __all__ = [
     "benchmark",
     "collect",
     "evaluate",
+    "fork",
     "fork_env",
     "hook",
     "make_engine",
@@ -84,6 +86,7 @@ _HOME = {
     "benchmark": "gym_llm.rollouts.benchmarks",
     "collect": "gym_llm.rollouts.play",
     "evaluate": "gym_llm.evaluation.evaluation",
+    "fork": "gym_llm.rollouts.fork",
     "fork_env": "gym_llm.core.fork",
     "hook": "gym_llm.core.hooks",
     "make_engine": "gym_llm.engines",
