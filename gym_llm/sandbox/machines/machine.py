@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -112,6 +113,7 @@ class BubblewrapMachine:
         self._busy = asyncio.Lock()
         self._awaited: asyncio.Future[framing.Message] | None = None
         self._is_poked = False
+        self._spares: deque[tuple[BubblewrapMachine, asyncio.Task[BubblewrapMachine]]] = deque()
 
     async def start(self) -> BubblewrapMachine:
         """Have it run.
@@ -264,33 +266,42 @@ class BubblewrapMachine:
     async def fork(self) -> BubblewrapMachine:
         """Return another machine with the same files, started; nothing runs in it.
 
-        The image is shared. Only what has changed is copied.
+        The image is shared. Only what has changed is copied. Most of the time is the start of the other machine, which
+        `prepare_forks` does earlier.
 
         Raises:
             MachineProblem: If that is more than 512 MiB.
             SandboxUnavailable: If the other machine does not start.
         """
-        made = BubblewrapMachine(
-            self.image,
-            self.limits,
-            network=self.network,
-            overlay=self.overlay,
-            listens=self._listening is not None,
-            layers=self.layers,
-        )
-        started = asyncio.ensure_future(made.start())  # takes longer than the snapshot
+        if not self._spares:
+            self.prepare_forks(1)
+        made, started = self._spares.popleft()
         try:
             changes = await self.snapshot()
             await started
             await made.restore(changes)
         except BaseException:
-            await asyncio.wait({started})
-            await made.close()
+            await _end_spare(made, started)
             raise
         return made
 
+    def prepare_forks(self, count: int) -> None:
+        """Start this many machines for the next forks now; those that are not used end with this machine."""
+        for _ in range(count):
+            made = BubblewrapMachine(
+                self.image,
+                self.limits,
+                network=self.network,
+                overlay=self.overlay,
+                listens=self._listening is not None,
+                layers=self.layers,
+            )
+            self._spares.append((made, asyncio.ensure_future(made.start())))
+
     async def close(self) -> None:
         """End all that runs; the files are gone with it."""
+        while self._spares:
+            await _end_spare(*self._spares.popleft())
         channel, self._channel = self._channel, None
         process, self._process = self._process, None
         awaited, self._awaited = self._awaited, None
@@ -425,6 +436,11 @@ def _return_code(answer: dict[str, Any]) -> int:
     if answer["limit"] is not None:
         return KILLED
     return int(answer["exit_code"]) if answer["exit_code"] is not None else 128 + int(answer["signal"])
+
+
+async def _end_spare(machine: BubblewrapMachine, started: asyncio.Task[BubblewrapMachine]) -> None:
+    await asyncio.wait({started})
+    await machine.close()
 
 
 def pack_folder(folder: str | Path) -> bytes:
