@@ -389,8 +389,8 @@ class ForkedFrom(TypedDict):
     """The other episode's."""
     turn: int
     """The number of its turns that both have."""
-    branch: int
-    """The number among the continuations of that turn, from 0."""
+    number: int
+    """The number among the forks of that turn, from 0."""
     env_seed: int
     """The seed that the environments of both were reset with."""
 

@@ -35,8 +35,8 @@ def fork_env(env: EnvT, n: int, *, randomness: Randomness = "own") -> list[EnvT]
     """Return `n` environments in which the episode under way stands at the same turn; this one does not change.
 
     ```python
-    for branch in gym_llm.fork_env(env, 4):
-        observation, reward, terminated, truncated, info = branch.step(response)
+    for fork in gym_llm.fork_env(env, 4):
+        observation, reward, terminated, truncated, info = fork.step(response)
     ```
 
     Each fork has its own state, list of items, and wrappers. The items, the task, the task source and shared resources

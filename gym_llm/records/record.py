@@ -294,7 +294,7 @@ def _is_rollout_id(value: Any) -> bool:
 
 
 def _is_origin(value: Any) -> bool:
-    counts = ("turn", "branch", "env_seed")
+    counts = ("turn", "number", "env_seed")
     return (
         isinstance(value, dict)
         and _is_rollout_id(value.get("rollout_id"))
@@ -418,7 +418,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "task_fields": (_is_dict, "an object"),
     "task_source": (_is_dict, "an object"),
     "seats": (_are_seats, "an object of seats with `trained`, `reward`, `turns` and `info`"),
-    "forked_from": (_is_origin, "an object with `rollout_id`, `turn`, `branch` and `env_seed`"),
+    "forked_from": (_is_origin, "an object with `rollout_id`, `turn`, `number` and `env_seed`"),
     "task_key": (_is_text, "a text"),
     "task_sha256": (_is_text, "a text"),
     "made_by": (_is_made_by, "an object of texts and whole numbers"),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gym_llm.engines.engine import Engine
-from gym_llm.rollouts.fork import Branch, play_branches
+from gym_llm.rollouts.fork import Fork, play_forks
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.types import Rollout
 
@@ -19,12 +19,12 @@ class TurnValues(NamedTuple):
     """The values of an episode's turns.
 
     Attributes:
-        values: Of each turn: the mean reward of the branches that begin before it. None if no branch is scored.
-        branches: The records of all branches, by turn and number. They can be trained on, too.
+        values: Of each turn: the mean reward of the forks that begin before it. None if no fork is scored.
+        forks: The records of all forks, by turn and number. They can be trained on, too.
     """
 
     values: list[float | None]
-    branches: list[Rollout]
+    forks: list[Rollout]
 
 
 async def turn_values(
@@ -40,15 +40,15 @@ async def turn_values(
     """Estimate the value of the state before each turn of recorded episodes, from `k` forks of each.
 
     These are the Monte Carlo values of VinePPO (Kazemnejad et al. 2024, arXiv 2410.01679), for turns in place of steps
-    of reasoning. An episode of T turns costs `k * T` branches, on average of half its turns. All are played at once.
+    of reasoning. An episode of T turns costs `k * T` forks, on average of half its turns. All are played at once.
 
     Args:
         records: Episodes of one environment. A masked one gets no values.
-        k: The number of branches for each turn, 1 or more.
+        k: The number of forks for each turn, 1 or more.
         engine: The policy's; the further arguments are those of `gym_llm.fork`.
         env_kwargs: The arguments of the environment that the records were played with.
         engine_options: Arguments of the engine that the spec names.
-        settings: How the branches are played.
+        settings: How the forks are played.
         **more: Or the settings one by one.
 
     Returns:
@@ -60,29 +60,29 @@ async def turn_values(
         Exception: As `gym_llm.rollout`.
     """
     if type(k) is not int or k < 1:
-        raise ValueError(f"k is the number of branches for each turn, 1 or more; got {k!r}.")
+        raise ValueError(f"k is the number of forks for each turn, 1 or more; got {k!r}.")
     turns = [0 if record["reward"] is None else record["info"]["turn"] for record in records]
     places = {
-        (branch := Branch(record, turn, number)).job: (place, branch)
+        (fork := Fork(record, turn, number)).job: (place, fork)
         for place, record in enumerate(records)
         for turn in range(turns[place])
         for number in range(k)
     }
-    branches = [branch for _, branch in places.values()]
-    if len(branches) < k * sum(turns):
+    forks = [fork for _, fork in places.values()]
+    if len(forks) < k * sum(turns):
         raise ValueError("Two of the records are of the same episode.")
     found: list[list[list[Rollout]]] = [[[] for _ in range(count)] for count in turns]
     options: dict[str, Any] = {"env_kwargs": env_kwargs, "engine_options": engine_options}
-    playing = play_branches(branches, engine, RolloutSettings.of(settings, **more), **options)
+    playing = play_forks(forks, engine, RolloutSettings.of(settings, **more), **options)
     async with aclosing(playing) as played:
         async for record in played:
             ids = record["rollout_id"]
-            place, branch = places[ids["task_index"], ids["repeat_index"]]  # type: ignore[index]
-            found[place][branch.turn].append(record)
+            place, fork = places[ids["task_index"], ids["repeat_index"]]  # type: ignore[index]
+            found[place][fork.turn].append(record)
     return [
         TurnValues(
             list(map(_mean, each)),
-            [one for turn in each for one in sorted(turn, key=lambda record: record["forked_from"]["branch"])],
+            [one for turn in each for one in sorted(turn, key=lambda record: record["forked_from"]["number"])],
         )
         for each in found
     ]

@@ -63,16 +63,16 @@ def forked(record: Any, engine: Engine | None = None, **arguments: Any) -> list[
             return [one async for one in gym_llm.fork(record, engine=started, **arguments)]
 
     records = asyncio.run(main())
-    return sorted(records, key=lambda one: one["forked_from"]["branch"])
+    return sorted(records, key=lambda one: one["forked_from"]["number"])
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
-def test_branches_share_the_ids_up_to_their_turn_and_differ_after_it(turn: int):
+def test_forks_share_the_ids_up_to_their_turn_and_differ_after_it(turn: int):
     parent = played()
     (whole,) = token_rows(parent)
     engine = Words()
-    branches = forked(parent, engine, turn=turn, n=3)
-    rows = [token_rows(branch) for branch in branches]
+    forks = forked(parent, engine, turn=turn, n=3)
+    rows = [token_rows(fork) for fork in forks]
     assert all(len(each) == 1 for each in rows)
     end = 3 + 4 * turn if turn else 3
     for (one,) in rows:
@@ -82,18 +82,18 @@ def test_branches_share_the_ids_up_to_their_turn_and_differ_after_it(turn: int):
         assert len(one.input_ids) == len(whole.input_ids)
     assert len({tuple(one.input_ids) for (one,) in rows}) == 3
     assert {calls for _, calls in engine.asked} == set(range(turn, 4))  # no recorded turn is asked for again
-    assert [branch["response"]["usage"]["total_tokens"] for branch in branches] == [6 * (4 - turn)] * 3
-    assert all(branch["outcome"] == "scored" and branch["info"]["turn"] == 4 for branch in branches)
+    assert [fork["response"]["usage"]["total_tokens"] for fork in forks] == [6 * (4 - turn)] * 3
+    assert all(fork["outcome"] == "scored" and fork["info"]["turn"] == 4 for fork in forks)
 
 
-def test_a_branch_names_its_parent_and_has_an_id_of_its_own_that_is_stable():
+def test_a_fork_names_its_parent_and_has_an_id_of_its_own_that_is_stable():
     parent = played()
     first, again = (forked(parent, turn=2, n=2) for _ in range(2))
     assert [one["rollout_id"] for one in first] == [one["rollout_id"] for one in again]
     assert [token_rows(one) for one in first] == [token_rows(one) for one in again]
     assert first[0]["rollout_id"] != first[1]["rollout_id"] != parent["rollout_id"]
     origin = first[1]["forked_from"]
-    assert (origin["rollout_id"], origin["turn"], origin["branch"]) == (parent["rollout_id"], 2, 1)
+    assert (origin["rollout_id"], origin["turn"], origin["number"]) == (parent["rollout_id"], 2, 1)
     for name in ("task_key", "task_sha256", "env_id"):
         assert first[0][name] == parent[name]
     (more,) = forked(parent, turn=2, n=1, first=1)
@@ -101,14 +101,14 @@ def test_a_branch_names_its_parent_and_has_an_id_of_its_own_that_is_stable():
     assert read_record(loads(dumps(more)))["forked_from"] == origin
 
 
-def test_a_branch_can_be_forked():
+def test_a_fork_can_be_forked():
     parent = played()
-    (branch,) = forked(parent, turn=1, n=1)
-    (leaf,) = forked(read_record(loads(dumps(branch))), turn=3, n=1)
-    (one,), (other,), (root,) = token_rows(leaf), token_rows(branch), token_rows(parent)
+    (fork,) = forked(parent, turn=1, n=1)
+    (leaf,) = forked(read_record(loads(dumps(fork))), turn=3, n=1)
+    (one,), (other,), (root,) = token_rows(leaf), token_rows(fork), token_rows(parent)
     assert one.input_ids[:15] == other.input_ids[:15] and one.input_ids != other.input_ids
     assert one.input_ids[:7] == root.input_ids[:7] and one.input_ids[:8] != root.input_ids[:8]
-    assert leaf["forked_from"]["env_seed"] == branch["forked_from"]["env_seed"]
+    assert leaf["forked_from"]["env_seed"] == fork["forked_from"]["env_seed"]
 
 
 class Dice(gym_llm.VerifierEnv):
@@ -143,8 +143,8 @@ def said(record: Any) -> list[str]:
 
 
 def test_the_environment_draws_what_it_drew(dice: Any):
-    branches = forked(dice, Talk(), turn=2, n=2)
-    assert [said(branch) for branch in branches] == [said(dice)] * 2
+    forks = forked(dice, Talk(), turn=2, n=2)
+    assert [said(fork) for fork in forks] == [said(dice)] * 2
 
 
 def test_an_environment_that_asks_for_something_else_is_refused(dice: Any, monkeypatch: pytest.MonkeyPatch):

@@ -59,11 +59,11 @@ def test_values_are_the_expected_rewards_and_advantages_those_of_the_turn(record
         advantages = value_advantages(values, records[place]["reward"])
         assert np.allclose(advantages, [(side - 0.75) / 3 for side in sides], atol=0.12)
         assert sum(advantages) == pytest.approx(records[place]["reward"] - values[0])
-        branches = [(one["forked_from"]["turn"], one["forked_from"]["branch"]) for one in found[place].branches]
-        assert branches == [(turn, number) for turn in range(3) for number in range(200)]
+        forks = [(one["forked_from"]["turn"], one["forked_from"]["number"]) for one in found[place].forks]
+        assert forks == [(turn, number) for turn in range(3) for number in range(200)]
         assert all(
             heads(one)[: one["forked_from"]["turn"]] == sides[: one["forked_from"]["turn"]]
-            for one in found[place].branches
+            for one in found[place].forks
         )
 
 
