@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from collections import deque
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import gymnasium as gym
 from gymnasium.error import ResetNeeded
@@ -124,10 +125,11 @@ def fork_verifier(verifier: VerifierT, randomness: Randomness) -> VerifierT:
         copies.replace(episode.state, state)
     made._forks = None
     try:
-        if verifier.episode_attributes:
+        own = _episode_attributes(cast(Any, type(verifier)))
+        if own:
             copies.memo.update((id(tool), tool) for tool in verifier._tools.values())
         made.episode = copies.of(episode)
-        for attribute in verifier.episode_attributes:
+        for attribute in own:
             setattr(made, attribute, copies.of(getattr(verifier, attribute)))
         opened = verifier.open_episode
         if opened is not None:
@@ -136,6 +138,12 @@ def fork_verifier(verifier: VerifierT, randomness: Randomness) -> VerifierT:
         raise CannotFork(f"The state of {name} cannot be copied ({error}); define fork_state(self, state).") from error
     made._resources = None if resources is None else resources.used_by_another()
     return made
+
+
+@functools.cache
+def _episode_attributes(kind: type) -> tuple[str, ...]:
+    """Return what a class and all of its parents name in `episode_attributes`."""
+    return tuple(dict.fromkeys(name for base in kind.__mro__ for name in vars(base).get("episode_attributes", ())))
 
 
 def _seed(verifier: VerifierEnv[Any, Any], turn: int, number: int) -> int | None:

@@ -87,7 +87,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             Declare `"stateless"` if it reads only the episode's items and what `setup` makes.
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` has not run; None also if the class has no `teardown`.
-        episode_attributes: Names of attributes that belong to the episode under way; a fork copies them.
+        episode_attributes: Attributes of the episode, beside those that parents name; a fork copies them.
         metrics: Fields of the info of `verify` that a run reports beside the reward, by name.
         phase: The hook that is running or has failed (`gym_llm.types.Phase`); `env` for other code.
     """

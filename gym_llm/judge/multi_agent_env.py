@@ -167,7 +167,7 @@ class MultiAgentEnv(VerifierEnv[TaskT, StateT]):
 
     config: Config
     reverify_mode = "unsupported"
-    episode_attributes = ("_seats", "_waiting", "_moves", "_turns", "_rng", "rewards")
+    episode_attributes: ClassVar[tuple[str, ...]] = ("_seats", "_waiting", "_moves", "_turns", "_rng", "rewards")
     possible_agents: Sequence[str] = ()
     forfeit_rewards: ClassVar[tuple[float, float]] = (-1.0, 0.0)
     forfeited: str | None = None

@@ -185,6 +185,34 @@ def test_a_wrapper_keeps_its_objects_and_has_its_own_lists():
     assert fork.tool is env.tool
 
 
+class Noting(Collect):
+    """Keeps notes of the episode on itself."""
+
+    episode_attributes = ("notes",)
+
+    def setup(self, task):
+        self.notes = []
+        return super().setup(task)
+
+
+class NotingMore(Noting):
+    """Keeps more of them."""
+
+    episode_attributes = ("more",)
+
+    def setup(self, task):
+        self.more, self.cache = {}, {}
+        return super().setup(task)
+
+
+def test_attributes_that_a_class_and_its_parents_name_are_copied():
+    env = begun(cls=NotingMore)
+    (fork,) = env.fork(1)
+    assert fork.notes == [] and fork.notes is not env.notes
+    assert fork.more == {} and fork.more is not env.more
+    assert fork.cache is env.cache
+
+
 class Hooked(Collect):
     """Copies its state itself, in a hook that waits."""
 
