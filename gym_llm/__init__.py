@@ -15,6 +15,7 @@ from gym_llm.utils.deprecated import alias_old_modules
 from gym_llm.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from gym_llm.core.fork import fork_env
     from gym_llm.core.hooks import hook
     from gym_llm.core.rewards import Metric
     from gym_llm.core.tasks import BaseTask
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gym_llm.evaluation.evaluation import evaluate
     from gym_llm.judge.multi_agent_env import MultiAgentEnv
     from gym_llm.rollouts.benchmarks import benchmark
+    from gym_llm.rollouts.fork import fork
     from gym_llm.rollouts.play import collect, rollout
     from gym_llm.rollouts.run import Run
     from gym_llm.rollouts.settings import RolloutSettings
@@ -54,6 +56,8 @@ __all__ = [
     "benchmark",
     "collect",
     "evaluate",
+    "fork",
+    "fork_env",
     "hook",
     "make_engine",
     "rollout",
@@ -82,6 +86,8 @@ _HOME = {
     "benchmark": "gym_llm.rollouts.benchmarks",
     "collect": "gym_llm.rollouts.play",
     "evaluate": "gym_llm.evaluation.evaluation",
+    "fork": "gym_llm.rollouts.fork",
+    "fork_env": "gym_llm.core.fork",
     "hook": "gym_llm.core.hooks",
     "make_engine": "gym_llm.engines",
     "rollout": "gym_llm.rollouts.play",

@@ -27,6 +27,10 @@ class UsageError(CallerError):
     """A run or a command cannot do what the user asked for; the message is one sentence for the user."""
 
 
+class CannotFork(CallerError, TypeError):
+    """An episode cannot be forked where it stands; the message names what cannot be copied, and what to do."""
+
+
 class DataError(CallerError, ValueError):
     """A task file cannot be used; the message names the file and, where there is one, the line."""
 

@@ -382,6 +382,19 @@ class SeatRecord(TypedDict, total=False):
     """Its tokens, as in `Rollout`."""
 
 
+class ForkedFrom(TypedDict):
+    """The origin of an episode that begins with the turns of another one; see `gym_llm.fork`."""
+
+    rollout_id: RolloutId
+    """The other episode's."""
+    turn: int
+    """The number of its turns that both have."""
+    number: int
+    """The number among the forks of that turn, from 0."""
+    env_seed: int
+    """The seed that the environments of both were reset with."""
+
+
 class Rollout(TypedDict, total=False):
     """A finished episode: a line of a rollout file. The task's own fields are at the top level, too."""
 
@@ -429,6 +442,8 @@ class Rollout(TypedDict, total=False):
     """What made the record: versions, the seed, and hashes of the verifier, its arguments, the engine and the rest."""
     seats: NotRequired[dict[str, SeatRecord]]
     """The players, by seat, where the episode has several; see `gym_llm.records.seats`."""
+    forked_from: NotRequired[ForkedFrom]
+    """The episode that this one continues, if it is a fork."""
     timing: dict[str, float]
     """Seconds: `total`, of it waiting for the `engine`."""
     turn_timing: NotRequired[list[TurnTiming]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from time import perf_counter
 from typing import Any, SupportsFloat
 
@@ -103,6 +104,13 @@ class RecordRollouts(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             self._write(terminated, truncated, info)
         self._answered = perf_counter()
         return result
+
+    def fork_onto(self, env: gym.Env[Any, Any]) -> RecordRollouts:
+        """Return this wrapper for a fork of its environment; the fork's record has all turns."""
+        made = copy(self)
+        made.env, made._driver = env, Driver(env)
+        made._turn_rewards, made._turn_timing = self._turn_rewards.copy(), list(map(copy, self._turn_timing))
+        return made
 
     def _fail(self, error: BaseException, turn: TurnTiming | None = None) -> None:
         """Write down that the episode is masked; unless it goes on, or is given up."""

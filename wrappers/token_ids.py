@@ -98,6 +98,12 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             info = {**info, "trajectory": trajectory}
         return observation, reward, terminated, truncated, info
 
+    def fork_onto(self, env: gym.Env[Any, Any]) -> TokenIdTracking:
+        """Return this wrapper for a fork of its environment, with the tokens so far."""
+        made = TokenIdTracking(env)
+        made._segments = self._segments.copy()
+        return made
+
     @property
     def trajectory_so_far(self) -> list[dict[str, Any]] | None:
         """The trajectory of the turns until now, for an episode that fails; None if none of them has tokens."""

@@ -277,6 +277,10 @@ class Harbor(VerifierEnv):
             verdict.info["snapshots"] = list(session.saved)
         return verdict
 
+    async def fork_state(self, state: sessions.Session) -> sessions.Session:  # type: ignore[override]
+        """Return a session whose container has the same files."""
+        return await state.forked()
+
     async def teardown(self, task: Task, episode: Episode) -> None:
         """End the container."""
         await cast(sessions.Session, episode.state).close()

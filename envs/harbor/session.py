@@ -7,6 +7,7 @@ import os
 import posixpath
 import shlex
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,6 +183,15 @@ class Session:
         await self.machine.restore(self.fresh)
         if self.plan.setup_command:
             await self._sure(self.plan.setup_command, "setup_command")
+
+    async def forked(self) -> Session:
+        """Return a session with a copy of the container: its files, and nothing that runs."""
+        made = replace(
+            self, machine=None, rewards=deepcopy(self.rewards), saved=self.saved.copy(), _starting=asyncio.Lock()
+        )
+        if self.machine is not None:
+            made.machine = await self.machine.fork()
+        return made
 
     async def close(self) -> None:
         """End the container, if there is one."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
 
 from gym_llm import VerifierEnv
+from gym_llm.core.fork import Randomness
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.core.tasks import PreparedTask, RowKind
 from gym_llm.errors import DataError
@@ -156,6 +158,16 @@ class Mixed(VerifierEnv):
         """Give up the current verifier's episode; see `VerifierEnv.end_episode`."""
         if self._member is not None:
             self._member.end_episode(error)
+
+    def fork_once(self, randomness: Randomness) -> Self:
+        """Return a fork in which the current verifier's episode goes on; it makes other verifiers anew."""
+        if self._member is None:
+            raise gym.error.ResetNeeded("No episode is running: call reset() before fork().")
+        made = copy(self)
+        made._member = member = self._member.fork_once(randomness)
+        made._members = {name: member for name, one in self._members.items() if one is self._member}
+        made.np_random = member.np_random
+        return made
 
     def close(self) -> None:
         """Close every verifier."""

@@ -49,6 +49,19 @@ class SharedResources:
         self._resources[key] = resource
         return resource.ready.result() if resource.ready.done() else await asyncio.shield(resource.ready)
 
+    def used_by_another(self) -> SharedResources:
+        """Return the same resources for another environment; the last one to release them closes them."""
+        other = SharedResources()
+        other._resources = self._resources.copy()
+        for resource in other._resources.values():
+            resource.users.add(other)
+        return other
+
+    def values(self) -> list[Any]:
+        """Return those that have been made."""
+        futures = [resource.ready for resource in self._resources.values()]
+        return [future.result() for future in futures if future.done() and future.exception() is None]
+
     def release(self) -> None:
         """Release all of them; those without other users are closed."""
         resources, self._resources = self._resources, {}

@@ -34,6 +34,9 @@ class AuthorHooks(Generic[TaskT, StateT]):
     user: User | None = None
     episode: Episode[StateT] | None
     _resources: SharedResources | None = None
+    fork_state: Callable[[Any], Any] | None = None
+    """The hook `fork_state(self, state)`: returns a fork's state, e.g. with a copy of a machine. May be async. Without
+    the hook the state is copied; see `gym_llm.fork_env`."""
 
     @staticmethod
     def row(text: str | list[Item], **fields: Any) -> Row:

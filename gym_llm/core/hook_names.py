@@ -18,6 +18,7 @@ HOOKS = {
     "teardown": ("task", "episode"),
     "oracle": ("task",),
     "near_misses": ("task",),
+    "fork_state": ("state",),
 }
 """The hooks, with what each is called with."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +13,7 @@ from gym_llm.concurrency import SHUTDOWN_ERRORS, wait
 from gym_llm.core.author_hooks import AuthorHooks, TaskT
 from gym_llm.core.env_config import EnvConfig, constructor_signature, read_config
 from gym_llm.core.forgotten_await import await_hook, call_hook, finish_hook
+from gym_llm.core.fork import Randomness, fork_env, fork_verifier
 from gym_llm.core.group_rewards import run_verify_group
 from gym_llm.core.hook_names import check_hook_names, missing_verify
 from gym_llm.core.hooks import alias_respond
@@ -86,6 +87,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             Declare `"stateless"` if it reads only the episode's items and what `setup` makes.
         episode: The episode being played, or the last one; None before the first reset.
         open_episode: The episode whose `teardown` has not run; None also if the class has no `teardown`.
+        episode_attributes: Attributes of the episode, beside those that parents name; a fork copies them.
         metrics: Fields of the info of `verify` that a run reports beside the reward, by name.
         phase: The hook that is running or has failed (`gym_llm.types.Phase`); `env` for other code.
     """
@@ -100,10 +102,12 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     executes_tools: bool = True
     dry_run_kwargs: ClassVar[dict[str, Any]] = {}
     metrics: ClassVar[dict[str, Metric]] = {}
+    episode_attributes: ClassVar[tuple[str, ...]] = ()
     _tools: ClassVar[dict[str, Tool]] = {}
     _tool_schemas: ClassVar[list[dict[str, Any]] | None] = None
     _tears_down: ClassVar[bool] = False
     _opens: ClassVar[bool] = False
+    _forks: tuple[Episode, int] | None = None
     open_episode: Episode | None = None
     in_group: bool = False
     """Whether `verify_group` scores the episodes later, with the others of their group; a rollout sets it."""
@@ -260,6 +264,14 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
                 self._resources.release()
 
     # -- what the rest of the package asks for ------------------------------------------------------------------------
+
+    def fork(self, n: int, *, randomness: Randomness = "own") -> list[Self]:
+        """Return `n` environments that continue the episode from here; see `gym_llm.fork_env`, which keeps wrappers."""
+        return fork_env(self, n, randomness=randomness)
+
+    def fork_once(self, randomness: Randomness) -> Self:
+        """Return one fork of this environment; subclasses with more than an episode add what they have."""
+        return fork_verifier(self, randomness)
 
     @property
     def is_over(self) -> bool:

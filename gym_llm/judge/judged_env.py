@@ -83,6 +83,8 @@ class JudgedEnv(NemoCompatible):
     judge_values: ClassVar[tuple[str, ...]] = ()
     """What a prompt of the user's may have places for beside what the class's own has."""
 
+    episode_attributes: ClassVar[tuple[str, ...]] = ("_calls",)
+
     def __init__(self, tasks: str | list[Row] | None = None, **kwargs: Any) -> None:
         if (judge := kwargs.get("judge")) is not None:
             check_engine("judge", judge)  # here, where its keys are learned: messages of `Config` show values

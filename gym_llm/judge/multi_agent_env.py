@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from gymnasium.error import InvalidAction
 from pydantic import Field
@@ -15,6 +15,7 @@ from pydantic import Field
 from gym_llm.concurrency import wait
 from gym_llm.core.author_hooks import TaskT
 from gym_llm.core.forgotten_await import call_hook, finish_hook
+from gym_llm.core.fork import Randomness
 from gym_llm.core.rewards import read_step_reward, read_verdict
 from gym_llm.core.tasks import PreparedTask
 from gym_llm.core.teardown import run_teardown
@@ -166,6 +167,7 @@ class MultiAgentEnv(VerifierEnv[TaskT, StateT]):
 
     config: Config
     reverify_mode = "unsupported"
+    episode_attributes: ClassVar[tuple[str, ...]] = ("_seats", "_waiting", "_moves", "_turns", "_rng", "rewards")
     possible_agents: Sequence[str] = ()
     forfeit_rewards: ClassVar[tuple[float, float]] = (-1.0, 0.0)
     forfeited: str | None = None
@@ -301,6 +303,12 @@ class MultiAgentEnv(VerifierEnv[TaskT, StateT]):
         observation, reward, terminated, truncated, info = super().step(action)
         info["seat"] = self.agent_selection or self._record_seat
         return observation, reward, terminated, truncated, info
+
+    def fork_once(self, randomness: Randomness) -> Self:
+        """Return a fork; engines of other seats know it by a name of its own."""
+        made = super().fork_once(randomness)
+        made._table = f"{self._table}.{self._forks[1]}" if self._forks else self._table
+        return made
 
     def _begin(self, index: int, prepared: PreparedTask) -> tuple[Request, dict[str, Any]]:
         self._seats, self._moves, self._waiting = {}, {}, []

@@ -17,10 +17,10 @@ from gym_llm.types import Episode, FailureKind, Rollout, RolloutId, TurnTiming
 if TYPE_CHECKING:
     from gym_llm.core.verifier_env import VerifierEnv
 
-SCHEMA_VERSION = 4
-"""Of the records made here. Version 3 had no `seats`. Version 2 had no `made_by`, `task_key` and `task_sha256`.
-Version 1 had no `outcome`: a failed episode's reward was 0.0. Those without a version are version 0, which had no
-`error_phase`."""
+SCHEMA_VERSION = 5
+"""Of the records made here. Version 4 had no `forked_from`. Version 3 had no `seats`. Version 2 had no `made_by`,
+`task_key` and `task_sha256`. Version 1 had no `outcome`: a failed episode's reward was 0.0. Those without a version are
+version 0, which had no `error_phase`."""
 
 _VERIFIERS_KINDS = ("verifier_error", "judge_failed", "judge_unparseable")
 """NeMo Gym's names of failures at an episode's very end."""
@@ -32,6 +32,7 @@ _NEW_NAMES = {
     2: ("outcome", "failure_kind", "traceback", "attempts", "task_fields", "turn_timing", "turn_rewards"),
     3: ("made_by", "task_key", "task_sha256"),
     4: ("seats",),
+    5: ("forked_from",),
 }
 """By the version that they are new in: in earlier records these are the task's."""
 
@@ -292,6 +293,15 @@ def _is_rollout_id(value: Any) -> bool:
     return is_task and _is_count(value.get("repeat_index"))
 
 
+def _is_origin(value: Any) -> bool:
+    counts = ("turn", "number", "env_seed")
+    return (
+        isinstance(value, dict)
+        and _is_rollout_id(value.get("rollout_id"))
+        and all(_is_count(value.get(name)) for name in counts)
+    )
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -383,7 +393,7 @@ def _is_turn_timing(value: Any) -> bool:
 _NUMBERS = {int, float}
 _OUTCOMES = ("scored", "truncated", "masked")
 _MADE_BY_TYPES = {str, int}
-_SELDOM = ("seats", "dataset", "turn_rewards", "attempts", "task_fields", "task_source")
+_SELDOM = ("seats", "forked_from", "dataset", "turn_rewards", "attempts", "task_fields", "task_source")
 _LARGEST = 2**63 - 1
 _FINITE = sys.float_info.max
 
@@ -408,6 +418,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "task_fields": (_is_dict, "an object"),
     "task_source": (_is_dict, "an object"),
     "seats": (_are_seats, "an object of seats with `trained`, `reward`, `turns` and `info`"),
+    "forked_from": (_is_origin, "an object with `rollout_id`, `turn`, `number` and `env_seed`"),
     "task_key": (_is_text, "a text"),
     "task_sha256": (_is_text, "a text"),
     "made_by": (_is_made_by, "an object of texts and whole numbers"),

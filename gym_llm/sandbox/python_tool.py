@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from gym_llm.core.rewards import Metric
 from gym_llm.core.tools import tool
 from gym_llm.core.verifier_env import VerifierEnv
+from gym_llm.errors import CannotFork
 from gym_llm.grading.call_matching import NOT_JSON, parse_arguments
 from gym_llm.sandbox.python_session import CellResult, PythonSession
 from gym_llm.sandbox.run_limits import Limits
@@ -41,6 +43,15 @@ class EpisodePython:
         """Return all but the interpreter."""
         fresh = {"_session": None, "_loop": None, "_order": None, "_is_new": True}
         return {**self.__dict__, **fresh, "_lost": self._lost or self._session is not None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EpisodePython:
+        """Return another one that has not begun either; a fork has to have what was defined."""
+        if self._session is not None or self._lost:
+            raise CannotFork("a live interpreter is not copied; fork the record with gym_llm.fork")
+        made = object.__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update({name: deepcopy(value, memo) for name, value in self.__getstate__().items()})
+        return made
 
     async def run(self, env: PythonSessionEnv, code: str) -> CellResult:
         """Run a cell within the limits of the environment.

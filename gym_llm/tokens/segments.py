@@ -127,6 +127,14 @@ class Segments:
         if self._segments and any(turn.sampled for turn in turns):
             self._rewards.append((len(self._segments) - 1, self._segments[-1].length - 1, reward))
 
+    def copy(self) -> Segments:
+        """Return segments that grow by themselves, from the same turns."""
+        made = Segments()
+        made._segments = [_Segment(segment.turns.copy()) for segment in self._segments]
+        made._rewards = self._rewards.copy()
+        made._has_turns, made._is_rewarded_early = self._has_turns, self._is_rewarded_early
+        return made
+
     def trajectory(self, with_rewards: bool = True) -> list[dict[str, Any]] | None:
         """Return one entry per segment; None if no turn has tokens.
 

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 import yaml
-from gymnasium.error import InvalidAction
+from gymnasium.error import DependencyNotInstalled, InvalidAction
 from gymnasium.utils.env_checker import check_env
 from hostile import HostileActions
 from hypothesis import given, settings
@@ -27,6 +27,7 @@ from gym_llm.core.registry.ids import env_ids, parse_id
 from gym_llm.core.tools.calls import run_calls
 from gym_llm.core.verifier_env import VerifierEnv
 from gym_llm.data import dumps, read_jsonl
+from gym_llm.errors import InfrastructureError, UsageError
 
 ENV_IDS = [env_id for env_id in env_ids() if gym.spec(env_id).entry_point.startswith("gym_llm.envs.")]
 VERIFIER_IDS = [env_id for env_id in ENV_IDS if env_id != "gym_llm/Mixed-v0"]  # which plays the others
@@ -336,3 +337,23 @@ def test_a_caller_mistake_names_what_was_expected() -> None:
     env.reset(seed=0)
     with pytest.raises(InvalidAction, match="TextAction"):
         env.step("just text")
+
+
+@pytest.mark.slow
+@every_env
+def test_a_fork_with_the_same_answer_is_the_same_episode(env_id: str):
+    env = make(env_id)
+    task = {} if env.tasks is None else {"task_index": 0}
+    try:
+        env.reset(seed=1, options=task)
+    except (InfrastructureError, DependencyNotInstalled, UsageError) as error:
+        pytest.skip(str(error))
+    forks = env.fork(2, randomness="same")
+    results = []
+    for one in (forks[0], env, forks[1]):
+        try:
+            results.append(one.step(message("A")))
+        except InfrastructureError as error:
+            results.append(type(error))
+        one.close()
+    assert results[0] == results[1] == results[2]

@@ -63,6 +63,20 @@ def test_the_shell_says_what_came_of_a_command(cache: str):
 
 
 @pytest.mark.slow
+def test_a_fork_has_a_container_of_its_own(cache: str):
+    env = make(cache)
+    env.reset(options={"task": {"task": "fix-script"}})
+    (early,) = env.fork(1)  # before the container has started
+    env.step([function_call("shell", {"command": "echo 1 > /app/note"})])
+    (late,) = env.fork(1)
+    late.step([function_call("shell", {"command": (OWN / "fix-script" / "solution" / "solve.sh").read_text()})])
+    look = [function_call("shell", {"command": "cat /app/note"})]
+    assert [outputs(one.step(look)[0])[-1].split("\n")[0] for one in (env, late)] == ["1", "1"]
+    assert "No such file" in outputs(early.step(look)[0])[-1]
+    assert [one.step(message("Done."))[1] for one in (env, early, late)] == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.slow
 def test_time_that_is_used_up_ends_commands_not_the_episode(cache: str, tmp_path: Path):
     row = write_task(tmp_path, "echo 1 > /logs/verifier/reward.txt", "[agent]\ntimeout_sec = 0.5\n")
     reward, info, said = play(make(cache), row, "sleep 5", "echo more")

@@ -240,7 +240,9 @@ def test_a_container_gets_no_network_and_goes_when_it_is_closed(
             await machine.download("/large", 1000)
         assert await machine.download("/nothing") is None
         await machine.restore(await machine.snapshot())
+        fork = await machine.fork()
         await machine.close()
+        await fork.close()
         return said
 
     result, data = asyncio.run(use())
@@ -249,6 +251,9 @@ def test_a_container_gets_no_network_and_goes_when_it_is_closed(
     for part in ("run --detach", "--network none", "--cpus 2", "--memory 512m", "no-new-privileges", "ubuntu:24.04"):
         assert part in begun
     assert any(line.startswith("commit") for line in rest) and [line.split()[0] for line in rest[-2:]] == ["rm", "rmi"]
+    *_, commit = [line.split()[-1] for line in rest if line.startswith("commit")]
+    assert rest[-1].split()[-1] == commit  # the image of the fork goes last, with the fork
+    assert any(line.startswith("run") and commit in line for line in rest)
 
 
 def test_a_container_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch):

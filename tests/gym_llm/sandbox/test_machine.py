@@ -150,6 +150,36 @@ def test_a_snapshot_brings_back_what_was_changed_removed_and_replaced(cache: Ima
     assert fresh.split() == ["/etc/hosts", "/opt"]
 
 
+@pytest.mark.parametrize("overlay", [True, False])
+def test_a_fork_has_the_files_and_goes_on_apart(cache: ImageCache, overlay: bool):
+    async def use(machine: BubblewrapMachine) -> list[str]:
+        await machine.exec("echo 1 > /a; rm -r /srv; sleep 100 & sleep 0")
+        fork = await machine.fork()
+        try:
+            await machine.exec("echo 2 > /a")
+            await fork.exec("echo 3 > /b")
+            commands = [(machine, "cat /a; ls /b; ls -d /srv"), (fork, "cat /a; cat /b; ls -d /srv; pgrep -x sleep")]
+            return [(await one.exec(command)).stdout for one, command in commands]
+        finally:
+            await fork.close()
+
+    assert within(cache, use, overlay=overlay) == ["2\n", "1\n3\n"]
+
+
+def test_forks_that_were_prepared_are_used_and_the_others_end(cache: ImageCache):
+    async def use(machine: BubblewrapMachine) -> list[Any]:
+        machine.prepare_forks(2)
+        (spare, _), (unused, started) = machine._spares
+        await machine.exec("echo 1 > /a")
+        fork = await machine.fork()
+        said = (await fork.exec("cat /a")).stdout
+        await fork.close()
+        await machine.close()
+        return [fork is spare, said, started.done(), unused._process]
+
+    assert within(cache, use) == [True, "1\n", True, None]
+
+
 def test_files_go_in_and_come_out_and_no_link_leads_out(cache: ImageCache):
     async def use(machine: BubblewrapMachine) -> list[Any]:
         await machine.exec("ln -s /etc/passwd /link; ln -s /proc/1/root /out; mkdir /tests; echo old > /tests/old")
