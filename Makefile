@@ -118,7 +118,7 @@ $(VLLM_VENV)/.test: pyproject.toml
 	$(VLLM_VENV)/bin/python -m pip install -q "$(TORCH)"
 	$(VLLM_VENV)/bin/python -m pip install -q "$(TORCH)" "$(VLLM)"
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
-	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,ray,trl]" "$(TORCH)" peft pytest hypothesis
+	$(VLLM_VENV)/bin/python -m pip install -q -e ".[local,ray,trl]" "$(TORCH)" peft pytest pytest-timeout hypothesis
 	touch $@
 
 rollout-vllm: $(VLLM_VENV)/.test

@@ -111,7 +111,12 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_sessionfinish(exitstatus):
-    """A process that does not end after its tests says where it hangs, and ends: CI would wait until it is killed."""
+    """A process that does not end after its tests says where it hangs, and ends: CI would wait until it is killed.
+
+    A worker of pytest-xdist waits for the others, and its parent ends it.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
 
     def give_up():
         faulthandler.dump_traceback(all_threads=True)
