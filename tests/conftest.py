@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +28,7 @@ sys.path.append(_IMPORTABLE)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_IMPORTABLE, os.environ.get("PYTHONPATH", "")]))
 
 _HERE = Path(__file__).parent
+_TURNS = 3  # as in .ci/tests
 
 
 class _Helpers(importlib.abc.MetaPathFinder):
@@ -72,9 +74,17 @@ def _group(item):
     return parameters.get("env_id", item.path.relative_to(_HERE).as_posix())
 
 
+def _turn(item):
+    """In which of three turns a slow test is played."""
+    return zlib.crc32(peers.without_group(item.nodeid).encode()) % _TURNS
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config, items):
-    """Mark what is slow, and begin with the long groups, so that no worker is left with one at the end."""
+    """Mark what is slow, take this commit's share of it, and begin with the long groups.
+
+    So no worker is left with a long group at the end.
+    """
     cost = Counter()
     for item in items:
         group = _group(item)
@@ -83,6 +93,11 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
         cost[group] += 10 if item.get_closest_marker("slow") else 0.1
+    if (turn := os.environ.get("GYM_LLM_TURN")) is not None:
+        later = [item for item in items if item.get_closest_marker("slow") and _turn(item) != int(turn)]
+        config.hook.pytest_deselected(items=later)
+        left_out = set(later)
+        items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):
         cost["ray"] = 1e9
         items.sort(key=lambda item: (-cost[group := _group(item)], group))
