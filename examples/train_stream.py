@@ -1,0 +1,243 @@
+r"""Train without waiting: the pocket model plays sums while a copy of it learns from those that are finished.
+
+A stream plays groups of episodes without end. The trainer takes a few groups, makes one update, and gives the new
+weights to the engine in the midst of its answers. Every token carries the version of the weights that sampled it, and
+truncated importance weights correct for older ones. `--lockstep` waits instead: no episode begins before the update.
+
+    pip install -e ".[local]"
+    python examples/train_stream.py
+    python examples/train_stream.py --lockstep                       # for comparison
+    python examples/train_stream.py --sampler                        # more of the sums whose rewards vary
+    python examples/train_stream.py --stale drop --max-staleness 2   # without tokens that are older than two updates
+
+At the end, sums that were never trained on show when the policy reached `--target`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+# Threads that wait without spinning: on a busy machine this is several times faster. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import gymnasium as gym
+import torch
+from reinforce import mean, problem
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+
+import gym_llm
+from gym_llm.engines.pocket import PocketEngine
+from gym_llm.engines.weights import UpdateMode
+from gym_llm.rollouts.stream import Stale
+from gym_llm.trainers.shared.advantages import group_advantages
+from gym_llm.trainers.shared.importance import importance
+from gym_llm.trainers.shared.token_rows import TokenRow, token_rows
+
+ENV_ID = "gym_llm/Arithmetic-v0"
+GROUPS, GROUP = 8, 8  # of an update: tasks, and episodes of each
+SUMS = 4096  # that are trained on
+EVERY = 10  # updates between two snapshots
+PLAYED: dict[str, Any] = {"concurrency": 128, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
+ENGINE: dict[str, Any] = {"max_batch_size": 128}
+
+
+class Snapshot(NamedTuple):
+    """The weights after some updates, and what they cost.
+
+    Attributes:
+        updates: The number of updates.
+        seconds: Wall time from the first episode on.
+        tokens: Sampled tokens, with those that a policy of staleness threw away.
+        weights: The weights.
+    """
+
+    updates: int
+    seconds: float
+    tokens: int
+    weights: dict[str, torch.Tensor]
+
+
+def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> tuple[list[Snapshot], dict[str, int]]:
+    """Play and learn at the same time, or in turn with `--lockstep`."""
+    model, tokenizer = pocket()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate, weight_decay=0.0)
+    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=args.updates)
+    torch.set_num_threads(2 if args.lockstep else 1)  # beside the trainer, the engine computes in a thread of its own
+    streamed = gym_llm.stream(
+        ENV_ID,
+        "pocket",
+        engine_options=ENGINE,
+        tasks=rows,
+        group_size=GROUP,
+        sampler=gym_llm.TaskSampler(seed=args.seed) if args.sampler else None,
+        seed=args.seed,
+        **policy(args),
+        **PLAYED,
+    )
+    snapshots, rewards = [Snapshot(0, 0.0, 0, copied(model))], []
+    with streamed as groups:
+        started = time.perf_counter()
+        try:
+            for updates in range(1, args.updates + 1):
+                taken = [next(groups) for _ in range(GROUPS)]
+                rewards.append(mean([record["reward"] for group in taken for record in group]))
+                update(model, optimizer, *rows_to_learn(taken))
+                decay.step()
+                groups.update_weights_and_wait(model.state_dict().items(), mode=args.mode)
+                if updates % EVERY == 0 or updates == args.updates:
+                    seconds, wasted = time.perf_counter() - started, ("dropped_tokens", "split_tokens")
+                    tokens = groups.counts["tokens"] + sum(groups.counts[name] for name in wasted)
+                    snapshots.append(Snapshot(updates, seconds, tokens, copied(model)))
+                    lately = mean(rewards[-EVERY:])
+                    print(f"update {updates}/{args.updates}  reward {lately:.3f}  {seconds:.0f} s", flush=True)
+        except KeyboardInterrupt:
+            print("\nInterrupted: testing what there is.", flush=True)
+    if args.output:
+        model.save_pretrained(args.output)
+        tokenizer.save_pretrained(args.output)
+    return snapshots, dict(groups.counts)
+
+
+def sums(count: int) -> list[dict[str, Any]]:
+    """Different sums, each in one of its wordings."""
+    rows: dict[str, dict[str, Any]] = {}
+    tasks, index = gym.make(ENV_ID).unwrapped.tasks, 0  # type: ignore[attr-defined]
+    while len(rows) < count:
+        row = tasks[index].row
+        rows.setdefault(problem(row), row)
+        index += 1
+    return list(rows.values())
+
+
+def policy(args: argparse.Namespace) -> dict[str, Any]:
+    """What happens to old tokens, as arguments of the stream."""
+    if args.lockstep:
+        return {"stale": "wait", "max_staleness": 0, "groups_per_update": GROUPS}
+    if args.stale == "keep":
+        return {}
+    more = {"groups_per_update": GROUPS} if args.stale == "wait" else {}
+    return {"stale": args.stale, "max_staleness": args.max_staleness, **more}
+
+
+def rows_to_learn(groups: list[list[Any]]) -> tuple[list[TokenRow], torch.Tensor]:
+    """The rows of groups whose rewards differ, and an advantage for each, shape (rows, 1)."""
+    records = [record for group in groups for record in group]
+    advantages = group_advantages([record["reward"] for record in records], GROUP).tolist()
+    rows = [
+        (row, advantage)
+        for record, advantage in zip(records, advantages, strict=True)
+        for row in (token_rows(record) if advantage else ())
+    ]
+    return [row for row, _ in rows], torch.tensor([[advantage] for _, advantage in rows])
+
+
+def update(model: Any, optimizer: torch.optim.Optimizer, rows: list[TokenRow], advantages: torch.Tensor) -> None:
+    """One step of the optimizer. Advantages have the shape (rows, 1), or (rows, length) for one of each token."""
+    if not rows:
+        return
+    ids, mask, sampled = (padded(rows, name) for name in ("input_ids", "loss_mask", "logprobs"))
+    logits = model(ids[:, :-1]).logits
+    chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(2)
+    ratios = importance(chosen.detach().numpy(), sampled[:, 1:].numpy(), mask[:, 1:].numpy(), highest=2.0)
+    weights = torch.from_numpy(ratios.weights).float() * (advantages if advantages.shape[1] == 1 else advantages[:, 1:])
+    optimizer.zero_grad()
+    (-(weights * chosen).sum() / mask.sum()).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def padded(rows: list[TokenRow], name: str) -> torch.Tensor:
+    """A column of some rows, shape (rows, length), with 0 after a row's end."""
+    return pad_sequence([torch.tensor(getattr(row, name)) for row in rows], batch_first=True)
+
+
+def pocket() -> tuple[Any, Any]:
+    """The pocket model that ships with the package, and its tokenizer."""
+    folder = str(resources.files("gym_llm.engines.pocket") / "model")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def copied(model: Any) -> dict[str, torch.Tensor]:
+    """A copy of a model's weights."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def first_that_reaches(
+    snapshots: list[Snapshot], held_out: list[dict[str, Any]], target: float, seed: int
+) -> tuple[Snapshot | None, dict[int, float]]:
+    """The first snapshot that reaches the target on held-out sums, found by halving: rewards rise in the long run."""
+
+    async def test() -> tuple[Snapshot | None, dict[int, float]]:
+        tested: dict[int, float] = {}
+        async with PocketEngine(**ENGINE, seed=seed) as engine:
+
+            async def reward(place: int) -> float:
+                if place not in tested:
+                    await engine.update_weights(snapshots[place].weights.items())
+                    played = gym_llm.rollout(ENV_ID, engine, tasks=held_out, seed=seed, **PLAYED)
+                    tested[place] = mean([record["reward"] async for record in played])
+                return tested[place]
+
+            await reward(0)
+            low, high = 0, len(snapshots) - 1
+            if await reward(high) < target:
+                return None, tested
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if await reward(middle) >= target else (middle, high)
+            return snapshots[high], tested
+
+    found, tested = asyncio.run(test())
+    return found, {snapshots[place].updates: value for place, value in sorted(tested.items())}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    result.add_argument("--updates", type=int, default=400, help="updates of the weights (default: 400)")
+    result.add_argument("--learning-rate", type=float, default=3e-4, help="at first, then falling to 0 (default: 3e-4)")
+    result.add_argument("--lockstep", action="store_true", help="play and learn in turn")
+    result.add_argument("--stale", choices=get_args(Stale), default="keep", help="old tokens (default: keep)")
+    result.add_argument("--max-staleness", type=int, default=2, help="for the other policies (default: 2)")
+    result.add_argument("--mode", choices=get_args(UpdateMode), default="keep", help="of updates (default: keep)")
+    result.add_argument("--sampler", action="store_true", help="draw sums by the variance of their rewards")
+    result.add_argument("--held-out", type=int, default=1024, help="sums to test with (default: 1024)")
+    result.add_argument("--target", type=float, default=0.95, help="mean reward on them (default: 0.95)")
+    result.add_argument("--seed", type=int, default=0, help="of tasks and sampling (default: 0)")
+    result.add_argument("--output", type=Path, help="folder for the trained model")
+    result.add_argument("--json", action="store_true", help="print a JSON line last")
+    return result
+
+
+def main() -> None:
+    """Train as the arguments say."""
+    args = parser().parse_args()
+    disable_progress_bar()
+    rows = sums(SUMS + args.held_out)
+    snapshots, counts = train(args, rows[args.held_out :])
+    found, tested = first_that_reaches(snapshots, rows[: args.held_out], args.target, args.seed)
+    print(f"{args.held_out} held-out sums, updates: mean reward: { ({n: round(v, 3) for n, v in tested.items()}) }")
+    if found is None:
+        print(f"{args.target} was not reached.")
+    else:
+        print(f"{args.target} after {found.updates} updates, {found.seconds:.0f} s and {found.tokens} tokens")
+    if args.json:
+        reached = None if found is None else [found.updates, round(found.seconds, 1), found.tokens]
+        last = [snapshots[-1].updates, round(snapshots[-1].seconds, 1), snapshots[-1].tokens]
+        print(json.dumps({"reached": reached, "last": last, "held_out": tested, "counts": counts}))
+
+
+if __name__ == "__main__":
+    main()
