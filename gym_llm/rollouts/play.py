@@ -27,6 +27,7 @@ from gym_llm.rollouts.made_by import made_by as identity_of
 from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
+from gym_llm.rollouts.stream_jobs import StreamJobs
 from gym_llm.types import MadeByKey, Rollout, Row
 from gym_llm.utils.secrets import redact
 
@@ -200,7 +201,7 @@ async def iter_records(
         _check_groups(plan, settings, jobs, skip)
     async with (
         _open_workers(plan.factory, num_envs, engine, options, settings) as workers,
-        aclosing(schedule(workers, (job for job in jobs) if scores_groups else jobs, settings.on_waiting)) as played,
+        aclosing(schedule(workers, jobs, settings.on_waiting, finishes=not scores_groups)) as played,
         aclosing(_in_scored_groups(plan, settings, jobs, played, workers) if scores_groups else played) as records,
     ):
         async for record in records:
@@ -243,13 +244,15 @@ async def _in_scored_groups(
     """Yield the records of each group that `verify_group` has scored; `jobs` learns of them only now."""
     journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
     options: dict[str, Any] = {"step_timeout": settings.step_timeout, "retries": settings.retries, "journal": journal}
+    # The groups of a stream grow old while they wait.
+    waiting = {"most_waiting": -(-settings.concurrency // plan.repeats)} if isinstance(jobs, StreamJobs) else {}
     async with (
         aclosing(GroupScorer(plan.factory, **options)) as scorer,
-        aclosing(scored_groups(played, scorer, lambda task: plan.repeats)) as groups,
+        aclosing(scored_groups(played, scorer, plan.repeats, **waiting)) as groups,
     ):
         async for group in groups:
             for record in group:
-                if isinstance(jobs, GroupJobs):
+                if isinstance(jobs, GroupJobs | StreamJobs):
                     jobs.finished(Job(**record["rollout_id"]), record)
                 yield record
             if settings.durable and _let_go(group, workers):

@@ -39,6 +39,9 @@ Stale: TypeAlias = Literal["keep", "wait", "drop", "cancel", "split"]
 
 _ENDLESS = 1 << 62
 
+_CANCELLED = ("cancelled", "cohort_incomplete")
+"""Kinds of failures that `cancel` leads to: of the episode, and of the one left of a group that is scored together."""
+
 
 class Stream:
     """Groups of episodes, played without end by an engine whose weights change meanwhile; see `gym_llm.stream`.
@@ -107,7 +110,7 @@ class Stream:
         if not engine.capabilities.weights:
             raise EngineError(f"The weights of {engine.model}'s engine cannot be replaced.")
         await cast(WeightSync, engine).update_weights(weights, **update_options(mode, None))
-        self._jobs.on_change()
+        self._jobs.changed()
 
     # -- asynchronous ------------------------------------------------------------------------------------------------
 
@@ -152,7 +155,8 @@ class Stream:
                 if (delivered := self._delivered(group)) is not None:
                     return delivered
             record = await self._next_record(self._records)
-            if record is not None and record["failure_kind"] != "cancelled":
+            is_cancelled = self._stale == "cancel" and record is not None and record["failure_kind"] in _CANCELLED
+            if record is not None and not is_cancelled:
                 self._failures.count(record)
 
     async def _next_record(self, records: AsyncGenerator[Rollout, None]) -> Rollout | None:
@@ -287,7 +291,7 @@ def stream(
 
     Raises:
         ValueError: If the numbers make no sense.
-        UsageError: If the verifier scores groups, which a stream does not play, or there are `workers`.
+        UsageError: If there are `workers`, or a wrapper changes rewards that a verifier gives to groups.
 
     >>> groups = stream("gym_llm/Arithmetic-v0", "pocket", group_size=2, concurrency=4)
     >>> with groups:
@@ -313,8 +317,8 @@ def stream(
     if settings.workers:
         raise UsageError("A stream plays in this process: leave `workers` out.")
     plan = open_plan(env_id, tasks=tasks, env_kwargs=env_kwargs, repeats=max(group_size, 2), seed=settings.seed)
-    if plan.factory.scores_groups:
-        raise UsageError(f"{env_id} scores groups of episodes, which a stream does not play: use `rollout`.")
+    if plan.factory.scores_groups and group_size < 2:
+        raise ValueError(f"{env_id} scores a task's episodes as a group: give a `group_size` of 2 or more.")
     return Stream(
         replace(plan, repeats=group_size, length=_ENDLESS),
         engine,

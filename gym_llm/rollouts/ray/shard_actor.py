@@ -147,6 +147,11 @@ class ShardActor:
             self._worker.recorded(job)
         return pickle_each(await self._worker.submit_and_poll(new), self._unsendable_record)
 
+    async def release(self) -> None:
+        """See `EpisodeWorker.release`."""
+        if self._worker is not None:
+            self._worker.release()
+
     async def waiting(self) -> dict[str, int]:
         """See `EpisodeWorker.waiting`."""
         return await self._worker.waiting() if self._worker is not None else {}

@@ -184,6 +184,11 @@ class RemoteWorker:
             self._unrecorded.discard(job)
             self._recorded.append(job)
 
+    def release(self) -> None:
+        """See `EpisodeWorker.release`; a process that has ended has released its call."""
+        if self._shard.watch.is_here():
+            self._shard.actor.release.remote()
+
     async def restart(self) -> None:
         """Put a new process in the dead one's place."""
         self._shard.replace()
