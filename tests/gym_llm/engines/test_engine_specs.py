@@ -189,8 +189,8 @@ refused("broken:x")
 """
     printed = with_theirs(tmp_path, code).splitlines()
     forms = (
-        "pocket, transformers:MODEL, vllm:MODEL, http://HOST:PORT/v1, replay:FILE, random, actor:NAME, constant:TEXT, "
-        "person:PORT, agent, scripted:TEXT, broken, parrot"
+        "pocket, transformers:MODEL, vllm:MODEL, http://HOST:PORT/v1, replay:FILE, random, actor:NAME, "
+        "actors:NAME,NAME, constant:TEXT, person:PORT, agent, scripted:TEXT, broken, parrot"
     )
     assert printed == [
         f"ValueError Unknown engine 'parot:hi': did you mean parrot? Engines are {forms}.",

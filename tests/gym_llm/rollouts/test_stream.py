@@ -243,7 +243,8 @@ async def test_a_sampler_chooses_the_tasks_and_learns_from_their_rewards() -> No
             for wrong in (0, -1, 1.5, True)
         ],
         ({"max_staleness": 1}, ValueError, "tokens of any age"),
-        ({"workers": 2}, UsageError, "leave `workers` out"),
+        ({"workers": 2}, ValueError, "is a spec"),
+        ({"engines": 2}, ValueError, "with workers"),
         ({"speed": 2}, TypeError, "speed"),
     ],
 )
