@@ -17,7 +17,7 @@ ENTRY_POINT_GROUP = "gym_llm.engines"
 """Other packages' engines: `theirs = "their_package.module:TheirEngine"` is the engine `theirs`, or `theirs:ARGUMENT`
 if the class has a positional parameter; the others are its options."""
 
-TRANSPORT_OPTIONS = frozenset({"timeout", "max_retries", "max_response_bytes", "session_header"})
+TRANSPORT_OPTIONS = frozenset({"timeout", "max_retries", "max_response_bytes", "session_header", "takes_weights"})
 """Options that have no part in what an engine answers."""
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/|$)")

@@ -168,15 +168,19 @@ def load_weights(model: torch.nn.Module, folder: str) -> None:
     """Replace a model's weights, in their place, by those of a folder's safetensors; all or none.
 
     Raises:
-        EngineError: If they do not fit, or some are missing: a tensor that shares its memory with one of them is not.
+        EngineError: If they cannot be read, do not fit, or some are missing. A tensor is not missing if it shares its
+            memory with one of them.
     """
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     own = model.state_dict()
-    given = {
-        name: tensor for file in sorted(Path(folder).glob("*.safetensors")) for name, tensor in load_file(file).items()
-    }
+    files = sorted(Path(folder).glob("*.safetensors"))
+    try:
+        given = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    except SafetensorError as error:
+        raise EngineError(f"The weights in {folder} are not safetensors: {error}.") from None
     for name, tensor in given.items():
         if name not in own or own[name].shape != tensor.shape:
             there = f"there it is {tuple(own[name].shape)}" if name in own else "which has no such tensor"
