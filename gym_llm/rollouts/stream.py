@@ -302,7 +302,7 @@ def stream(
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
-        engine: A spec, started and closed by the stream, or an engine that you started.
+        engine: A spec, started and closed by the stream, or an engine that you started. With `workers` it is a spec.
         group_size: Episodes of each group, of one task.
         tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
         env_kwargs: Further arguments of the environment.
