@@ -10,7 +10,8 @@ import asyncio
 import os
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import aiohttp
 from yarl import URL
@@ -39,11 +40,13 @@ from gym_llm.engines.http_failures import (
 )
 from gym_llm.engines.http_reading import check_density, is_name, read_body
 from gym_llm.engines.http_scores import read_scores, score_body
+from gym_llm.engines.http_weights import ServerWeights, WeightServer
 from gym_llm.engines.prompt_ids import build_prompt, load_prompt_tokens
 from gym_llm.engines.routing import Router, Server, base_url
 from gym_llm.engines.sampling import wants_log_probs
 from gym_llm.engines.scores import Scores, check_row
 from gym_llm.engines.sockets import raise_open_files_limit
+from gym_llm.engines.weights import UpdateMode, Weights
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import chat_to_response
 from gym_llm.types import Request, ResponseDict
@@ -100,6 +103,7 @@ class HTTPEngine(Engine):
         session_header: Name of the header that has the episode's id, for routers with sticky sessions; None for none.
         max_response_bytes: Largest size of a decompressed response, beyond which it is an error; None for the limit of
             `utils/limits.py`.
+        takes_weights: The kind of the servers, if `update_weights` replaces their weights; see `WeightServer`.
 
     Raises:
         ValueError: If an argument is invalid.
@@ -125,7 +129,10 @@ class HTTPEngine(Engine):
         history: Literal["template", "append"] = "template",
         session_header: str | None = "X-Session-ID",
         max_response_bytes: int | None = None,
+        takes_weights: WeightServer | None = None,
     ) -> None:
+        if takes_weights is not None and takes_weights not in get_args(WeightServer):
+            raise ValueError(f"takes_weights is {', '.join(get_args(WeightServer))}, or None; got {takes_weights!r}.")
         if api not in _ENDPOINTS:
             raise ValueError(f"api is 'chat', 'responses' or 'completions', got {api!r}.")
         if token_ids and api == "responses":
@@ -157,6 +164,7 @@ class HTTPEngine(Engine):
             forced_calls=not ours,
             compaction=api == "responses",
             scores=ours,
+            weights=takes_weights is not None,
         )
         self.timeout, self.max_retries, self.session_header = timeout, max_retries, session_header
         self.max_response_bytes = max_response_bytes
@@ -177,6 +185,8 @@ class HTTPEngine(Engine):
         self._session: aiohttp.ClientSession | None = None
         self._endpoints: dict[Server, Endpoint] = {}
         self._health = HealthChecks(self._answers)
+        self._takes_weights = takes_weights
+        self._weights: ServerWeights | None = None
 
     def __repr__(self) -> str:
         urls = ",".join(str(server.base_url) for server in self.router.servers)
@@ -203,6 +213,11 @@ class HTTPEngine(Engine):
             if len(names := sorted(set(cast("list[str]", models)))) > 1:
                 raise EngineUnavailable(f"The servers list different models ({', '.join(names)}): give model=.")
             self.model = names[0]
+            if self._takes_weights is not None:
+                urls = [server.base_url for server in self.router.servers]
+                self._weights = ServerWeights(self._takes_weights, urls, session)
+                await self._weights.start()
+                self.weight_version = self._weights.version
             if self.api == "completions":
                 name = self._tokenizer_name or self.model
                 self._prompts = await asyncio.to_thread(load_prompt_tokens, name, self._history)
@@ -229,6 +244,35 @@ class HTTPEngine(Engine):
 
     async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
         """Answer one request; see `Engine.respond`."""
+        if self._weights is None:
+            return await self._respond(request, episode_id)
+        return await self._weights.answered(partial(self._respond, request, episode_id))
+
+    async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
+        """See `WeightSync` and `WeightServer`. The servers have to see the folder, or this machine's temporary one.
+
+        The versions count from 0 at `start`, or from what servers of gym_llm say. With vLLM the mode is `wait`.
+        """
+        server_weights = self._server_weights()
+        await server_weights.update(weights, mode, version)
+        self.weight_version = server_weights.version
+
+    async def sleep(self, level: int = 0) -> None:
+        """Let requests end, and hold new ones back; the servers keep their memory. See `WeightSync`."""
+        await self._server_weights().sleep(level)
+
+    async def wake_up(self) -> None:
+        """See `WeightSync`."""
+        await self._server_weights().wake_up()
+
+    def _server_weights(self) -> ServerWeights:
+        if self._takes_weights is None:
+            raise EngineError("The servers' weights are replaced only if `takes_weights` names their kind.")
+        if self._session is None or self._weights is None:
+            raise EngineError(_NOT_RUNNING)
+        return self._weights
+
+    async def _respond(self, request: Request, episode_id: str) -> ResponseDict:
         body, prompt = self._body(request, episode_id)
         if prompt is not None and self._context is not None and len(prompt) >= self._context:
             return overflow_response(self.model, len(prompt))

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
 from gym_llm.engines.engine import Engine
+from gym_llm.engines.weights import UpdateMode, WeightSync
+from gym_llm.errors import EngineError
 from gym_llm.protocols import DIALECTS, Dialect, Refusal, dialect_of
+from gym_llm.protocols.http.access import is_loopback
 from gym_llm.protocols.http.http_server import HttpServer, json_response, url_of
 from gym_llm.protocols.http.model_api import check_context, read_json, refusal_of, write_response
 from gym_llm.types import Request, ResponseDict
@@ -117,6 +120,9 @@ class ModelServer(ModelApiServer):
     `gym_llm.types.Item`). In a chat completion they are where vLLM has them, if `return_token_ids` asks for them.
     Errors have the form of each API.
 
+    On a loopback address with a token, `POST /v1/weights` replaces the engine's weights by those of a folder:
+    `{"folder": ..., "mode": ..., "version": ...}`. See `gym_llm.engines.weights.WeightSync`.
+
     Args:
         engine: Answers the requests. Started and closed with the server.
         host: The address to listen on. Only a loopback address (`127.0.0.1`, `::1`, `localhost`) needs no token.
@@ -151,6 +157,8 @@ class ModelServer(ModelApiServer):
     def _add_routes(self, application: web.Application) -> None:
         super()._add_routes(application)
         application.router.add_get("/metrics", self._metrics.answer)
+        application.router.add_get("/v1/weights", self._describe_weights)
+        application.router.add_post("/v1/weights", self._update_weights)
 
     def _models(self, _: web.Request) -> list[str]:
         return [self.engine.model]
@@ -159,6 +167,28 @@ class ModelServer(ModelApiServer):
         if body.get("model") not in (None, self.engine.model):
             raise _unknown_model(body["model"], [self.engine.model])
         return await asyncio.to_thread(self.engine.count_tokens, read_count(body))
+
+    async def _describe_weights(self, _: web.Request) -> web.Response:
+        self._check_weights()
+        return json_response({"weight_version": self.engine.weight_version})
+
+    async def _update_weights(self, http: web.Request) -> web.Response:
+        self._check_weights()
+        body = await read_json(http)
+        folder, mode, version = body.get("folder"), body.get("mode", "wait"), body.get("version")
+        if not isinstance(folder, str) or not isinstance(mode, str):
+            raise Refusal("Send the `folder` of the safetensors, and a `mode`: wait, keep or recompute.")
+        try:
+            await cast(WeightSync, self.engine).update_weights(folder, mode=cast(UpdateMode, mode), version=version)
+        except (EngineError, OSError, ValueError) as error:
+            raise Refusal(f"The weights are not replaced: {error}") from None
+        return json_response({"weight_version": self.engine.weight_version})
+
+    def _check_weights(self) -> None:
+        if not self.engine.capabilities.weights:
+            raise Refusal(f"The weights of {self.engine.model} cannot be replaced.", 404)
+        if self._access.token is None or not is_loopback(self.host):
+            raise Refusal("Weights are replaced only behind a token, and on a loopback address.", 403)
 
     async def _answer(self, dialect: Dialect, http: web.Request) -> web.StreamResponse:
         respond: Callable[[dict[str, Any]], Awaitable[ResponseDict]] = partial(self._respond, dialect)

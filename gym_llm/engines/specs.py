@@ -17,7 +17,7 @@ ENTRY_POINT_GROUP = "gym_llm.engines"
 """Other packages' engines: `theirs = "their_package.module:TheirEngine"` is the engine `theirs`, or `theirs:ARGUMENT`
 if the class has a positional parameter; the others are its options."""
 
-TRANSPORT_OPTIONS = frozenset({"timeout", "max_retries", "max_response_bytes", "session_header"})
+TRANSPORT_OPTIONS = frozenset({"timeout", "max_retries", "max_response_bytes", "session_header", "takes_weights"})
 """Options that have no part in what an engine answers."""
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/|$)")
@@ -33,6 +33,7 @@ _OURS = {
     "replay": ("replay:FILE", "gym_llm.engines.replay:ReplayEngine"),
     "random": ("random", "gym_llm.author.chaos.random_policy:RandomPolicy"),
     "actor": ("actor:NAME", "gym_llm.rollouts.ray.engine_client:ActorEngine"),
+    "actors": ("actors:NAME,NAME", "gym_llm.rollouts.ray.engine_group:ActorEngines"),
     "constant": ("constant:TEXT", "gym_llm.engines.constant:ConstantEngine"),
     "person": ("person:PORT", "gym_llm.engines.person:PersonEngine"),
     "agent": ("agent", "gym_llm.agents:AgentEngine"),
@@ -50,7 +51,8 @@ def make_engine(spec: str, *, parsers: Sequence[str] = (), **options: Any) -> En
             - `pocket`, `transformers:MODEL` or `vllm:MODEL`: a local model.
             - The base URL of an OpenAI-compatible server. Several URLs, separated by commas, share the load.
             - `replay:FILE`: recorded responses. `constant:TEXT`: always this text.
-            - `actor:NAME`: an engine in a Ray actor (`gym_llm.rollouts.ray.shared_engine`).
+            - `actor:NAME`: an engine in a Ray actor (`gym_llm.rollouts.ray.shared_engine`). `actors:NAME,NAME`:
+              several, which share the load.
             - `person` or `person:PORT`: a person, on a page in a browser.
             - An engine of another package (`ENTRY_POINT_GROUP`).
         parsers: Parsers of its text, in this order; see `gym_llm.engines.parsing_engine.ParsingEngine`.

@@ -168,15 +168,19 @@ def load_weights(model: torch.nn.Module, folder: str) -> None:
     """Replace a model's weights, in their place, by those of a folder's safetensors; all or none.
 
     Raises:
-        EngineError: If they do not fit, or some are missing: a tensor that shares its memory with one of them is not.
+        EngineError: If they cannot be read, do not fit, or some are missing. A tensor is not missing if it shares its
+            memory with one of them.
     """
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     own = model.state_dict()
-    given = {
-        name: tensor for file in sorted(Path(folder).glob("*.safetensors")) for name, tensor in load_file(file).items()
-    }
+    files = sorted(Path(folder).glob("*.safetensors"))
+    try:
+        given = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    except SafetensorError as error:
+        raise EngineError(f"The weights in {folder} are not safetensors: {error}.") from None
     for name, tensor in given.items():
         if name not in own or own[name].shape != tensor.shape:
             there = f"there it is {tuple(own[name].shape)}" if name in own else "which has no such tensor"
@@ -191,7 +195,7 @@ def load_weights(model: torch.nn.Module, folder: str) -> None:
             own[name].copy_(tensor)
 
 
-async def to_its_end(work: Awaitable[None]) -> None:
+async def to_its_end(work: Awaitable[Any]) -> None:
     """Wait for work that must not be left half done: a cancellation is raised when it has ended."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -235,7 +239,7 @@ def weights_folder(weights: Weights) -> Iterator[str]:
         copies.add(copy_place)
         tensors[name] = copy
     size = sum(tensor.nbytes for tensor in tensors.values())
-    with tempfile.TemporaryDirectory(prefix="gym_llm_weights_", dir=_roomy(size)) as name:
+    with tempfile.TemporaryDirectory(prefix="gym_llm_weights_", dir=roomy(size)) as name:
         save_file(tensors, str(Path(name) / "model.safetensors"), metadata={"format": "pt"})
         yield name
 
@@ -244,8 +248,8 @@ def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
     return tensor.data_ptr(), tuple(tensor.shape)
 
 
-def _roomy(size: int) -> Path | None:
-    """The folder for this number of bytes: in memory if half of the free memory is left; None for the default."""
+def roomy(size: int) -> Path | None:
+    """Return the folder for this number of bytes: in memory if half of it stays free; None for the default."""
     if not _MEMORY.is_dir():
         return None
     space = os.statvfs(_MEMORY)

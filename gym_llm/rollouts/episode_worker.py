@@ -53,6 +53,7 @@ class EpisodeWorker:
         self._free = list(range(shard.num_envs - 1, -1, -1))
         self._finished: list[tuple[Job, Rollout]] = []
         self._changed = asyncio.Event()
+        self._released = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._phases: dict[int, EpisodePhase] = {}
         self._failure: BaseException | None = None
@@ -66,7 +67,7 @@ class EpisodeWorker:
             jobs: May be empty, if others are under way.
 
         Returns:
-            All that have finished since the last call, in that order.
+            All that have finished since the last call, in that order. Empty after `release`, if none has.
         """
         self._jobs.extend(jobs)
         if self._monitor is None:
@@ -83,15 +84,21 @@ class EpisodeWorker:
                 await asyncio.sleep(0)  # these send their first requests while the next environments are made
                 if self._finished:
                     break  # the rest is started by the next call, at once
-        while not self._finished:
+        while not self._finished and not self._released:
             if self._failure is not None:
                 raise self._failure
             if not self._tasks:
                 break
             self._changed.clear()
             await self._changed.wait()
+        self._released = False
         finished, self._finished = self._finished, []
         return finished
+
+    def release(self) -> None:
+        """Have the call of `submit_and_poll` that waits, or else the next one, return at once."""
+        self._released = True
+        self._changed.set()
 
     async def restart(self) -> None:
         """Nothing to do: a shard in this process dies with it."""

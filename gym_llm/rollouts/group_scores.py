@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -155,20 +155,20 @@ def with_details(info: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
 
 
 async def scored_groups(
-    records: AsyncIterator[Rollout], scorer: GroupScorer, size_of: Callable[[int], int], most_waiting: int = 64
+    records: AsyncIterator[Rollout], scorer: GroupScorer, size: int, most_waiting: int = 64
 ) -> AsyncGenerator[list[Rollout], None]:
     """Collect records by their tasks and score each group as soon as it is whole.
 
     Args:
         records: In the order of finishing.
         scorer: It scores.
-        size_of: Gives the number of episodes of a task.
-        most_waiting: Scored groups that may wait for the consumer; then no further record is taken.
+        size: Number of episodes of a group. A task that is played more often has several groups.
+        most_waiting: Groups that may be scored or wait for the consumer; then no further record is taken.
 
     Yields:
         Each group, its records sorted by repeat index, in the order of their scoring.
     """
-    ready: asyncio.Queue[list[Rollout] | BaseException | None] = asyncio.Queue(most_waiting)
+    ready: asyncio.Queue[list[Rollout] | BaseException | None] = asyncio.Queue(1)
     places = asyncio.Semaphore(most_waiting)
     scoring: set[asyncio.Task[None]] = set()
 
@@ -184,17 +184,18 @@ async def scored_groups(
         places.release()
 
     async def collect() -> None:
-        playing: dict[int, list[Rollout]] = {}
+        playing: dict[tuple[int, int], list[Rollout]] = {}
         try:
             async for record in records:
-                index = record["rollout_id"]["task_index"]
-                group = playing.setdefault(index, [])
+                job = Job(**record["rollout_id"])
+                key = job.task_index, job.repeat_index // size
+                group = playing.setdefault(key, [])
                 group.append(record)
-                if len(group) < size_of(index):
+                if len(group) < size:
                     continue
                 group.sort(key=lambda each: each["rollout_id"]["repeat_index"])
                 await places.acquire()
-                task = asyncio.create_task(finish(playing.pop(index)))
+                task = asyncio.create_task(finish(playing.pop(key)))
                 scoring.add(task)
                 task.add_done_callback(ended)
             if scoring:

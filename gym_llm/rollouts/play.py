@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Unpack, cast, overload
@@ -27,6 +27,7 @@ from gym_llm.rollouts.made_by import made_by as identity_of
 from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
+from gym_llm.rollouts.stream_jobs import StreamJobs
 from gym_llm.types import MadeByKey, Rollout, Row
 from gym_llm.utils.secrets import redact
 
@@ -171,6 +172,7 @@ async def iter_records(
     skip: Container[tuple[int, int]] = frozenset(),
     engine_options: dict[str, Any] | None = None,
     made_by: Mapping[str, Any] | None = None,
+    around: Callable[[Engine], Engine] | None = None,
 ) -> AsyncGenerator[Rollout, None]:
     """Play the episodes of a plan; arguments and errors are those of `rollout`.
 
@@ -182,6 +184,7 @@ async def iter_records(
         skip: Jobs of the plan to leave out.
         engine_options: Arguments of the engine, if it is a spec.
         made_by: What the records are made by; None for what the other arguments say.
+        around: Returns the engine that plays, given the started one, in whatever process; can be pickled.
 
     Yields:
         Records in the order of finishing.
@@ -199,8 +202,8 @@ async def iter_records(
     if scores_groups:
         _check_groups(plan, settings, jobs, skip)
     async with (
-        _open_workers(plan.factory, num_envs, engine, options, settings) as workers,
-        aclosing(schedule(workers, (job for job in jobs) if scores_groups else jobs, settings.on_waiting)) as played,
+        _open_workers(plan.factory, num_envs, engine, options, settings, around) as workers,
+        aclosing(schedule(workers, jobs, settings.on_waiting, finishes=not scores_groups)) as played,
         aclosing(_in_scored_groups(plan, settings, jobs, played, workers) if scores_groups else played) as records,
     ):
         async for record in records:
@@ -243,13 +246,15 @@ async def _in_scored_groups(
     """Yield the records of each group that `verify_group` has scored; `jobs` learns of them only now."""
     journal = Journal(Path(settings.durable)) if isinstance(settings.durable, str) else None
     options: dict[str, Any] = {"step_timeout": settings.step_timeout, "retries": settings.retries, "journal": journal}
+    # The groups of a stream grow old while they wait.
+    waiting = {"most_waiting": -(-settings.concurrency // plan.repeats)} if isinstance(jobs, StreamJobs) else {}
     async with (
         aclosing(GroupScorer(plan.factory, **options)) as scorer,
-        aclosing(scored_groups(played, scorer, lambda task: plan.repeats)) as groups,
+        aclosing(scored_groups(played, scorer, plan.repeats, **waiting)) as groups,
     ):
         async for group in groups:
             for record in group:
-                if isinstance(jobs, GroupJobs):
+                if isinstance(jobs, GroupJobs | StreamJobs):
                     jobs.finished(Job(**record["rollout_id"]), record)
                 yield record
             if settings.durable and _let_go(group, workers):
@@ -257,18 +262,28 @@ async def _in_scored_groups(
 
 
 def _open_workers(
-    factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+    factory: EnvFactory,
+    num_envs: int,
+    engine: str | Engine,
+    engine_options: dict[str, Any],
+    settings: RolloutSettings,
+    around: Callable[[Engine], Engine] | None,
 ) -> AbstractAsyncContextManager[Sequence[AnyWorker]]:
     if not settings.workers:
-        return open_local_workers(factory, num_envs, engine, engine_options, settings)
+        return open_local_workers(factory, num_envs, engine, engine_options, settings, around)
     from gym_llm.rollouts.ray.ray_workers import open_ray_workers  # Ray is an optional dependency
 
-    return open_ray_workers(factory, num_envs, engine, engine_options, settings)
+    return open_ray_workers(factory, num_envs, engine, engine_options, settings, around)
 
 
 @asynccontextmanager
 async def open_local_workers(
-    factory: EnvFactory, num_envs: int, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+    factory: EnvFactory,
+    num_envs: int,
+    engine: str | Engine,
+    engine_options: dict[str, Any],
+    settings: RolloutSettings,
+    around: Callable[[Engine], Engine] | None = None,
 ) -> AsyncGenerator[list[EpisodeWorker], None]:
     """Open one worker in this process.
 
@@ -278,11 +293,14 @@ async def open_local_workers(
         engine: A spec, or a started engine.
         engine_options: Arguments of the engine, if it is a spec.
         settings: How the episodes are played.
+        around: See `iter_records`.
     """
     async with aclosing(EnvSlots(factory, num_envs, settings.env_wrappers)) as pool:
         opened = nullcontext(engine) if isinstance(engine, Engine) else make_engine(engine, **engine_options)
-        async with opened as started, aclosing(EpisodeWorker(pool, started, settings)) as worker:
-            yield [worker]
+        async with opened as started:
+            playing = started if around is None else around(started)
+            async with aclosing(EpisodeWorker(pool, playing, settings)) as worker:
+                yield [worker]
 
 
 def collect(

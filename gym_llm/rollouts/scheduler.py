@@ -60,9 +60,16 @@ class AnyWorker(Protocol):
     def recorded(self, job: Job) -> None:
         """See `EpisodeWorker.recorded`."""
 
+    def release(self) -> None:
+        """See `EpisodeWorker.release`."""
+
 
 async def schedule(
-    workers: Sequence[AnyWorker], jobs: Iterable[Job], on_waiting: Callable[[dict[str, int]], None] | None = None
+    workers: Sequence[AnyWorker],
+    jobs: Iterable[Job],
+    on_waiting: Callable[[dict[str, int]], None] | None = None,
+    *,
+    finishes: bool = True,
 ) -> AsyncGenerator[Rollout, None]:
     """Play jobs on several workers.
 
@@ -73,14 +80,15 @@ async def schedule(
         workers: One or more.
         jobs: An iterable that is read as workers become free. The scheduler calls its method `finished(job, record)`,
             if it has one, for each record. Afterwards the iterator may yield further jobs, even if it was exhausted.
-            One with an attribute `on_change` never ends. The scheduler sets that attribute. While no episode is under
-            way, it asks for jobs again when the attribute is called and when the consumer takes a record.
+            One with an attribute `on_change` never ends. The scheduler sets that attribute, and asks for jobs again
+            when it is called. While no episode is under way, it also asks when the consumer takes a record.
         on_waiting: See `RolloutSettings`.
+        finishes: Whether the scheduler calls `finished`; else the consumer does, later.
 
     Yields:
         Exactly one record for each job, in the order of finishing. No job is started while the consumer lags behind.
     """
-    run = _Schedule(workers, jobs)
+    run = _Schedule(workers, jobs, finishes=finishes)
     tasks = [asyncio.create_task(run.serve(worker)) for worker in workers]
     if on_waiting is not None:
         tasks.append(asyncio.create_task(_report_waiting(workers, on_waiting)))
@@ -109,11 +117,11 @@ async def _report_waiting(workers: Sequence[AnyWorker], on_waiting: Callable[[di
 class _Schedule:
     """The state that the tasks of all workers share; see the module."""
 
-    def __init__(self, workers: Sequence[AnyWorker], jobs: Iterable[Job]) -> None:
+    def __init__(self, workers: Sequence[AnyWorker], jobs: Iterable[Job], *, finishes: bool) -> None:
         self.records: asyncio.Queue[Rollout | BaseException | None] = asyncio.Queue()
         self._limit = sum(worker.num_envs for worker in workers)
         self._jobs = iter(jobs)
-        self._on_finished: Callable[[Job, Rollout], None] = getattr(jobs, "finished", lambda job, record: None)
+        self._on_finished: Callable[[Job, Rollout], None] | None = getattr(jobs, "finished", None) if finishes else None
         self._retries: deque[Job] = deque()
         self._suspects: deque[Job] = deque()
         self._group_size: dict[Job, int] = {}  # for each suspect: the size of its next group
@@ -124,13 +132,20 @@ class _Schedule:
         self._room = asyncio.Event()
         self._room.set()
         self._is_endless = hasattr(jobs, "on_change")
+        self._workers = workers
         if self._is_endless:
-            jobs.on_change = self._room.set  # type: ignore[attr-defined]
+            jobs.on_change = self._release  # type: ignore[attr-defined]
 
     def taken(self) -> None:
         """Note that the consumer took a record; with fewer than `_limit` waiting, workers get jobs again."""
         if self.records.qsize() < self._limit:
             self._room.set()
+
+    def _release(self) -> None:
+        """Have each worker ask for jobs now."""
+        self.taken()
+        for worker in self._workers:
+            worker.release()
 
     async def serve(self, worker: AnyWorker) -> None:
         """Keep a worker busy until all jobs are done. Puts None, or the error that ended it, into `records`."""
@@ -168,7 +183,8 @@ class _Schedule:
                 self._room.clear()
 
     def _record(self, job: Job, record: Rollout) -> None:
-        self._on_finished(job, record)
+        if self._on_finished is not None:
+            self._on_finished(job, record)
         self.records.put_nowait(record)
 
     async def _next(self, capacity: int, assigned: set[Job]) -> list[Job]:
@@ -184,7 +200,9 @@ class _Schedule:
     def _take(self, capacity: int, assigned: set[Job]) -> list[Job]:
         if not self._group_size.keys().isdisjoint(assigned):
             return []  # no other job joins a group of suspects
-        new = list(islice(self._unplayed(), max(capacity - len(assigned), 0)))
+        # Jobs without end leave no moment for suspects: their workers play these first.
+        waits = self._is_endless and self._suspects
+        new = [] if waits else list(islice(self._unplayed(), max(capacity - len(assigned), 0)))
         if not new and not assigned and self._suspects:
             size = min(self._group_size[self._suspects[0]], len(self._suspects))
             new = [self._suspects.popleft() for _ in range(size)]

@@ -7,35 +7,33 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeAlias, Unpack, cast, get_args
+from functools import partial
+from typing import Any, Self, Unpack, cast, get_args
 
 from gym_llm.concurrency.loop_thread import LoopThread
 from gym_llm.engines import make_engine
-from gym_llm.engines.around import EngineAround, conversation_of
 from gym_llm.engines.engine import Engine
-from gym_llm.engines.specs import seeded_options
+from gym_llm.engines.specs import model_spec, seeded_options
 from gym_llm.engines.weights import UpdateMode, Weights, WeightSync, update_options
-from gym_llm.errors import EngineError, UsageError
+from gym_llm.errors import EngineError
 from gym_llm.rollouts.failure_limit import DEFAULT as FAILURES
 from gym_llm.rollouts.failure_limit import FailureLimit
 from gym_llm.rollouts.groups import Group
+from gym_llm.rollouts.made_by import made_by
 from gym_llm.rollouts.plan import Plan, open_plan
 from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
+from gym_llm.rollouts.staleness import (
+    CANCELLED,
+    CancellingEngine,
+    Stale,
+    mask_older,
+    oldest_version,
+    sampled_tokens,
+)
 from gym_llm.rollouts.stream_jobs import StreamJobs
 from gym_llm.rollouts.task_sampler import TaskSampler
-from gym_llm.types import Request, ResponseDict, Rollout, Row
-
-Stale: TypeAlias = Literal["keep", "wait", "drop", "cancel", "split"]
-"""What happens to tokens that are older than `max_staleness` updates of the weights.
-
-- `keep`: they are delivered, and the trainer corrects for them (`gym_llm.trainers.shared.importance`).
-- `wait`: so many groups are begun only that none becomes older, as in AReaL (Fu et al. 2025, arXiv 2505.24298), if the
-  weights change once for each `groups_per_update` groups. A group waits for one that would else become older.
-- `drop`: a group that has some is not delivered.
-- `cancel`: as `drop`, and an episode that has some is masked as soon as it asks for its next turn.
-- `split`: they are taken out of the loss (`loss_mask` 0), and younger ones of the same episode stay.
-"""
+from gym_llm.types import Rollout, Row
 
 _ENDLESS = 1 << 62
 
@@ -62,6 +60,7 @@ class Stream:
         stale: Stale,
         groups_per_update: int | None,
         sampler: TaskSampler | None,
+        engines: int,
         engine_options: dict[str, Any] | None,
         max_failures: int | str | None,
     ) -> None:
@@ -71,6 +70,8 @@ class Stream:
         self._max_staleness, self._stale = max_staleness, stale
         self._options = seeded_options(engine, engine_options, settings.seed) if isinstance(engine, str) else {}
         self._engine: Engine | None = None
+        self._engines = engines
+        self._playing: tuple[str | Engine, dict[str, Any]] = engine, self._options  # what the episodes are played with
         self._stack = AsyncExitStack()
         self._records: AsyncGenerator[Rollout, None] | None = None
         self._jobs = StreamJobs(plan, settings.seed, sampler)
@@ -107,19 +108,43 @@ class Stream:
         if not engine.capabilities.weights:
             raise EngineError(f"The weights of {engine.model}'s engine cannot be replaced.")
         await cast(WeightSync, engine).update_weights(weights, **update_options(mode, None))
-        self._jobs.on_change()
+        self._jobs.changed()
 
     # -- asynchronous ------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Start the engine, if it is a spec."""
+        """Start the engine, or the engines, of a spec."""
         async with self._starting:
             if self._engine is None:
-                engine = self._given
-                if isinstance(engine, str):
-                    engine = await self._stack.enter_async_context(make_engine(engine, **self._options))
-                self._engine = engine
+                try:
+                    self._engine = await self._start()
+                except BaseException:
+                    await self._stack.aclose()
+                    raise
         return self
+
+    async def _start(self) -> Engine:
+        if not isinstance(self._given, str):
+            return self._given
+        engine = make_engine(self._given, **self._options)
+        if not self._settings.workers or not engine.capabilities.weights:
+            # With workers each process has a client of its own.
+            engine = await self._stack.enter_async_context(engine)
+            if not self._settings.workers:
+                self._playing = engine, {}
+            return engine
+        from gym_llm.rollouts.ray.engine_group import shared_engines  # Ray is an optional dependency
+
+        inner, options = model_spec(self._given, self._options)
+        spec = inner
+        if not inner.startswith(("actor:", "actors:")):
+            sharing = shared_engines(inner, options, self._engines, ray_address=self._settings.ray_address)
+            spec = await self._stack.enter_async_context(sharing)
+            # An agent is in each process, around the engines that are shared.
+            is_agent = inner != self._given
+            around = self._given, {**self._options, "engine": spec, "engine_options": {}}
+            self._playing = around if is_agent else (spec, {})
+        return await self._stack.enter_async_context(make_engine(spec))
 
     async def __aexit__(self, *_: object) -> None:
         """Close the stream."""
@@ -138,22 +163,30 @@ class Stream:
             raise StopAsyncIteration
         await self.__aenter__()
         if self._records is None:
-            playing, begun = self.engine, self.weight_version
+            begun, around, identity = self.weight_version, None, None
             if self._stale == "wait":
                 assert self._max_staleness is not None and self._groups_per_update is not None
                 lead, size = self._max_staleness + 1 - begun, self._groups_per_update
                 self._jobs.limit = lambda: (self.weight_version + lead) * size
             if self._stale == "cancel":
                 assert self._max_staleness is not None
-                playing = _Cancelling(playing, self._max_staleness, self.counts)
-            self._records = iter_records(self._plan, playing, self._settings, self._jobs)
+                around = partial(CancellingEngine, max_staleness=self._max_staleness)
+            engine, options = self._playing
+            if self._settings.workers:
+                identity = await asyncio.to_thread(_identity, self._plan, self._given, self._options, self._settings)
+            more: dict[str, Any] = {"engine_options": options, "made_by": identity, "around": around}
+            self._records = iter_records(self._plan, engine, self._settings, self._jobs, **more)
         while True:
             while (group := self._jobs.take()) is not None:
                 if (delivered := self._delivered(group)) is not None:
                     return delivered
             record = await self._next_record(self._records)
-            if record is not None and record["failure_kind"] != "cancelled":
+            is_cancelled = self._stale == "cancel" and record is not None and record["failure_kind"] in CANCELLED
+            if record is not None and not is_cancelled:
                 self._failures.count(record)
+            elif record is not None and record["failure_kind"] == "cancelled":
+                self.counts["cancelled_episodes"] += 1
+                self.counts["cancelled_tokens"] += sampled_tokens(record)
 
     async def _next_record(self, records: AsyncGenerator[Rollout, None]) -> Rollout | None:
         """Wait for a record, in a task that goes on if the caller is cancelled; None if another caller got it."""
@@ -188,13 +221,13 @@ class Stream:
     def _delivered(self, group: Group) -> Group | None:
         """Return a group as the policy delivers it; None if it does not."""
         oldest = self.weight_version - self._max_staleness if self._max_staleness is not None else 0
-        tokens = sum(map(_sampled_tokens, group))
+        tokens = sum(map(sampled_tokens, group))
         if self._stale in ("drop", "cancel") and any(map(self._is_old, group)):
             self.counts["dropped_groups"] += 1
             self.counts["dropped_tokens"] += tokens
             return None
         if self._stale == "split":
-            split = sum(_mask_older(record, oldest) for record in group)
+            split = sum(mask_older(record, oldest) for record in group)
             self.counts["split_tokens"] += split
             tokens -= split
         self.counts["groups"] += 1
@@ -205,7 +238,7 @@ class Stream:
     def _is_old(self, record: Rollout) -> bool:
         assert self._max_staleness is not None
         is_cancelled = self._stale == "cancel" and record["failure_kind"] == "cancelled"
-        return is_cancelled or _oldest_version(record) < self.weight_version - self._max_staleness
+        return is_cancelled or oldest_version(record) < self.weight_version - self._max_staleness
 
     # -- synchronous -------------------------------------------------------------------------------------------------
 
@@ -257,6 +290,7 @@ def stream(
     groups_per_update: int | None = None,
     sampler: TaskSampler | None = None,
     max_failures: int | str | None = FAILURES,
+    engines: int = 1,
     engine_options: dict[str, Any] | None = None,
     settings: RolloutSettings | None = None,
     **more: Unpack[SettingOptions],
@@ -268,7 +302,7 @@ def stream(
 
     Args:
         env_id: A registered id, e.g. `"gym_llm/Arithmetic-v0"`.
-        engine: A spec, started and closed by the stream, or an engine that you started.
+        engine: A spec, started and closed by the stream, or an engine that you started. With `workers` it is a spec.
         group_size: Episodes of each group, of one task.
         tasks: A JSON Lines path or a list of rows instead of the environment's own tasks.
         env_kwargs: Further arguments of the environment.
@@ -278,6 +312,7 @@ def stream(
         groups_per_update: With `wait`: how many groups the trainer takes for an update.
         sampler: Chooses the tasks by their rewards; None for all in turn, shuffled.
         max_failures: The largest number, or share, of masked episodes; see `FailureLimit`.
+        engines: With `workers`: the number of engines, each in a Ray actor. All get the same weights.
         engine_options: Arguments of the engine that the spec names.
         settings: How the episodes are played.
         **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, …; see `RolloutSettings`.
@@ -287,7 +322,7 @@ def stream(
 
     Raises:
         ValueError: If the numbers make no sense.
-        UsageError: If the verifier scores groups, which a stream does not play, or there are `workers`.
+        UsageError: If the tasks of a `sampler` cannot be counted.
 
     >>> groups = stream("gym_llm/Arithmetic-v0", "pocket", group_size=2, concurrency=4)
     >>> with groups:
@@ -310,11 +345,13 @@ def stream(
         raise ValueError("groups_per_update is for stale='wait', which needs it.")
     if groups_per_update is not None and (type(groups_per_update) is not int or groups_per_update < 1):
         raise ValueError(f"groups_per_update is a number of groups, 1 or more; got {groups_per_update!r}.")
-    if settings.workers:
-        raise UsageError("A stream plays in this process: leave `workers` out.")
+    if settings.workers and not isinstance(engine, str):
+        raise ValueError("With workers the engine is a spec such as 'vllm:MODEL', which other processes start.")
+    if type(engines) is not int or engines < 1 or (engines > 1 and not settings.workers):
+        raise ValueError(f"engines is a number of engines, 1 or more, and more than 1 with workers; got {engines!r}.")
     plan = open_plan(env_id, tasks=tasks, env_kwargs=env_kwargs, repeats=max(group_size, 2), seed=settings.seed)
-    if plan.factory.scores_groups:
-        raise UsageError(f"{env_id} scores groups of episodes, which a stream does not play: use `rollout`.")
+    if plan.factory.scores_groups and group_size < 2:
+        raise ValueError(f"{env_id} scores a task's episodes as a group: give a `group_size` of 2 or more.")
     return Stream(
         replace(plan, repeats=group_size, length=_ENDLESS),
         engine,
@@ -323,66 +360,11 @@ def stream(
         stale=stale,
         groups_per_update=groups_per_update,
         sampler=sampler,
+        engines=engines,
         engine_options=engine_options,
         max_failures=max_failures,
     )
 
 
-class _Cancelling(EngineAround):
-    """Cancels episodes whose first turn is too old."""
-
-    def __init__(self, engine: Engine, max_staleness: int, counts: Counter[str]) -> None:
-        super().__init__(engine)
-        self._most, self._counts = max_staleness, counts
-        self._begun: dict[str, int] = {}
-        self._tokens: Counter[str] = Counter()
-
-    async def respond(self, request: Request, *, episode_id: str = "") -> ResponseDict:
-        """Answer one request, unless the episode is too old; see `Engine.respond`."""
-        episode = conversation_of(episode_id)  # its seats and lines have ids of their own, but one end
-        begun = self._begun.setdefault(episode, self.engine.weight_version)
-        if self.engine.weight_version - begun > self._most:
-            self._counts["cancelled_episodes"] += 1
-            self._counts["cancelled_tokens"] += self._tokens[episode]
-            raise EngineError("The episode was begun with weights that are too old now.", failure_kind="cancelled")
-        response = await self.engine.respond(request, episode_id=episode_id)
-        self._tokens[episode] += (response.get("usage") or {"output_tokens": 0})["output_tokens"]
-        return response
-
-    async def end_episode(self, episode_id: str, **more: Any) -> Any:
-        """Let go of an episode; see `Engine.end_episode`."""
-        self._begun.pop(episode_id, None)
-        self._tokens.pop(episode_id, None)
-        return await self.engine.end_episode(episode_id, **more)
-
-
-def _sampled_tokens(record: Rollout) -> int:
-    return sum(sum(segment["loss_mask"]) for segment in record["trajectory"] or ())
-
-
-def _oldest_version(record: Rollout) -> int:
-    """Return the oldest version of a record's sampled tokens; a high one if nothing was sampled."""
-    return min(
-        (
-            version
-            for segment in record["trajectory"] or ()
-            for version, mask in zip(_versions(segment), segment["loss_mask"], strict=True)
-            if mask
-        ),
-        default=_ENDLESS,
-    )
-
-
-def _mask_older(record: Rollout, oldest: int) -> int:
-    """Take tokens that are older out of the loss, and return their number."""
-    masked = 0
-    for segment in record["trajectory"] or ():
-        mask = segment["loss_mask"]
-        new = [used if version >= oldest else 0 for used, version in zip(mask, _versions(segment), strict=True)]
-        masked += sum(mask) - sum(new)
-        segment["loss_mask"] = new
-    return masked
-
-
-def _versions(segment: dict[str, Any]) -> list[int]:
-    return segment.get("weight_versions") or [0] * len(segment["loss_mask"])
+def _identity(plan: Plan, engine: str | Engine, options: dict[str, Any], settings: RolloutSettings) -> dict[str, Any]:
+    return made_by(plan.factory, engine, options, settings).key

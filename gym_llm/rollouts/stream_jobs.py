@@ -23,7 +23,7 @@ class StreamJobs(Iterator[Job]):
     Attributes:
         limit: Returns how many groups may have begun; None for any number. With a limit of n, a group that begins is
             among the first n that are delivered.
-        on_change: Called when the limit has changed: `schedule` asks again.
+        on_change: Called when there may be jobs again: `schedule` asks for them.
         delivered: The number of groups that `take` has returned.
     """
 
@@ -41,6 +41,7 @@ class StreamJobs(Iterator[Job]):
             sampler.begin([task_identity(source[index].row).sha256 for index in range(self._count)])
         self._order: deque[int] = deque()
         self._begun = 0
+        self._is_held = False  # by the limit
         self._repeats: Counter[int] = Counter()
         self._ready: deque[Job] = deque()
         self._playing: dict[tuple[int, int], Group] = {}
@@ -52,6 +53,7 @@ class StreamJobs(Iterator[Job]):
         if not self._ready:
             limit = None if self.limit is None else max(self.limit(), self.delivered + 1)
             if limit is not None and self._begun >= limit:
+                self._is_held = True
                 raise StopIteration
             task, odds = self._next_task()
             group = self._repeats[task]
@@ -80,6 +82,12 @@ class StreamJobs(Iterator[Job]):
             self._odds.pop(key, None)
             self._complete.append((key, sorted(group, key=lambda each: each["rollout_id"]["repeat_index"])))
 
+    def changed(self) -> None:
+        """Have `schedule` ask again, if the limit held groups back and may now be higher."""
+        if self._is_held:
+            self._is_held = False
+            self.on_change()
+
     def take(self) -> Group | None:
         """Return a complete group; None if no group is complete now, or one that is not complete has to come first."""
         latest = self._latest() if self._due else None
@@ -89,6 +97,7 @@ class StreamJobs(Iterator[Job]):
                 del self._complete[place]
                 self._due.pop(key, None)
                 self.delivered += 1
+                self.changed()
                 return group
         return None
 

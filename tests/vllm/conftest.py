@@ -76,7 +76,7 @@ def start_vllm() -> Iterator[Callable[..., Engine]]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The base URL of a `vllm serve` of the pocket model that parses reasoning and tool calls."""
+    """The base URL of a `vllm serve` of the pocket model that parses reasoning and tool calls, and takes weights."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -94,7 +94,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += ["--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--dtype", "float32"]
     command += ["--kv-cache-memory-bytes", str(256 << 20), "--max-num-seqs", "64", "--disable-log-stats"]
     command += ["--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    command += ["--worker-extension-cls", "gym_llm.engines.vllm_worker.CPUReload"]
     environment = {**os.environ, "TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+    environment["VLLM_SERVER_DEV_MODE"] = "1"  # the routes for new weights
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
     try:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -27,6 +28,7 @@ from gym_llm.engines import Capabilities, Engine, make_engine
 from gym_llm.errors import EngineError
 from gym_llm.records.failures import reason
 from gym_llm.rollouts.ray.codec import pickle_each
+from gym_llm.rollouts.ray.weight_files import written
 from gym_llm.types import FailureKind, Request, ResponseDict
 from gym_llm.utils.secrets import redact_streams
 
@@ -74,10 +76,10 @@ class EngineActor:
         """
         await self._started()
 
-    async def describe(self) -> tuple[str, Capabilities]:
-        """Return the name of the engine's model, and the engine's capabilities."""
+    async def describe(self) -> tuple[str, Capabilities, int]:
+        """Return the name of the engine's model, the engine's capabilities, and the version of its weights."""
         engine = await self._started()
-        return engine.model, engine.capabilities
+        return engine.model, engine.capabilities, engine.weight_version
 
     async def pid(self) -> int:
         """The process's number."""
@@ -119,12 +121,17 @@ class EngineActor:
             asker.arrived.set()
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call `score`, or one of `WeightSync`'s methods; `update_weights` returns the version of the new weights.
+        """Call `score`, or one of `WeightSync`'s methods.
+
+        `update_weights` takes a folder or `Files`, and returns the version of the new weights. `can_read` says whether
+        a folder is here.
 
         Raises:
             EngineError: If the engine's weights cannot be replaced, or are lost.
             Exception: The method's own exception.
         """
+        if method == "can_read":
+            return os.path.isdir(args[0])
         engine = await self._started()
         if method not in ("score", "update_weights", "sleep", "wake_up"):
             raise EngineError(f"An engine's process has no method {method}.")
@@ -132,9 +139,10 @@ class EngineActor:
             raise EngineError(f"The weights of {self._spec} cannot be replaced: its engine has no WeightSync.")
         if method == "score" and self._has_lost_weights:
             raise EngineError(_LOST_WEIGHTS, failure_kind="kill_shaped")
-        result = await getattr(engine, method)(*args, **options)
         if method != "update_weights":
-            return result
+            return await getattr(engine, method)(*args, **options)
+        with nullcontext(args[0]) if isinstance(args[0], str) else written(args[0]) as folder:
+            await engine.update_weights(folder, **options)  # type: ignore[attr-defined]
         self._has_lost_weights = False
         if self._name:
             _note_version(self._name, engine.weight_version)

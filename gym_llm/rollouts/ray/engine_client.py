@@ -16,6 +16,7 @@ from gym_llm.records.failures import reason
 from gym_llm.rollouts.ray.codec import first_line, pickle_each
 from gym_llm.rollouts.ray.connection import ray_module, watch
 from gym_llm.rollouts.ray.ray_health import Watch
+from gym_llm.rollouts.ray.weight_files import WeightFiles
 from gym_llm.types import FailureKind, Request, ResponseDict
 
 _ATTEMPTS = 5
@@ -95,9 +96,16 @@ class ActorEngine(Engine):
         return cast(Scores, await self._call("score", list(ids), top_k=top_k))
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
-        """See `WeightSync`. Where the actor is on another machine, a folder that both can read."""
+        """See `WeightSync`. An actor that cannot read their folder gets the weights over Ray's object store."""
         with weights_folder(weights) as folder:
-            await to_its_end(self._update_weights(folder, update_options(mode, version)))
+            await to_its_end(self.update_from(WeightFiles(folder), update_options(mode, version)))
+
+    async def update_from(self, files: WeightFiles, options: dict[str, Any]) -> None:
+        """Replace the weights by those of files; the options are those of `update_weights`."""
+        if await self._can_read(files.folder):
+            self.weight_version = await self._call("update_weights", files.folder, **options)
+        else:
+            self.weight_version = await self._call("update_weights", await files.put(), **options)
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`."""
@@ -124,8 +132,8 @@ class ActorEngine(Engine):
         except (RayUnavailable, ray.exceptions.RayError):
             pass  # the actor has ended, and so has whatever was under way
 
-    async def _update_weights(self, folder: str, options: dict[str, Any]) -> None:
-        self.weight_version = await self._call("update_weights", folder, **options)
+    async def _can_read(self, folder: str) -> bool:
+        return cast(bool, await self._call("can_read", folder))
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         import ray
@@ -203,7 +211,8 @@ class ActorEngine(Engine):
         actor, failures = self._actor, 0
         while self._actor is actor:
             try:
-                self.model, self.capabilities = await self._result(actor.describe.remote())
+                described = await self._result(actor.describe.remote())
+                self.model, self.capabilities, self.weight_version = described
                 self._return = None
                 return None
             except ray.exceptions.ActorUnavailableError:

@@ -16,7 +16,7 @@ import asyncio
 import os
 import pickle
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -123,9 +123,16 @@ class ShardActor:
         self._shard.assign(slots, name, values)
 
     async def start_rollout(
-        self, engine: str | Engine, engine_options: dict[str, Any], settings: RolloutSettings
+        self,
+        engine: str | Engine,
+        engine_options: dict[str, Any],
+        settings: RolloutSettings,
+        around: Callable[[Engine], Engine] | None = None,
     ) -> None:
-        """Make an engine client of this process's own, or take the one that has come, and get ready to play with it."""
+        """Make an engine client of this process's own, or take the one that has come, and get ready to play with it.
+
+        `around` returns the engine that plays, given the started one.
+        """
         async with self._ending:
             await self._end_rollout()
             self._engine = make_engine(engine, **engine_options) if isinstance(engine, str) else engine
@@ -137,7 +144,8 @@ class ShardActor:
                 if self._watchdog is not None:
                     self._watchdog.wake()
             settings = replace(settings, step_timeout=self._recipe.step_timeout)
-            self._worker = EpisodeWorker(self._shard, self._engine, settings)
+            playing = self._engine if around is None else around(self._engine)
+            self._worker = EpisodeWorker(self._shard, playing, settings)
 
     async def play(self, jobs: bytes) -> bytes:
         """See `EpisodeWorker.submit_and_poll`. `jobs` is pickled: new jobs, and those whose records are written."""
@@ -146,6 +154,11 @@ class ShardActor:
         for job in recorded:
             self._worker.recorded(job)
         return pickle_each(await self._worker.submit_and_poll(new), self._unsendable_record)
+
+    async def release(self) -> None:
+        """See `EpisodeWorker.release`."""
+        if self._worker is not None:
+            self._worker.release()
 
     async def waiting(self) -> dict[str, int]:
         """See `EpisodeWorker.waiting`."""

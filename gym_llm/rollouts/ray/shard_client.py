@@ -10,14 +10,13 @@ from dataclasses import replace
 from itertools import accumulate, cycle, repeat
 from typing import Any
 
-from gym_llm.engines.engine import Engine
 from gym_llm.errors import RayUnavailable, ShardDied
 from gym_llm.rollouts.env_slots import StepResult
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.ray.codec import Receiver, first_line
 from gym_llm.rollouts.ray.connection import connect, nodes, watch
 from gym_llm.rollouts.ray.shard_actor import ShardActor, ShardConfig
-from gym_llm.rollouts.settings import RolloutSettings, RuntimeEnv
+from gym_llm.rollouts.settings import RuntimeEnv
 from gym_llm.types import Rollout
 from gym_llm.utils.secrets import without_secrets
 
@@ -152,7 +151,7 @@ class RemoteShard:
 class RemoteWorker:
     """The `EpisodeWorker` of a shard; `start` has the arguments of `ShardActor.start_rollout`."""
 
-    def __init__(self, shard: RemoteShard, start: tuple[str | Engine, dict[str, Any], RolloutSettings]) -> None:
+    def __init__(self, shard: RemoteShard, start: tuple[Any, ...]) -> None:
         self.env_id, self.num_envs = shard.env_id, shard.num_envs
         self._shard, self._start_arguments = shard, start
         self._unrecorded: set[Job] = set()
@@ -183,6 +182,11 @@ class RemoteWorker:
         if job in self._unrecorded:
             self._unrecorded.discard(job)
             self._recorded.append(job)
+
+    def release(self) -> None:
+        """See `EpisodeWorker.release`; a process that has ended has released its call."""
+        if self._shard.watch.is_here():
+            self._shard.actor.release.remote()
 
     async def restart(self) -> None:
         """Put a new process in the dead one's place."""

@@ -44,6 +44,9 @@ class FakeWorker:
         if self._restart is not None:
             await self._restart()
 
+    def release(self):
+        pass
+
     async def waiting(self):
         return {}
 
@@ -92,6 +95,36 @@ def test_a_job_that_kills_is_found_and_everything_else_is_played(num_envs):
     assert [each["rollout_id"]["task_index"] for each in failed] == [13]
     assert "killed" in failed[0]["error"] and failed[0]["reward"] is None
     assert sum(player.restarts for player in players) <= 9
+
+
+@pytest.mark.parametrize("players", [1, 2])
+def test_a_job_that_kills_is_found_among_jobs_without_end(players):
+    class Endless:
+        def __init__(self):
+            self.on_change = None
+            self.numbers = iter(range(10**9))
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return Job(next(self.numbers), 0)
+
+    poison = Job(13, 0)
+    workers = [FakeWorker(4, dies=lambda player: poison in player.under_way) for _ in range(players)]
+    seen = []
+
+    async def play():
+        async with aclosing(schedule(workers, Endless())) as records:
+            async for each in records:
+                seen.append(each)
+                if len(seen) == 100:
+                    return
+
+    asyncio.run(asyncio.wait_for(play(), LIMIT))
+    assert [each["rollout_id"]["task_index"] for each in seen if each["error"]] == [13]
+    numbers = {each["rollout_id"]["task_index"] for each in seen}
+    assert numbers >= set(range(70)) and len(numbers) == 100
 
 
 def test_suspects_are_played_in_ever_smaller_groups_of_their_own():

@@ -7,11 +7,12 @@ import itertools
 import threading
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from testing import in_loop, row
 
 import gym_llm
-from gym_llm import TaskSampler
+from gym_llm import TaskSampler, VerifierEnv
 from gym_llm.engines import Capabilities, Engine
 from gym_llm.engines.engine_response import text_response
 from gym_llm.errors import EngineError, EngineUnavailable, TooManyFailures, UsageError
@@ -53,8 +54,23 @@ class Versioned(Engine):
     async def wake_up(self) -> None: ...
 
 
-def stream(engine: Engine, **options: Any) -> Stream:
-    return gym_llm.stream(ENV, engine, **{"tasks": TASKS, "group_size": 3, "concurrency": 6, **options})
+class Ranked(VerifierEnv):
+    """Scores the episodes of a group by their places in it."""
+
+    def user_turn(self, task: Any, episode: Any) -> str | None:
+        return "And?" if episode.turn < 2 else None
+
+    async def verify_group(self, task: Any, episodes: Any) -> list[float]:
+        await asyncio.sleep(0.001)
+        return [float(place) for place in range(len(episodes))]
+
+
+RANKED = "stream_tests/Ranked-v0"
+gym.register(RANKED, Ranked)
+
+
+def stream(engine: Engine, *, env_id: str = ENV, **options: Any) -> Stream:
+    return gym_llm.stream(env_id, engine, **{"tasks": TASKS, "group_size": 3, "concurrency": 6, **options})
 
 
 def versions(group: Any) -> set[int]:
@@ -87,6 +103,60 @@ async def test_groups_come_without_end_and_each_task_once_in_a_round() -> None:
     assert sorted(tasks[:5]) == list(range(5)) and all(tasks.count(task) == 4 for task in range(5))
     assert groups.counts == {"groups": 20, "episodes": 60, "tokens": 180}
     assert 3 <= engine.most <= 6
+
+
+@pytest.mark.parametrize("stale", ["keep", "wait", "cancel"])
+@in_loop
+async def test_a_verifier_scores_whole_groups_of_a_stream(stale: Any) -> None:
+    limits: Any = {} if stale == "keep" else {"max_staleness": 1, "stale": stale}
+    limits |= {"groups_per_update": 2} if stale == "wait" else {}
+    sampler = TaskSampler(by="uniform")
+    engine = Versioned()
+    seen: set[tuple[int, int]] = set()
+    async with stream(engine, env_id=RANKED, tasks=LONG, sampler=sampler, **limits) as groups:
+        for number in range(20):
+            group = await asyncio.wait_for(anext(groups), 20)
+            assert sorted(record["reward"] for record in group) == [0.0, 1.0, 2.0]
+            assert all(len(record["info"]["group"]["members"]) == 3 and record["made_by"] for record in group)
+            assert group[0]["info"]["task_probability"] == 0.2
+            ids = {(each["rollout_id"]["task_index"], each["rollout_id"]["repeat_index"] // 3) for each in group}
+            assert len(ids) == 1 and not ids & seen
+            seen |= ids
+            if stale != "keep":
+                assert engine.weight_version - min(versions(group)) <= 1
+            if number % 2:
+                await groups.update_weights({})
+    assert sampler.state_dict()["tasks"]
+
+
+@in_loop
+async def test_scored_groups_wait_for_a_trainer_that_takes_none() -> None:
+    engine = Versioned()
+    async with stream(engine, env_id=RANKED) as groups:
+        await anext(groups)
+        await asyncio.sleep(0.3)
+        assert len(set(engine.begun)) <= 3 + 5 * 6
+
+
+@in_loop
+async def test_with_wait_new_weights_begin_groups_at_once() -> None:
+    class Slow(Versioned):
+        async def respond(self, request: Any, *, episode_id: str = "") -> Any:
+            if len(self.begun) >= 6:
+                self.begun.append(episode_id)
+                await asyncio.sleep(100)
+            return await super().respond(request, episode_id=episode_id)
+
+    engine = Slow()
+    limits: Any = {"max_staleness": 1, "stale": "wait", "groups_per_update": 2, "concurrency": 40}
+    async with stream(engine, **limits) as groups:
+        await anext(groups)
+        await anext(groups)
+        await asyncio.sleep(0.05)
+        assert len(engine.begun) == 12  # of four groups, two of which never end
+        await groups.update_weights({})
+        await asyncio.sleep(0.05)
+        assert len(engine.begun) == 18
 
 
 @in_loop
@@ -173,7 +243,8 @@ async def test_a_sampler_chooses_the_tasks_and_learns_from_their_rewards() -> No
             for wrong in (0, -1, 1.5, True)
         ],
         ({"max_staleness": 1}, ValueError, "tokens of any age"),
-        ({"workers": 2}, UsageError, "leave `workers` out"),
+        ({"workers": 2}, ValueError, "is a spec"),
+        ({"engines": 2}, ValueError, "with workers"),
         ({"speed": 2}, TypeError, "speed"),
     ],
 )
@@ -189,8 +260,8 @@ async def test_what_it_cannot_do_it_says() -> None:
         await groups.update_weights({})
     with pytest.raises(UsageError, match="can be counted"):
         gym_llm.stream("gym_llm/Arithmetic-v0", Versioned(), sampler=TaskSampler())
-    with pytest.raises(UsageError, match="scores groups"):
-        gym_llm.stream("gym_llm/GenRMCompare-v0", Versioned(), env_kwargs={"judge": "random"})
+    with pytest.raises(ValueError, match="2 or more"):
+        gym_llm.stream("gym_llm/GenRMCompare-v0", Versioned(), env_kwargs={"judge": "random"}, group_size=1)
 
     class Down(Versioned):
         async def respond(self, request: Any, *, episode_id: str = "") -> Any:

@@ -10,9 +10,8 @@ from gym_llm.rollouts.durable.run_journals import journals_beside
 
 
 def kill_a_shard(_: CountingServer) -> None:
-    victim = next(
-        process for process in psutil.process_iter() if any("ShardActor" in word for word in process.cmdline())
-    )
+    processes = psutil.process_iter(["cmdline"])  # None for one that has ended
+    victim = next(each for each in processes if any("ShardActor" in word for word in each.info["cmdline"] or ()))
     victim.kill()
 
 
