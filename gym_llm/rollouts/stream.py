@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias, Unpack, cast, get_args
 
 from gym_llm.concurrency.loop_thread import LoopThread
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines import make_engine
 from gym_llm.engines.around import EngineAround, conversation_of
 from gym_llm.engines.engine import Engine
@@ -23,7 +24,6 @@ from gym_llm.rollouts.plan import Plan, open_plan
 from gym_llm.rollouts.play import iter_records
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.rollouts.stream_jobs import StreamJobs
-from gym_llm.rollouts.task_sampler import TaskSampler
 from gym_llm.types import Request, ResponseDict, Rollout, Row
 
 Stale: TypeAlias = Literal["keep", "wait", "drop", "cancel", "split"]

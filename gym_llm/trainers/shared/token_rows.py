@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gym_llm.types import Rollout
 
 _ROUNDING = 1e-12
+_OPTIONAL = ("constrained", "weight_versions")
+"""Further columns of a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class TokenRow:
         teacher_logprobs: The natural log of each sampled id's probability under a teacher, 0.0 for any other; None
             without `gym_llm.trainers.shared.scored_rows.with_scores`.
         ref_logprobs: The same under a reference model.
+        task_probability: The probability that the draw of a `TaskSampler` had of being this task; None without one.
     """
 
     input_ids: list[int]
@@ -47,6 +50,7 @@ class TokenRow:
     weight_versions: list[int] | None = None
     teacher_logprobs: list[float] | None = None
     ref_logprobs: list[float] | None = None
+    task_probability: float | None = None
 
     @property
     def is_masked(self) -> bool:
@@ -108,12 +112,12 @@ def token_rows(record: Rollout) -> list[TokenRow]:
         rest = reward - math.fsum(value for column in columns for value in column)
         if abs(rest) > _ROUNDING * sum(abs(value) for column in columns for value in column):
             columns[-1][_last_sampled(segments[-1]["loss_mask"])] += rest
-    rows = []
+    rows, odds = [], (record.get("info") or {}).get("task_probability")
     for segment, rewards in zip(segments, columns, strict=True):
         mask = segment["loss_mask"]
-        row = TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1))
-        more = {name: segment[name] for name in ("constrained", "weight_versions") if name in segment}
-        rows.append(replace(row, **more) if more else row)
+        more = {name: segment[name] for name in _OPTIONAL if name in segment}
+        more["task_probability"] = odds
+        rows.append(TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1), **more))
     return rows
 
 
