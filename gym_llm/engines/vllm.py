@@ -27,6 +27,7 @@ from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.tokens.routed_experts import pack_experts
 from gym_llm.tokens.weight_versions import runs_between
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.extras import INSTALL_VLLM as INSTALL
@@ -232,6 +233,7 @@ class VLLMEngine(Engine):
         text = output.text if by_token else self._prompts.decode(sampled[:-1] if ended else sampled)
         log_probs = [output.logprobs.logprobs[start] for start in output.logprobs.start_indices]
         incomplete = FINISH_REASONS.get(output.finish_reason)
+        experts = getattr(output, "routed_experts", None)  # with the engine argument enable_return_routed_experts
         response = text_response(
             text,
             tokens=(prompt, sampled, log_probs),
@@ -239,6 +241,7 @@ class VLLMEngine(Engine):
             incomplete=incomplete,
             is_constrained=mask is not None,
             weight_versions=runs_between(weights, len(sampled)),
+            routed_experts=None if experts is None else pack_experts(experts),
         )
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]

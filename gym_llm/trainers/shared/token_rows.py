@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gym_llm.types import Rollout
 
 _ROUNDING = 1e-12
-_OPTIONAL = ("constrained", "weight_versions")
+_OPTIONAL = ("constrained", "weight_versions", "routed_experts")
 """Further columns of a segment."""
 
 
@@ -37,6 +37,8 @@ class TokenRow:
         teacher_logprobs: The natural log of each sampled id's probability under a teacher, 0.0 for any other; None
             without `gym_llm.trainers.shared.scored_rows.with_scores`.
         ref_logprobs: The same under a reference model.
+        routed_experts: The experts of a mixture for all ids but the last, as the engine gave them
+            (`gym_llm.types.ROUTED_EXPERTS`); `gym_llm.tokens.routed_experts.unpack_experts` reads them. None without.
         task_probability: The probability that the draw of a `TaskSampler` had of being this task; None without one.
     """
 
@@ -50,6 +52,7 @@ class TokenRow:
     weight_versions: list[int] | None = None
     teacher_logprobs: list[float] | None = None
     ref_logprobs: list[float] | None = None
+    routed_experts: str | None = None
     task_probability: float | None = None
 
     @property
