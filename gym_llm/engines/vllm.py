@@ -21,7 +21,7 @@ from gym_llm.engines.engine_response import log_prob_entry, overflow_response, t
 from gym_llm.engines.grammar_masks import GrammarMasks
 from gym_llm.engines.prompt_ids import build_prompt, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
-from gym_llm.engines.scores import Scores, check_row
+from gym_llm.engines.scores import Scores, check_row, refuse_adapter
 from gym_llm.engines.vllm_process import first_line, make_llm
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
@@ -248,11 +248,12 @@ class VLLMEngine(Engine):
             response["output"][-1]["content"][0]["logprobs"] = entries
         return response
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`. The context has to have room for one more."""
         from vllm import SamplingParams
         from vllm.exceptions import VLLMError
 
+        refuse_adapter(adapter, self.model)
         llm = self._started()
         row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context - 1, model=self.model)
         params = SamplingParams(

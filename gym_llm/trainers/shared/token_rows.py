@@ -36,6 +36,7 @@ class TokenRow:
             `gym_llm.types.WEIGHT_VERSIONS`. None if all are of version 0.
         teacher_logprobs: The natural log of each sampled id's probability under a teacher, 0.0 for any other; None
             without `gym_llm.trainers.shared.scored_rows.with_scores`.
+        teacher_mask: 1 for a sampled id that has one. None if all have one: the teacher has the same tokenizer.
         ref_logprobs: The same under a reference model.
         routed_experts: The experts of a mixture for all ids but the last, as the engine gave them
             (`gym_llm.types.ROUTED_EXPERTS`); `gym_llm.tokens.routed_experts.unpack_experts` reads them. None without.
@@ -51,6 +52,7 @@ class TokenRow:
     constrained: list[int] | None = None
     weight_versions: list[int] | None = None
     teacher_logprobs: list[float] | None = None
+    teacher_mask: list[int] | None = None
     ref_logprobs: list[float] | None = None
     routed_experts: str | None = None
     task_probability: float | None = None
