@@ -37,7 +37,7 @@ from transformers.utils.logging import disable_progress_bar
 import gym_llm
 from gym_llm.engines.pocket import PocketEngine
 from gym_llm.engines.weights import UpdateMode
-from gym_llm.rollouts.stream import Stale
+from gym_llm.rollouts.staleness import Stale
 from gym_llm.trainers.shared.advantages import group_advantages
 from gym_llm.trainers.shared.importance import importance
 from gym_llm.trainers.shared.token_rows import TokenRow, token_rows

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gym_llm.core.fork import fork_env
     from gym_llm.core.hooks import hook
     from gym_llm.core.rewards import Metric
+    from gym_llm.core.task_sampler import TaskSampler
     from gym_llm.core.tasks import BaseTask
     from gym_llm.core.tools import tool
     from gym_llm.core.verifier_env import VerifierEnv
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gym_llm.rollouts.run import Run
     from gym_llm.rollouts.settings import RolloutSettings
     from gym_llm.rollouts.stream import stream
-    from gym_llm.rollouts.task_sampler import TaskSampler
     from gym_llm.rollouts.workload import Part
     from gym_llm.types import Episode, Item, Request, ResponseDict, Rollout, Verdict
 
@@ -79,7 +79,7 @@ _HOME = {
     "Rollout": "gym_llm.types",
     "RolloutSettings": "gym_llm.rollouts.settings",
     "Run": "gym_llm.rollouts.run",
-    "TaskSampler": "gym_llm.rollouts.task_sampler",
+    "TaskSampler": "gym_llm.core.task_sampler",
     "ToolError": "gym_llm.errors",
     "Verdict": "gym_llm.types",
     "VerifierEnv": "gym_llm.core.verifier_env",

@@ -18,8 +18,8 @@ Item: TypeAlias = dict[str, Any]
 
 The last output item of a model turn may carry `prompt_token_ids` (list[int]: all ids the model was given),
 `generation_token_ids` (list[int]: the ids it sampled) and `generation_log_probs` (list[float]: natural log of the
-probability of each sampled id, same length); either all three are there or none. See also `CONSTRAINED` and
-`WEIGHT_VERSIONS`.
+probability of each sampled id, same length); either all three are there or none. See also `CONSTRAINED`,
+`WEIGHT_VERSIONS` and `ROUTED_EXPERTS`.
 """
 
 CONSTRAINED = "generation_constrained"
@@ -34,7 +34,13 @@ WEIGHT_VERSIONS = "generation_weight_versions"
 """A fifth field: the weights that sampled the ids, as runs `[version, number of ids]` in their order. Version 0 has the
 weights that the engine began with, and `update_weights` counts on. Without the field all ids are of version 0."""
 
-TURN_FIELDS = (*TOKEN_FIELDS, CONSTRAINED, WEIGHT_VERSIONS)
+ROUTED_EXPERTS = "routed_experts"
+"""A sixth field, of mixtures of experts: the experts that each router chose for each id, of prompt and answer, for
+trainers that replay the routing. It is a text that nothing here reads: base64 of a NumPy file with indices of shape
+(ids, layers, experts of a token), as vLLM's servers return it with `--enable-return-routed-experts`. The last sampled
+id has none, since the model has not read it."""
+
+TURN_FIELDS = (*TOKEN_FIELDS, CONSTRAINED, WEIGHT_VERSIONS, ROUTED_EXPERTS)
 """All fields of a turn's tokens: parsers move them to the turn's last item, and clients get them on request."""
 
 Row: TypeAlias = dict[str, Any]

@@ -88,6 +88,8 @@ class RayVectorEnv(BatchedVectorEnv):
     ) -> None:
         if step_timeout is not None and not step_timeout > 0:
             raise ValueError(f"step_timeout is a positive number of seconds, or None; got {step_timeout}.")
+        if (env_kwargs or {}).get("sampler") is not None:
+            raise ValueError("Environments in other processes cannot share a sampler: draw tasks and reset with them.")
         recipe = ShardConfig.of(
             env_id,
             num_envs,

@@ -37,6 +37,10 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     - `weight_versions`: the version of the weights that sampled an id, 0 for any other.
 
+    If the engine gave the experts of a mixture for a segment's last turn, the segment has a text, too:
+
+    - `routed_experts`: the experts for all of its ids but the last; see `gym_llm.types.ROUTED_EXPERTS`.
+
     A turn belongs to the segment of the turn before if its prompt begins with all ids of that turn, prompt and sample.
     Otherwise (the chat template rewrote the history, or a caller did) it begins a new segment. So an engine that
     appends gives one segment, and every segment is exactly what the model saw and said.
@@ -51,7 +55,7 @@ class TokenIdTracking(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     Raises:
         InvalidAction: By `step`, if a turn has not all of the three token fields, or not one log probability for each
-            sampled id. Or if its versions of the weights are not those of its ids.
+            sampled id. Or if its versions of the weights are not those of its ids, or its experts are not a text.
 
     Example:
         >>> import gymnasium as gym, gym_llm

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
 
-from gym_llm import VerifierEnv
+from gym_llm import TaskSampler, VerifierEnv
 from gym_llm.core.fork import Randomness
 from gym_llm.core.registry.ids import env_ids
 from gym_llm.core.tasks import PreparedTask, RowKind
@@ -28,6 +28,7 @@ class Mixed(VerifierEnv):
         verifiers: From the name in the rows to an id, or to `{"env": id, "kwargs": {...}}`. A row whose `env_id` is a
             registered id needs no entry.
         render_mode: As for every `VerifierEnv`.
+        sampler: As for every `VerifierEnv`.
 
     Raises:
         DataError: If a row names no verifier, or an unknown one.
@@ -44,12 +45,13 @@ class Mixed(VerifierEnv):
         *,
         verifiers: dict[str, str | dict[str, Any]] | None = None,
         render_mode: str | None = None,
+        sampler: TaskSampler | None = None,
     ) -> None:
         self._verifiers = dict(verifiers or {})
         self._members: dict[str, VerifierEnv] = {}
         self._member: VerifierEnv | None = None
         self._turn_limit: int | None = None
-        super().__init__(tasks, render_mode=render_mode)
+        super().__init__(tasks, render_mode=render_mode, sampler=sampler)
 
     def member(self, name: str) -> VerifierEnv:
         """Return the verifier of this name, which is made when it is first needed.
@@ -136,6 +138,8 @@ class Mixed(VerifierEnv):
             raise gym.error.ResetNeeded("No episode is running: call reset() before step().")
         request, reward, terminated, truncated, info = self._member.step(action)
         info["env_id"] = self._member.env_id
+        if self._task_draw is not None:
+            self._tell_sampler(reward, terminated or truncated, info)
         return request, reward, terminated, truncated, info
 
     @property
@@ -152,7 +156,10 @@ class Mixed(VerifierEnv):
     def score_truncated(self, info: dict[str, Any]) -> float:
         """End the current verifier's episode; see `VerifierEnv.score_truncated`."""
         assert self._member is not None, "no episode is under way"
-        return self._member.score_truncated(info)
+        reward = self._member.score_truncated(info)
+        if self._task_draw is not None:
+            self._tell_sampler(reward, True, info)
+        return reward
 
     def end_episode(self, error: BaseException | None = None) -> None:
         """Give up the current verifier's episode; see `VerifierEnv.end_episode`."""

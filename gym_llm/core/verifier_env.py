@@ -21,6 +21,7 @@ from gym_llm.core.prompts import RowPrompt, read_row_prompt
 from gym_llm.core.rewards import Metric, read_step_reward, read_verdict
 from gym_llm.core.seeding import LazilySeeded
 from gym_llm.core.spaces import RequestSpace, ResponseSpace
+from gym_llm.core.task_sampler import Draw, TaskSampler
 from gym_llm.core.tasks import BaseTask, PreparedTask, TaskKind, TaskSource, task_class, task_source
 from gym_llm.core.teardown import run_teardown
 from gym_llm.core.tools import Tool, tools_of
@@ -70,6 +71,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         max_turns: Model turns after which an episode is truncated; None for the class's `default_max_turns`.
         prompt_config: A YAML file with the prompt of rows that have no `input`; see `gym_llm.core.prompts`.
         render_mode: None, or `"ansi"`: `render` returns a readable transcript.
+        sampler: Draws the task of each `reset` without options, and learns from the episode's reward. Environments of
+            one process may share it.
         **arguments: The fields of the class's `Config`.
 
     Raises:
@@ -108,6 +111,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     _tears_down: ClassVar[bool] = False
     _opens: ClassVar[bool] = False
     _forks: tuple[Episode, int] | None = None
+    _task_draw: Draw | None = None
+    _drawn_reward = 0.0
     open_episode: Episode | None = None
     in_group: bool = False
     """Whether `verify_group` scores the episodes later, with the others of their group; a rollout sets it."""
@@ -138,6 +143,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         max_turns: int | None = None,
         prompt_config: str | None = None,
         render_mode: str | None = None,
+        sampler: TaskSampler | None = None,
         **arguments: Any,
     ) -> None:
         if type(self).verify is VerifierEnv.verify and not self.scores_groups:
@@ -158,6 +164,11 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         self.observation_space = RequestSpace()
         self.action_space = ResponseSpace()
         self.tasks = self._task_source(tasks)
+        if sampler is not None:
+            if not isinstance(sampler, TaskSampler):
+                raise ValueError(f"sampler is a gym_llm.TaskSampler, got {type(sampler).__name__}.")
+            sampler.begin_with(self.tasks)
+        self.sampler = sampler
         self.episode: Episode | None = None
         self._task: Any = None
         self._over = True
@@ -173,10 +184,12 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         Args:
             seed: Seeds the choice of tasks (and `self.np_random` for the hooks), as everywhere in Gymnasium.
             options: `{"task_index": 3}` plays that task, `{"task": row}` plays this row (with `task_index` as its
-                number, if both are given). Without either the next task is drawn at random.
+                number, if both are given). Without either the `sampler` draws the next task, or else it is drawn at
+                random.
 
         Returns:
-            The first request, and info: `task_index`, `turn` (0), `tool_errors` (0).
+            The first request, and info: `task_index`, `turn` (0), `tool_errors` (0); with a sampler's task also its
+            `task_probability`.
 
         Raises:
             DataError: If there is no task to play, or the row is wrong.
@@ -186,7 +199,10 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
         super().reset(seed=seed)
         self.end_episode()  # should a hook fail, neither the old episode nor a half-made one can be played
         index, prepared = self._choose(options or {})
-        return self._begin(index, prepared)
+        observation, info = self._begin(index, prepared)
+        if self._task_draw is not None:
+            info["task_probability"], self._drawn_reward = self._task_draw.probability, 0.0
+        return observation, info
 
     def _begin(self, index: int, prepared: PreparedTask) -> tuple[Request, dict[str, Any]]:
         episode = Episode(index, prepared.row, prepared.request)
@@ -239,6 +255,8 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             info = {"task_index": episode.task_index, "turn": episode.turn, "tool_errors": episode.tool_errors}
             reward = read_step_reward(episode, info) if episode.step_reward != 0.0 else 0.0
             reward += self._finish(episode, info) if terminated or truncated else 0.0
+            if self._task_draw is not None:
+                self._tell_sampler(reward, terminated or truncated, info)
         except BaseException as error:  # a panic in Rust is no Exception
             if not isinstance(error, SHUTDOWN_ERRORS):  # then nothing can be waited for
                 self.end_episode(error)
@@ -294,7 +312,10 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             Exception: If `verify` or `teardown` raises. The episode is over.
         """
         try:
-            return self._finish(cast(Episode, self.episode), info)
+            reward = self._finish(cast(Episode, self.episode), info)
+            if self._task_draw is not None:
+                self._tell_sampler(reward, True, info)
+            return reward
         except BaseException as error:
             if not isinstance(error, SHUTDOWN_ERRORS):
                 self.end_episode(error)
@@ -390,7 +411,7 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
     def _choose(self, options: dict[str, Any]) -> tuple[int, PreparedTask]:
         if unknown := options.keys() - _RESET_OPTIONS:
             raise ValueError(f"reset options are {sorted(_RESET_OPTIONS)}; got {sorted(map(str, unknown))}.")
-        index = options.get("task_index")
+        index, self._task_draw = options.get("task_index"), None
         if index is not None and not isinstance(index, (int, np.integer)):
             raise ValueError(f"task_index is an int, got {type(index).__name__}.")
         if (row := options.get("task")) is not None:
@@ -398,9 +419,22 @@ class VerifierEnv(LazilySeeded[Request, Any], AuthorHooks[TaskT, StateT]):
             return (-1 if index is None else int(index)), prepared
         if self.tasks is None:
             raise DataError(f"{type(self).__name__} has no tasks: make it with tasks=..., or reset it with one.")
+        if index is None and self.sampler is not None:
+            self.sampler.begin_with(self.tasks)
+            self._task_draw = self.sampler.draw()
+            index = self._task_draw.task_index
         if index is None:
             index = int((self._np_random_made or self.np_random).integers(self.tasks.size or 2**31))
         return int(index), self.tasks[int(index)]
+
+    def _tell_sampler(self, reward: float, is_over: bool, info: dict[str, Any]) -> None:
+        """Add up the rewards of an episode whose task a sampler has drawn; the sampler gets their sum."""
+        assert self.sampler is not None and self._task_draw is not None
+        self._drawn_reward += reward
+        if is_over:
+            self.sampler.begin_with(self.tasks)
+            self.sampler.update(self._task_draw.task_index, self._drawn_reward)
+            info["task_probability"] = self._task_draw.probability
 
     def _observation(self, episode: Episode) -> Request:
         request = episode.request.copy()

@@ -30,9 +30,9 @@ class EngineAround(Engine):
         """The version of the engine's weights."""
         return self.engine.weight_version
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
-        return await self.engine.score(ids, top_k=top_k)
+        return await self.engine.score(ids, top_k=top_k, adapter=adapter)
 
     @property
     def context_tokens(self) -> int | None:

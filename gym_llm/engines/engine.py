@@ -111,7 +111,7 @@ class Engine(ABC):
         """
         return None
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probability of each token of a row, given those before it.
 
         Rows that are scored at the same time (`asyncio.gather`) share batches.
@@ -119,9 +119,10 @@ class Engine(ABC):
         Args:
             ids: Token ids of the model's vocabulary, at least one and no more than its context.
             top_k: The number of likeliest tokens that `Scores.likeliest` has at each position, 0 to 20.
+            adapter: The name under which a vLLM server has a LoRA adapter of the model; None for the model alone.
 
         Raises:
-            EngineError: If this engine cannot score, or cannot score this row.
+            EngineError: If this engine cannot score, cannot score this row, or has no such adapter.
             ValueError: If `top_k` is invalid, or an id is not a whole number.
         """
         raise EngineError(f"The engine of {self.model} scores no tokens: use transformers:, vllm: or a vLLM server.")

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from gym_llm.types import CONSTRAINED, WEIGHT_VERSIONS, Item, ResponseDict
+from gym_llm.types import CONSTRAINED, ROUTED_EXPERTS, WEIGHT_VERSIONS, Item, ResponseDict
 
 SPENT = {"max_tokens_spent": "max_tokens", "max_seconds_spent": "max_seconds", "max_dollars_spent": "max_dollars"}
 """The reason of a response to an episode that has spent a budget, and the budget's name in `RolloutSettings`."""
@@ -35,6 +35,7 @@ def text_response(
     incomplete: str | None = None,
     is_constrained: bool = False,
     weight_versions: list[list[int]] | None = None,
+    routed_experts: str | None = None,
 ) -> ResponseDict:
     """Return a response with one message, for `Engine.respond`.
 
@@ -46,6 +47,7 @@ def text_response(
         is_constrained: Whether the tokens were sampled under a constraint (`tool_choice`, `text.format`), and their log
             probabilities are those among the allowed tokens.
         weight_versions: The weights that sampled the tokens (`gym_llm.types.WEIGHT_VERSIONS`); None for version 0.
+        routed_experts: The experts of a mixture (`gym_llm.types.ROUTED_EXPERTS`); None if the engine has none.
         incomplete: The reason why the turn was cut off, e.g. `"max_output_tokens"`; None if it was not.
 
     >>> response = text_response("Four.", tokens=([1, 2], [3], [-0.1]), model="mine")
@@ -67,6 +69,8 @@ def text_response(
             message[CONSTRAINED] = True
         if weight_versions:
             message[WEIGHT_VERSIONS] = weight_versions
+        if routed_experts is not None:
+            message[ROUTED_EXPERTS] = routed_experts
         counts = len(tokens[0]), len(tokens[1])
     return _response(name, model, [message], incomplete, counts)
 

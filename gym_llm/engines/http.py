@@ -280,12 +280,15 @@ class HTTPEngine(Engine):
         answer = overflow_response(self.model) if payload is None else self._read(payload, server, prompt, request)
         return mark_constrained(answer, request)
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row, from a vLLM server; see `Engine.score`."""
         if self.api != "completions":
-            return await super().score(ids, top_k=top_k)
+            return await super().score(ids, top_k=top_k, adapter=adapter)
         row = check_row(ids, top_k, context=self._context and self._context - 1, model=self.model)
-        payload, _ = await self._ask_in_time(score_body(row, top_k, {"model": self.model, **self._extra_body}), "")
+        fields = {"model": self.model, **self._extra_body}
+        if adapter is not None:  # a server takes an adapter's name in place of the model's
+            fields["model"] = adapter
+        payload, _ = await self._ask_in_time(score_body(row, top_k, fields), "")
         if payload is None:
             raise EngineError(f"A row of {len(row):,} tokens does not fit the context of {self.model}.")
         check_density(payload)

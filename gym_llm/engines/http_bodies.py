@@ -16,7 +16,7 @@ from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.protocols.chat.requests import request_to_chat
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import TOKEN_FIELDS, TURN_FIELDS, Item, Request, ResponseDict, cached_tokens_of
+from gym_llm.types import ROUTED_EXPERTS, TOKEN_FIELDS, TURN_FIELDS, Item, Request, ResponseDict, cached_tokens_of
 from gym_llm.utils.json_codec import dumps
 from gym_llm.utils.limits import FEW, ITEMS, LIMITS, VALUES, count_values, limit
 from gym_llm.utils.text import excerpt
@@ -115,7 +115,14 @@ def completion_to_response(
         if not isinstance(choice["text"], str):
             raise TypeError("its `text` is not a string")
         cut_by = FINISH_REASONS.get(choice.get("finish_reason"))
-        response = text_response(choice["text"], tokens=(prompt, sampled, log_probs), model=model, incomplete=cut_by)
+        experts = choice.get(ROUTED_EXPERTS)
+        response = text_response(
+            choice["text"],
+            tokens=(prompt, sampled, log_probs),
+            model=model,
+            incomplete=cut_by,
+            routed_experts=experts if isinstance(experts, str) else None,
+        )
         details = (completion.get("usage") or {}).get("prompt_tokens_details") or {}
         if (cached := cached_tokens_of({"input_tokens_details": details})) and (counts := response.get("usage")):
             counts["input_tokens_details"] = {"cached_tokens": cached}

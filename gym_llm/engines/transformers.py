@@ -18,7 +18,7 @@ from gym_llm.engines.errands import Errands, resolve
 from gym_llm.engines.grammar_masks import GrammarMasks, TokenMask
 from gym_llm.engines.prompt_ids import build_prompt, check_model, objection, prompt_tokens
 from gym_llm.engines.sampling import check_sampling, turn_seed, wants_log_probs
-from gym_llm.engines.scores import MOST_LIKELIEST, Scores, check_row
+from gym_llm.engines.scores import MOST_LIKELIEST, Scores, check_row, refuse_adapter
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, load_weights, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.records.failures import reason
@@ -200,8 +200,9 @@ class TransformersEngine(Engine):
             response: ResponseDict = await future
             return response
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
+        refuse_adapter(adapter, self.model)
         if self._failure is not None:
             raise self._failure
         row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context, model=self.model)

@@ -21,12 +21,13 @@ from gym_llm.engines.engine_response import log_prob_entry, overflow_response, t
 from gym_llm.engines.grammar_masks import GrammarMasks
 from gym_llm.engines.prompt_ids import build_prompt, check_model, prompt_tokens
 from gym_llm.engines.sampling import INT64, sampling_arguments, turn_seed, wants_log_probs
-from gym_llm.engines.scores import Scores, check_row
+from gym_llm.engines.scores import Scores, check_row, refuse_adapter
 from gym_llm.engines.vllm_process import first_line, make_llm
 from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.protocols.chat.completions import FINISH_REASONS
 from gym_llm.tokens.prompt_tokens import History, PromptTokens
+from gym_llm.tokens.routed_experts import pack_experts
 from gym_llm.tokens.weight_versions import runs_between
 from gym_llm.types import Request, ResponseDict
 from gym_llm.utils.extras import INSTALL_VLLM as INSTALL
@@ -232,6 +233,7 @@ class VLLMEngine(Engine):
         text = output.text if by_token else self._prompts.decode(sampled[:-1] if ended else sampled)
         log_probs = [output.logprobs.logprobs[start] for start in output.logprobs.start_indices]
         incomplete = FINISH_REASONS.get(output.finish_reason)
+        experts = getattr(output, "routed_experts", None)  # with the engine argument enable_return_routed_experts
         response = text_response(
             text,
             tokens=(prompt, sampled, log_probs),
@@ -239,17 +241,19 @@ class VLLMEngine(Engine):
             incomplete=incomplete,
             is_constrained=mask is not None,
             weight_versions=runs_between(weights, len(sampled)),
+            routed_experts=None if experts is None else pack_experts(experts),
         )
         if wants_log_probs(request):
             entries = [self._entry(output.logprobs, n) for n in range(len(sampled))]
             response["output"][-1]["content"][0]["logprobs"] = entries
         return response
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`. The context has to have room for one more."""
         from vllm import SamplingParams
         from vllm.exceptions import VLLMError
 
+        refuse_adapter(adapter, self.model)
         llm = self._started()
         row = check_row(ids, top_k, vocabulary=self._vocabulary, context=self._context - 1, model=self.model)
         params = SamplingParams(

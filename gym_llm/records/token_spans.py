@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from gym_llm.errors import DataError
-from gym_llm.types import TOKEN_FIELDS, Item, Rollout
+from gym_llm.types import ROUTED_EXPERTS, TOKEN_FIELDS, Item, Rollout
 
 SPAN = "trajectory_span"
 _SAMPLED = TOKEN_FIELDS[1]
+_WRITTEN_ONCE = {*TOKEN_FIELDS, ROUTED_EXPERTS}  # the experts of a segment's last turn are those of its other turns
 _LOOKED_AT = 16  # segments: a server may send thousands of items that have none
 
 
@@ -36,7 +37,7 @@ def without_copies(record: Rollout) -> Rollout:
             for index in range(number, min(number + _LOOKED_AT, len(segments)) if item.get(_SAMPLED) else number):
                 if (span := _span(item, segments[index])) is not None:
                     number = index
-                    kept = {name: value for name, value in kept.items() if name not in TOKEN_FIELDS}
+                    kept = {name: value for name, value in kept.items() if name not in _WRITTEN_ONCE}
                     kept[SPAN] = [index, *span]
                     break
             item, changed = kept, True

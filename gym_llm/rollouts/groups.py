@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from gym_llm.rollouts.plan import Job, Plan
+from gym_llm.rollouts.task_draws import GroupKey, TaskDraws
 from gym_llm.types import Rollout
 
 Group: TypeAlias = list[Rollout]
@@ -32,9 +33,18 @@ class GroupJobs(Iterator[Job]):
             advantages are 0. This is dynamic sampling (Yu et al. 2025, "DAPO", arXiv 2503.14476, section 3.2).
         settle_after: Play this many episodes of a group first, and the others only if these differ; None: all at once.
         dropped: Counts dropped groups by reason (`"equal"`, `"settled"`, `"masked"`), and their `"episodes"`.
+        draws: Draws the tasks, `plan.num_tasks` times; None for all in turn.
     """
 
-    def __init__(self, plan: Plan, *, drop_equal: bool, settle_after: int | None, dropped: Counter[str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        drop_equal: bool,
+        settle_after: int | None,
+        dropped: Counter[str],
+        draws: TaskDraws | None = None,
+    ) -> None:
         self.size = plan.repeats
         if settle_after is not None and not 2 <= settle_after < self.size:
             raise ValueError(
@@ -45,45 +55,60 @@ class GroupJobs(Iterator[Job]):
         self._drop_equal = drop_equal
         self._dropped = dropped
         self._tasks = iter(range(plan.first_task, plan.first_task + plan.num_tasks))
+        self._draws = draws
         self._ready: deque[Job] = deque()
-        self._playing: dict[int, Group] = {}
+        self._playing: dict[GroupKey, Group] = {}
         self._complete: deque[Group] = deque()
 
     def __next__(self) -> Job:
         """The next episode; StopIteration also if more may come."""
         if not self._ready:
-            task = next(self._tasks)
-            self._playing[task] = []
-            self._ready.extend(Job(task, repeat) for repeat in range(self._first))
+            task, number = next(self._tasks), 0
+            if self._draws is not None:
+                task, number = self._draws.next()
+            self._playing[task, number] = []
+            self._begin((task, number), range(self._first))
         return self._ready.popleft()
 
     def finished(self, job: Job, record: Rollout) -> None:
         """Add an episode to its group."""
-        group = self._playing[job.task_index]
+        key = job.task_index, job.repeat_index // self.size
+        group = self._playing[key]
         group.append(record)
+        if self._draws is not None:
+            self._draws.finished(job, key[1], record)
         if len(group) == self.size:
-            self._end(job.task_index)
+            self._end(key)
         elif len(group) == self._first < self.size:
             if _difference(group) == "equal":
-                self._drop(job.task_index, "settled")
+                self._drop(key, "settled")
             else:  # masked ones say nothing: the others may differ
-                self._ready.extend(Job(job.task_index, repeat) for repeat in range(self._first, self.size))
+                self._begin(key, range(self._first, self.size))
 
     def take(self) -> Group | None:
         """Return a complete group, each one once; None if no group is complete now."""
         return self._complete.popleft() if self._complete else None
 
-    def _end(self, task: int) -> None:
-        why = _difference(self._playing[task])
+    def _begin(self, key: GroupKey, numbers: range) -> None:
+        task, group = key
+        self._ready.extend(Job(task, group * self.size + number) for number in numbers)
+
+    def _end(self, key: GroupKey) -> None:
+        why = _difference(self._playing[key])
         if why is not None and self._drop_equal:
-            self._drop(task, why)
+            self._drop(key, why)
         else:
-            group = self._playing.pop(task)
+            group = self._let_go(key)
             self._complete.append(sorted(group, key=lambda record: record["rollout_id"]["repeat_index"]))
 
-    def _drop(self, task: int, why: str) -> None:
+    def _drop(self, key: GroupKey, why: str) -> None:
         self._dropped[why] += 1
-        self._dropped["episodes"] += len(self._playing.pop(task))
+        self._dropped["episodes"] += len(self._let_go(key))
+
+    def _let_go(self, key: GroupKey) -> Group:
+        if self._draws is not None:
+            self._draws.ended(key)
+        return self._playing.pop(key)
 
 
 def _difference(group: Group) -> str | None:

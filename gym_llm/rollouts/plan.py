@@ -102,6 +102,8 @@ def open_plan(
         raise ValueError("Give either `episodes` or `limit` and `repeats`, not both.")
     if seed < 0:
         raise ValueError(f"seed is 0 or more, got {seed}.")
+    if (env_kwargs or {}).get("sampler") is not None:
+        raise ValueError("The tasks of these episodes are given: the sampler is an argument of `rollout` or `stream`.")
     factory = EnvFactory(env, tasks=tasks, env_kwargs=env_kwargs) if isinstance(env, str) else env
     if factory.tasks is None and needs_tasks:
         raise DataError(

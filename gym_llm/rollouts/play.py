@@ -7,14 +7,16 @@ import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
 from gym_llm.concurrency import wait
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import seeded_options
-from gym_llm.errors import TooManyFailures
+from gym_llm.errors import TooManyFailures, UsageError
 from gym_llm.records.failures import TRANSIENT
 from gym_llm.rollouts.durable.journal import Journal
 from gym_llm.rollouts.env_slots import EnvSlots
@@ -28,6 +30,7 @@ from gym_llm.rollouts.plan import Job, Plan, open_plan
 from gym_llm.rollouts.scheduler import AnyWorker, schedule
 from gym_llm.rollouts.settings import RolloutSettings, SettingOptions
 from gym_llm.rollouts.stream_jobs import StreamJobs
+from gym_llm.rollouts.task_draws import TaskDraws
 from gym_llm.types import MadeByKey, Rollout, Row
 from gym_llm.utils.secrets import redact
 
@@ -60,6 +63,7 @@ def rollout(
     repeats: int = ...,
     group_size: None = ...,
     skip: Container[tuple[int, int]] = ...,
+    sampler: TaskSampler | None = ...,
     engine_options: dict[str, Any] | None = ...,
     settings: RolloutSettings | None = ...,
     **more: Unpack[SettingOptions],
@@ -78,6 +82,7 @@ def rollout(
     drop_equal: bool = ...,
     settle_after: int | None = ...,
     dropped: Counter[str] | None = ...,
+    sampler: TaskSampler | None = ...,
     engine_options: dict[str, Any] | None = ...,
     settings: RolloutSettings | None = ...,
     **more: Unpack[SettingOptions],
@@ -98,6 +103,7 @@ async def rollout(
     settle_after: int | None = None,
     dropped: Counter[str] | None = None,
     skip: Container[tuple[int, int]] = frozenset(),
+    sampler: TaskSampler | None = None,
     engine_options: dict[str, Any] | None = None,
     settings: RolloutSettings | None = None,
     **more: Unpack[SettingOptions],
@@ -119,6 +125,8 @@ async def rollout(
         dropped: Counts dropped groups by reason: `"equal"`, `"settled"` (after the first ones), `"masked"` (fewer than
             two are scored); and their `"episodes"`.
         skip: Pairs (task index, repeat index) to leave out.
+        sampler: Draws the tasks by their rewards, `limit` times; by default as often as there are tasks. A task that is
+            drawn again has other repeat indexes. Not together with `episodes`, `skip` or `durable`.
         engine_options: Arguments of the engine that the spec names; one whose sampling always has a seed gets `seed`.
         settings: How they are played.
         **more: Or the settings one by one: `concurrency`, `seed`, `sampling`, `wrappers`, `step_timeout`, `workers`,
@@ -149,17 +157,25 @@ async def rollout(
     plan = open_plan(
         env_id, tasks=tasks, env_kwargs=env_kwargs, episodes=episodes, limit=limit, repeats=repeats, seed=settings.seed
     )
-    groups = None
-    if group_size is not None:
+    draws = groups = None
+    if sampler is not None:
+        if episodes is not None or skip or settings.durable:
+            raise ValueError("With `sampler` give `limit`, the number of draws; not `episodes`, `skip` or `durable`.")
+        if plan.factory.scores_groups:
+            raise UsageError(f"{env_id} scores groups of episodes, whose tasks a sampler does not draw: leave it out.")
+        draws = TaskDraws(sampler, plan.factory.tasks)
+        count = limit or plan.num_tasks
+        plan = replace(plan, num_tasks=count, length=count * plan.repeats)
+    if group_size is not None or draws is not None:
         counts = Counter() if dropped is None else dropped
-        groups = GroupJobs(plan, drop_equal=drop_equal, settle_after=settle_after, dropped=counts)
+        groups = GroupJobs(plan, drop_equal=drop_equal, settle_after=settle_after, dropped=counts, draws=draws)
     finished = iter_records(plan, engine, settings, groups, skip=skip, engine_options=engine_options)
     async with aclosing(finished) as records:
         async for record in records:
-            if groups is None:
+            if group_size is None:
                 yield record
-            else:
-                while (group := groups.take()) is not None:
+            while groups is not None and (group := groups.take()) is not None:
+                if group_size is not None:
                     yield group
 
 

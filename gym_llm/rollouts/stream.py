@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Self, Unpack, cast, get_args
 
 from gym_llm.concurrency.loop_thread import LoopThread
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines import make_engine
 from gym_llm.engines.engine import Engine
 from gym_llm.engines.specs import model_spec, seeded_options
@@ -32,7 +33,6 @@ from gym_llm.rollouts.staleness import (
     sampled_tokens,
 )
 from gym_llm.rollouts.stream_jobs import StreamJobs
-from gym_llm.rollouts.task_sampler import TaskSampler
 from gym_llm.types import Rollout, Row
 
 _ENDLESS = 1 << 62

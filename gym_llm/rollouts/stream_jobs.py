@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gym_llm.errors import UsageError
-from gym_llm.records.task_identity import task_identity
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.rollouts.groups import Group
 from gym_llm.rollouts.plan import Job, Plan
-from gym_llm.rollouts.task_sampler import TaskSampler
+from gym_llm.rollouts.task_draws import GroupKey, TaskDraws
 from gym_llm.types import Rollout
 
 _SHUFFLED = 1 << 20  # tasks; a source with more is drawn from at random
@@ -34,20 +33,16 @@ class StreamJobs(Iterator[Job]):
         self._size, self._first = plan.repeats, plan.first_task
         source = plan.factory.tasks
         self._count: int | None = None if source is None else source.size
-        self._sampler, self._random = sampler, np.random.default_rng(seed)
-        if sampler is not None:
-            if source is None or self._count is None:
-                raise UsageError("A TaskSampler draws from tasks that can be counted; these are generated without end.")
-            sampler.begin([task_identity(source[index].row).sha256 for index in range(self._count)])
+        self._draws = None if sampler is None else TaskDraws(sampler, source)
+        self._random = np.random.default_rng(seed)
         self._order: deque[int] = deque()
         self._begun = 0
         self._is_held = False  # by the limit
         self._repeats: Counter[int] = Counter()
         self._ready: deque[Job] = deque()
-        self._playing: dict[tuple[int, int], Group] = {}
-        self._odds: dict[tuple[int, int], float] = {}
-        self._complete: deque[tuple[tuple[int, int], Group]] = deque()
-        self._due: dict[tuple[int, int], int] = {}  # with a limit: before how many others a group has to be delivered
+        self._playing: dict[GroupKey, Group] = {}
+        self._complete: deque[tuple[GroupKey, Group]] = deque()
+        self._due: dict[GroupKey, int] = {}  # with a limit: before how many others a group has to be delivered
 
     def __next__(self) -> Job:
         if not self._ready:
@@ -55,16 +50,11 @@ class StreamJobs(Iterator[Job]):
             if limit is not None and self._begun >= limit:
                 self._is_held = True
                 raise StopIteration
-            task, odds = self._next_task()
-            group = self._repeats[task]
-            if self._count is not None:  # else no task comes again
-                self._repeats[task] += 1
+            task, group = self._next_group() if self._draws is None else self._draws.next()
             self._begun += 1
             if limit is not None:
                 self._due[task, group] = limit
             self._playing[task, group] = []
-            if odds is not None:
-                self._odds[task, group] = odds
             self._ready.extend(Job(task, group * self._size + number) for number in range(self._size))
         return self._ready.popleft()
 
@@ -73,13 +63,12 @@ class StreamJobs(Iterator[Job]):
         key = job.task_index, job.repeat_index // self._size
         group = self._playing[key]
         group.append(record)
-        if key in self._odds:
-            record["info"]["task_probability"] = self._odds[key]
-        if self._sampler is not None:
-            self._sampler.update(job.task_index, record["reward"])
+        if self._draws is not None:
+            self._draws.finished(job, key[1], record)
         if len(group) == self._size:
             del self._playing[key]
-            self._odds.pop(key, None)
+            if self._draws is not None:
+                self._draws.ended(key)
             self._complete.append((key, sorted(group, key=lambda each: each["rollout_id"]["repeat_index"])))
 
     def changed(self) -> None:
@@ -109,13 +98,15 @@ class StreamJobs(Iterator[Job]):
         dues = enumerate(sorted(self._due.values()), self.delivered + 1)
         return next((due for earliest, due in dues if earliest >= due), None)
 
-    def _next_task(self) -> tuple[int, float | None]:
-        if self._sampler is not None:
-            return self._sampler.draw()
+    def _next_group(self) -> GroupKey:
         if self._count is None:
-            return self._first + self._begun, None
+            return self._first + self._begun, 0  # no task comes again
         if self._count > _SHUFFLED:
-            return int(self._random.integers(self._count)), None
-        if not self._order:
-            self._order.extend(self._random.permutation(self._count).tolist())
-        return self._order.popleft(), None
+            task = int(self._random.integers(self._count))
+        else:
+            if not self._order:
+                self._order.extend(self._random.permutation(self._count).tolist())
+            task = self._order.popleft()
+        group = self._repeats[task]
+        self._repeats[task] += 1
+        return task, group

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gymnasium.error import InvalidAction
 
 from gym_llm.tokens.weight_versions import each_version
-from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, WEIGHT_VERSIONS, Item
+from gym_llm.types import CONSTRAINED, ROUTED_EXPERTS, TOKEN_FIELDS, WEIGHT_VERSIONS, Item
 
 _PROMPT, _SAMPLED, _LOG_PROBS = TOKEN_FIELDS
 
@@ -23,6 +23,7 @@ class Turn(NamedTuple):
         log_probs: The natural log of each sampled id's probability.
         is_constrained: Whether they were sampled under a constraint.
         versions: The version of the weights that sampled each id; None if all are 0.
+        experts: The experts of a mixture (`gym_llm.types.ROUTED_EXPERTS`); None if the engine gives none.
     """
 
     prompt: list[int]
@@ -30,6 +31,7 @@ class Turn(NamedTuple):
     log_probs: list[float]
     is_constrained: bool = False
     versions: list[int] | None = None
+    experts: str | None = None
 
 
 def tokens_of(items: list[Item]) -> list[Turn]:
@@ -58,7 +60,10 @@ def tokens_of(items: list[Item]) -> list[Turn]:
                 versions = each_version(runs, len(sampled))
             except ValueError as error:
                 raise InvalidAction(f"An output item has invalid `{WEIGHT_VERSIONS}`: {error}.") from None
-        turns.append(Turn(prompt, sampled, log_probs, item.get(CONSTRAINED) is True, versions))
+        experts = item.get(ROUTED_EXPERTS)
+        if not (experts is None or isinstance(experts, str)):
+            raise InvalidAction(f"An output item's `{ROUTED_EXPERTS}` is a text, got {type(experts).__name__}.")
+        turns.append(Turn(prompt, sampled, log_probs, item.get(CONSTRAINED) is True, versions, experts))
     return turns
 
 
@@ -180,9 +185,10 @@ class _Segment:
             has_versions: Whether a turn of the episode was sampled by weights that the engine was given.
         """
         samples = ((len(turn.prompt), turn.log_probs, turn.is_constrained, turn.versions) for turn in self.turns)
-        return token_columns(
-            self.turns[-1].prompt + self.turns[-1].sampled,
-            samples,
-            has_constraints=has_constraints,
-            has_versions=has_versions,
+        last = self.turns[-1]
+        columns = token_columns(
+            last.prompt + last.sampled, samples, has_constraints=has_constraints, has_versions=has_versions
         )
+        if last.experts is not None:  # of everything that the model has read until then
+            columns[ROUTED_EXPERTS] = last.experts
+        return columns

@@ -10,6 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar
 
+import numpy as np
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInput, InferenceEngineInterface
 from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput, TrajectoryID
@@ -23,6 +24,7 @@ from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
 from gym_llm.rollouts.settings import RolloutSettings
 from gym_llm.tokens.prompt_tokens import History
+from gym_llm.tokens.routed_experts import pack_experts, unpack_experts
 from gym_llm.trainers.shared.batch_failures import BatchFailures
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.masked_rewards import with_masked_rewards
@@ -96,8 +98,9 @@ class EpisodeGenerator(GeneratorInterface):
                 raise ValueError(f"generator.{name} is for SkyRL's own generator, which this one replaces: leave it.")
         if generator_cfg.chat_template.name_or_path is not None:
             raise ValueError("generator.chat_template is not followed here: set the tokenizer's own chat template.")
-        if generator_cfg.inference_engine.enable_return_routed_experts:
-            raise ValueError("enable_return_routed_experts is not followed here: episodes have no experts' indices.")
+        self._with_experts = bool(generator_cfg.inference_engine.enable_return_routed_experts)
+        if self._with_experts and generator_cfg.step_wise_trajectories:
+            raise ValueError("SkyRL replays no experts (enable_return_routed_experts) with step_wise_trajectories.")
         self._cfg = generator_cfg
         self._client = inference_engine_client
         self._tokenizer = tokenizer
@@ -139,6 +142,7 @@ class EpisodeGenerator(GeneratorInterface):
             log_probs=sampling.get("logprobs") is not None,
             zero_reward_on_non_stop=cfg.zero_reward_on_non_stop,
             padding=self._tokenizer.pad_token_id,
+            experts=self._with_experts,
         )
         if cfg.apply_overlong_filtering:
             output["loss_masks"] = apply_overlong_filtering(output["loss_masks"], output["stop_reasons"])
@@ -180,7 +184,14 @@ class EpisodeGenerator(GeneratorInterface):
                 failure_kind="agent_run_error",
             )
         reason = answer["stop_reasons"][0]
-        return Sampled(answer["response_ids"][0], log_probs and log_probs[0], reason == "abort", reason == "stop")
+        experts = (answer.get("rollout_expert_indices") or [None])[0] if self._with_experts else None
+        return Sampled(
+            answer["response_ids"][0],
+            log_probs and log_probs[0],
+            aborted=reason == "abort",
+            stopped=reason == "stop",
+            routed_experts=pack_experts(experts) if experts else None,
+        )
 
     def _cache_salt(self) -> str | None:
         """As SkyRL's own generator salts the engines' prefix cache: with the version of the weights, per batch."""
@@ -197,6 +208,7 @@ def generator_output(
     token_rewards: bool = True,
     log_probs: bool = True,
     zero_reward_on_non_stop: bool = False,
+    experts: bool = False,
 ) -> GeneratorOutput:
     """A batch's records as SkyRL has them, without metrics; see `EpisodeGenerator`.
 
@@ -207,6 +219,7 @@ def generator_output(
         padding: A token that stands for the prompt and the response of an episode in which nothing was sampled.
         token_rewards: Whether rewards are lists, one number per token of the response.
         log_probs: Whether the records' are worth anything.
+        experts: Whether there are indices of experts; none for rows whose engine gave none.
         zero_reward_on_non_stop: Whether an episode that was cut off is worth 0, as SkyRL's option of this name says.
     """
     if step_wise and trajectory_ids is None:
@@ -227,6 +240,8 @@ def generator_output(
             output["prompt_token_ids"].append(row.prompt_ids)
             output["response_ids"].append(row.completion_ids)
             output["loss_masks"].append(row.trained_mask)
+            if experts:
+                output["rollout_expert_indices"].append(_expert_indices(row))
             output["rollout_logprobs"].append(row.completion_logprobs)
             output["stop_reasons"].append(reasons[index])
             output["is_last_step"].append(is_last)
@@ -246,7 +261,18 @@ def generator_output(
         output.update(trajectory_ids=None, is_last_step=None)
     if not log_probs:
         output["rollout_logprobs"] = None
-    return GeneratorOutput(**output, rollout_metrics=None, rollout_expert_indices=None)
+    if not experts:
+        output["rollout_expert_indices"] = None
+    return GeneratorOutput(**output, rollout_metrics=None)
+
+
+def _expert_indices(row: TokenRow) -> list[list[list[int]]]:
+    """The experts of each id of a row, by layer; zeros for ids that the engine has not read, such as the last."""
+    if row.routed_experts is None:
+        return []
+    indices = unpack_experts(row.routed_experts)[: len(row.input_ids)]
+    rest = ((0, len(row.input_ids) - len(indices)), (0, 0), (0, 0))
+    return np.pad(indices, rest).tolist()  # type: ignore[no-any-return]
 
 
 def _rows(record: Rollout, step_wise: bool, padding: int) -> list[TokenRow]:

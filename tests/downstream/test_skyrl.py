@@ -18,3 +18,4 @@ def test_a_thousand_episodes_reach_the_batch_of_skyrl_exactly() -> None:
     text = counts["text"]
     assert text["text_episodes"] > 200 and text["called"] > 100 and text["was_answered"] > 10
     assert counts["example"]["episodes"] == 64
+    assert counts["experts"]["with_experts"] > 30 and counts["experts"]["without"] > 20

@@ -37,7 +37,7 @@ def known_arguments(cls: type) -> frozenset[str]:
 
     >>> from gym_llm.core.verifier_env import VerifierEnv
     >>> sorted(known_arguments(VerifierEnv))
-    ['max_turns', 'prompt_config', 'render_mode', 'tasks']
+    ['max_turns', 'prompt_config', 'render_mode', 'sampler', 'tasks']
     """
     config = getattr(cls, "Config", None)
     return frozenset(

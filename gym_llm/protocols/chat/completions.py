@@ -29,7 +29,7 @@ from gym_llm.protocols.chat.chat_messages import (
 )
 from gym_llm.protocols.responses.token_fields import check_tokens
 from gym_llm.records.failures import reason
-from gym_llm.types import CONSTRAINED, TOKEN_FIELDS, WEIGHT_VERSIONS, Item, ResponseDict, Usage
+from gym_llm.types import CONSTRAINED, ROUTED_EXPERTS, TOKEN_FIELDS, WEIGHT_VERSIONS, Item, ResponseDict, Usage
 from gym_llm.utils.limits import FEW, ITEMS, limit
 from gym_llm.utils.text import excerpt
 
@@ -151,7 +151,7 @@ def _chat_of(response: ResponseDict) -> dict[str, Any]:
     else:
         chat_completion["prompt_token_ids"] = prompt_ids
         choice["token_ids"] = token_ids
-        choice |= {name: last[name] for name in (CONSTRAINED, WEIGHT_VERSIONS) if last.get(name)}
+        choice |= {name: last[name] for name in (CONSTRAINED, WEIGHT_VERSIONS, ROUTED_EXPERTS) if last.get(name)}
         choice["logprobs"] = {
             "content": [
                 {"token": f"token_id:{token}", "logprob": log_prob, "bytes": None, "top_logprobs": []}
@@ -222,6 +222,8 @@ def _attach_tokens(output: list[Item], chat_completion: dict[str, Any], choice: 
         output[-1].update(zip(TOKEN_FIELDS, tokens, strict=True))
         if choice.get(WEIGHT_VERSIONS):
             output[-1][WEIGHT_VERSIONS] = choice[WEIGHT_VERSIONS]
+        if isinstance(experts := choice.get(ROUTED_EXPERTS), str):
+            output[-1][ROUTED_EXPERTS] = experts
         if not any(entry.get("top_logprobs") for entry in log_probs):
             return
     for item in output:

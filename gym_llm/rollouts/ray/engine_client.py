@@ -91,9 +91,9 @@ class ActorEngine(Engine):
         finally:
             del self._futures[number]
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
-        return cast(Scores, await self._call("score", list(ids), top_k=top_k))
+        return cast(Scores, await self._call("score", list(ids), top_k=top_k, adapter=adapter))
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """See `WeightSync`. An actor that cannot read their folder gets the weights over Ray's object store."""

@@ -8,28 +8,53 @@ from dataclasses import replace
 from typing import Any
 
 from gym_llm.engines.engine import Engine
+from gym_llm.trainers.shared.text_alignment import TextAlignment
 from gym_llm.trainers.shared.token_rows import TokenRow
 
 
 async def with_scores(
-    rows: Sequence[TokenRow], *, teacher: Engine | None = None, reference: Engine | None = None
+    rows: Sequence[TokenRow],
+    *,
+    teacher: Engine | None = None,
+    reference: Engine | None = None,
+    tokenizers: tuple[Any, Any] | None = None,
 ) -> list[TokenRow]:
     """Return rows with the columns `teacher_logprobs` and `ref_logprobs`, from engines that score (`Engine.score`).
 
+    A teacher with another tokenizer reads the text of a row. Its tokens are aligned with those of the row by their
+    bytes (`TextAlignment`). `teacher_mask` has 0 for sampled ids that are not aligned.
+
     Args:
         rows: The rows; they are not changed.
-        teacher: A started engine whose model has the same tokenizer; None for no column.
-        reference: The same, for the other column.
+        teacher: A started engine; None for no column.
+        reference: A started engine whose model has the same tokenizer, for the other column.
+        tokenizers: The tokenizer of the rows and that of the teacher, of transformers; None if it is the same one.
 
     Raises:
         EngineError: If an engine cannot score a row: it is longer than the context, or has other token ids.
+        ValueError: If there are tokenizers and no teacher.
     """
-    columns: dict[str, Any] = {
-        name: await asyncio.gather(*(_scores(row, engine) for row in rows))
-        for name, engine in (("teacher_logprobs", teacher), ("ref_logprobs", reference))
-        if engine is not None
-    }
-    return [replace(row, **{name: column[n] for name, column in columns.items()}) for n, row in enumerate(rows)]
+    if tokenizers is not None and teacher is None:
+        raise ValueError("tokenizers are for a teacher that has another one: give the teacher, too.")
+    alignment = None if tokenizers is None else TextAlignment(*tokenizers)
+    scored = list(rows)
+    if teacher is not None:
+        columns = await asyncio.gather(*(_taught(row, teacher, alignment) for row in rows))
+        scored = [replace(row, **each) for row, each in zip(scored, columns, strict=True)]
+    if reference is not None:
+        logs = await asyncio.gather(*(_scores(row, reference) for row in rows))
+        scored = [replace(row, ref_logprobs=each) for row, each in zip(scored, logs, strict=True)]
+    return scored
+
+
+async def _taught(row: TokenRow, teacher: Engine, alignment: TextAlignment | None) -> dict[str, Any]:
+    if alignment is None:
+        return {"teacher_logprobs": await _scores(row, teacher)}
+    ids = alignment.teacher_ids(row.input_ids)
+    found = alignment.align(row.input_ids, ids, await teacher.score(ids))
+    mask = [one & other for one, other in zip(found.mask, row.loss_mask, strict=True)]
+    logs = [log if used else 0.0 for log, used in zip(found.log_probs, mask, strict=True)]
+    return {"teacher_logprobs": logs, "teacher_mask": mask}
 
 
 async def _scores(row: TokenRow, engine: Engine) -> list[float]:

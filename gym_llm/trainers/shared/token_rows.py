@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gym_llm.types import Rollout
 
 _ROUNDING = 1e-12
+_OPTIONAL = ("constrained", "weight_versions", "routed_experts")
+"""Further columns of a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,11 @@ class TokenRow:
             `gym_llm.types.WEIGHT_VERSIONS`. None if all are of version 0.
         teacher_logprobs: The natural log of each sampled id's probability under a teacher, 0.0 for any other; None
             without `gym_llm.trainers.shared.scored_rows.with_scores`.
+        teacher_mask: 1 for a sampled id that has one. None if all have one: the teacher has the same tokenizer.
         ref_logprobs: The same under a reference model.
+        routed_experts: The experts of a mixture for all ids but the last, as the engine gave them
+            (`gym_llm.types.ROUTED_EXPERTS`); `gym_llm.tokens.routed_experts.unpack_experts` reads them. None without.
+        task_probability: The probability that the draw of a `TaskSampler` had of being this task; None without one.
     """
 
     input_ids: list[int]
@@ -46,7 +52,10 @@ class TokenRow:
     constrained: list[int] | None = None
     weight_versions: list[int] | None = None
     teacher_logprobs: list[float] | None = None
+    teacher_mask: list[int] | None = None
     ref_logprobs: list[float] | None = None
+    routed_experts: str | None = None
+    task_probability: float | None = None
 
     @property
     def is_masked(self) -> bool:
@@ -108,12 +117,12 @@ def token_rows(record: Rollout) -> list[TokenRow]:
         rest = reward - math.fsum(value for column in columns for value in column)
         if abs(rest) > _ROUNDING * sum(abs(value) for column in columns for value in column):
             columns[-1][_last_sampled(segments[-1]["loss_mask"])] += rest
-    rows = []
+    rows, odds = [], (record.get("info") or {}).get("task_probability")
     for segment, rewards in zip(segments, columns, strict=True):
         mask = segment["loss_mask"]
-        row = TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1))
-        more = {name: segment[name] for name in ("constrained", "weight_versions") if name in segment}
-        rows.append(replace(row, **more) if more else row)
+        more = {name: segment[name] for name in _OPTIONAL if name in segment}
+        more["task_probability"] = odds
+        rows.append(TokenRow(segment["input_ids"], mask, segment["logprobs"], rewards, reward, mask.index(1), **more))
     return rows
 
 

@@ -24,12 +24,14 @@ class Sampled(NamedTuple):
         aborted: Whether the trainer cut the turn off, to change its weights for example; the turn is incomplete.
         stopped: Whether the trainer reports that the turn is complete, not cut off by a limit. Optional for turns that
             end with a stop token, or at a text of the request's `stop`.
+        routed_experts: The experts of a mixture (`gym_llm.types.ROUTED_EXPERTS`); None without.
     """
 
     token_ids: list[int]
     log_probs: list[float] | None
     aborted: bool = False
     stopped: bool = False
+    routed_experts: str | None = None
 
 
 Generate: TypeAlias = Callable[[list[int], dict[str, Any], str], Awaitable[Sampled]]
@@ -83,7 +85,7 @@ class TrainerEngine(Engine):
             if left < 1:
                 return overflow_response(self.model, len(prompt))
             arguments["max_tokens"] = min(left, arguments["max_tokens"] or left)
-        token_ids, log_probs, aborted, stopped = await self._generate(prompt, arguments, episode_id)
+        token_ids, log_probs, aborted, stopped, experts = await self._generate(prompt, arguments, episode_id)
         token_ids = [int(token) for token in token_ids]
         log_probs = [0.0] * len(token_ids) if log_probs is None else [float(each) for each in log_probs]
         if len(log_probs) != len(token_ids):
@@ -101,6 +103,7 @@ class TrainerEngine(Engine):
             model=self.model,
             incomplete=None if (ended or stopped) and not aborted else "max_output_tokens",
             is_constrained="structured_outputs" in arguments,
+            routed_experts=experts,
         )
 
 

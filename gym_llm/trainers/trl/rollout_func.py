@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gym_llm.agents.agent_episode import AGENT_SECONDS, Agent
+from gym_llm.core.task_sampler import TaskSampler
 from gym_llm.engines import Engine, capabilities, make_engine
 from gym_llm.rollouts.factory import Wrap
 from gym_llm.rollouts.plan import Job
@@ -18,6 +19,7 @@ from gym_llm.trainers.shared.budget import WithinBudget
 from gym_llm.trainers.shared.env_pool import EnvPool
 from gym_llm.trainers.shared.token_rows import empty_row, token_rows
 from gym_llm.trainers.shared.trainer_tasks import TrainedEnv, task_indices
+from gym_llm.trainers.trl.drawn_order import DrawnOrder
 from gym_llm.trainers.trl.masks import REWARD, mask_others
 from gym_llm.trainers.trl.policy import OneEngine, OwnModel, evaluating, of_all, process_seed, tokenizer_of
 from gym_llm.trainers.trl.sampling_options import episode_numbers, sampling_of
@@ -80,6 +82,8 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         segments: TRL takes one sequence for an episode. `"one"` masks an episode in several segments, whose history was
             changed. `"last"` trains on its last segment alone, with the whole reward. `episodes/untrained_tokens` in
             the log is the mean number of sampled tokens per episode that are in no row.
+        sampler: Chooses the tasks by their rewards; call `choose_tasks(trainer)` before `trainer.train()`. Reward
+            functions get the probability of each task's draw as the column `task_probability`.
 
     Attributes:
         reward: The reward function that returns the episodes' rewards to TRL; it logs turns, tool errors and so on.
@@ -105,6 +109,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         agent: str | Agent | None = None,
         agent_timeout: float = AGENT_SECONDS,
         segments: Literal["one", "last"] = "one",
+        sampler: TaskSampler | None = None,
     ) -> None:
         if engine is not None and not capabilities(engine).weights:
             raise ValueError(
@@ -124,6 +129,7 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         super().__init__(env_id, tasks=tasks, env_kwargs=env_kwargs)
         self.reward = _reward_function(self.name)
         self._segments = segments
+        self._order = None if sampler is None else DrawnOrder(sampler, self.factory.tasks)
         self._how = RolloutSettings(agent=agent, agent_timeout=agent_timeout)
         self._spec = engine
         options = {"history": "append", **(engine_options or {})}
@@ -150,15 +156,21 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         mask_others(trainer, self.reward)
         # Each process has numbers of its own: an engine that they share knows an episode by its task and its number.
         process, processes = trainer.accelerator.process_index, trainer.accelerator.num_processes
-        jobs = [Job(task, next(self._numbers) * processes + process) for task in task_indices(prompts)]
+        tasks = task_indices(prompts)
+        order = self._order if self._order is not None and trainer.model.training else None  # type: ignore[union-attr]
+        odds = None if order is None else order.played(trainer, tasks)
+        jobs = [Job(task, next(self._numbers) * processes + process) for task in tasks]
         settings = replace(self._how, seed=process_seed(trainer), sampling=self._sampling(trainer))
         try:
             with evaluating(trainer):
                 engine = self._within_budget(self._policy.current(trainer), trainer)
                 records = self._pool.play_all(jobs, engine, settings)
             failures = [_failure(record, self._segments) for record in records]
-            everyones = of_all(trainer.accelerator, failures)  # so that all processes go on, or none does
-            self._failures.check([error for part in everyones for error in part])
+            rewards = [(task, record["reward"]) for task, record in zip(tasks, records, strict=True)]
+            everyones = of_all(trainer.accelerator, (failures, rewards))  # so that all processes go on, or none does
+            self._failures.check([error for part, _ in everyones for error in part])
+            if order is not None:
+                order.learn(reward for _, part in everyones for reward in part)
         except RuntimeError:
             self._policy.stop()  # it may be to blame: whoever tries again gets another one
             raise
@@ -169,7 +181,19 @@ class RolloutFunc(TrainedEnv, AbstractContextManager["RolloutFunc"]):
         output: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
         if trainer.temperature != 1:
             output["logprobs"] = None
+        if odds is not None:
+            output["task_probability"] = odds
         return output
+
+    def choose_tasks(self, trainer: GRPOTrainer) -> None:
+        """Let the `sampler` choose the task of each group of this trainer, in place of TRL's shuffled order.
+
+        Raises:
+            ValueError: If there is no sampler, or the trainer's dataset is not one of `dataset`.
+        """
+        if self._order is None:
+            raise ValueError("There is no sampler to choose tasks: give RolloutFunc one.")
+        self._order.follow(trainer)
 
     def close(self) -> None:
         """Stop the engine and close the environments. Safe to call twice."""

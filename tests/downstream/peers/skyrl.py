@@ -279,6 +279,51 @@ def check_constrained(folder: Path) -> None:
         raise AssertionError("The constraint was left out.")
 
 
+def _experts(ids: list[int]) -> list[list[list[int]]]:
+    """Two experts in each of three layers for each id."""
+    return [[[(token + layer) % 60, 60 + place % 4] for layer in range(3)] for place, token in enumerate(ids)]
+
+
+class ExpertClient(Client):
+    """Gives experts for all ids but the last, as vLLM does, except in every third episode."""
+
+    async def generate(self, input_batch: Any, model: str | None = None) -> Any:
+        answer = await super().generate(input_batch, model)
+        ids = input_batch["prompt_token_ids"][0] + answer["response_ids"][0]
+        has_some = int(input_batch["session_ids"][0].split("-")[1]) % 3
+        return {**answer, "rollout_expert_indices": [_experts(ids[:-1])] if has_some else None}
+
+
+def check_experts(folder: Path) -> dict[str, int]:
+    """The experts of every id reach SkyRL's batch, in their places."""
+    tokenizer = random_talk.tokenizer("pocket")
+    env = TrainedEnv(random_talk.ENV_ID, tasks=random_talk.tasks(20))
+    env.dataset().to_json(str(folder / "train.jsonl"))
+    cfg = config(folder, False, 20)
+    cfg.generator.inference_engine.enable_return_routed_experts = True
+    generator = adapter.EpisodeGenerator(env, cfg.generator, ExpertClient(tokenizer), tokenizer)
+    trainer = skyrl_trainer.RayPPOTrainer.__new__(skyrl_trainer.RayPPOTrainer)
+    trainer.cfg, trainer.tokenizer, trainer.generator, trainer.all_metrics = cfg, tokenizer, generator, {}
+    trainer.dispatch = SimpleNamespace(get_lcm_dp_size=lambda: 8)
+    batch, uids = batch_of(cfg, tokenizer, "none")
+    output = asyncio.run(trainer.generate(batch))
+    output, uids = trainer.postprocess_generator_output(output, uids)
+    data = trainer.convert_to_training_input(output, uids)
+    counts = {"with_experts": 0, "without": 0}
+    for row, experts in enumerate(data["rollout_expert_indices"].long().tolist()):
+        length = int(data["attention_mask"][row].sum())
+        ids = data["sequences"][row, -length:].tolist()
+        nothing = [[[0, 0]] * 3]
+        if output["rollout_expert_indices"][row]:
+            counts["with_experts"] += 1
+            assert experts[-length:] == _experts(ids[:-1]) + nothing
+        else:
+            counts["without"] += 1
+            assert experts[-length:] == nothing * length
+    asyncio.run(generator.aclose())
+    return counts
+
+
 def main() -> None:
     check_lost()
     with tempfile.TemporaryDirectory() as name:
@@ -291,6 +336,7 @@ def main() -> None:
             "one_number": check(folder, step_wise=False, token_rewards=False, prompts=50),
             "text": check_text(folder),
             "example": check_example(folder),
+            "experts": check_experts(folder),
         }
     print(json.dumps(counts))
 

@@ -11,6 +11,7 @@ from aiohttp import web
 from testing import POCKET, in_loop, serving
 
 from gym_llm.engines import make_engine
+from gym_llm.engines.around import EngineAround
 from gym_llm.engines.constant import ConstantEngine
 from gym_llm.engines.http import HTTPEngine
 from gym_llm.errors import EngineError
@@ -52,6 +53,8 @@ def test_the_scores_are_the_models_own() -> None:
             for wrong, error in (([], "no tokens"), ([1 << 20], "has token ids from 0"), ([1] * 10_000, "The context")):
                 with pytest.raises(EngineError, match=error):
                     await engine.score(wrong)
+            with pytest.raises(EngineError, match="no adapter 'mine'"):
+                await engine.score(ROW, adapter="mine")
             with pytest.raises(ValueError, match="top_k is"):
                 await engine.score(ROW, top_k=21)
             for odd in ([1.7], ["5"], [True], [None]):
@@ -131,4 +134,6 @@ async def test_a_vllm_server_scores_and_what_it_answers_is_checked(answer: Any, 
             assert scores.likeliest == [[], *[[(7, -0.5)]] * 5]
             with pytest.raises(EngineError, match="The context"):
                 await engine.score([1] * 100)
+            assert await EngineAround(engine).score(ROW, adapter="mine") == scores
+            assert asked.pop()["model"] == "mine"
     assert asked == [{**asked[0], "prompt": ROW, "max_tokens": 1, "prompt_logprobs": 1, "model": POCKET}]

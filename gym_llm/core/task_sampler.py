@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
+from gym_llm.core.tasks import TaskSource
+from gym_llm.errors import UsageError
+
 By: TypeAlias = Literal["variance", "uniform"]
 _STATE = 1
 _TRIES = 64
@@ -69,6 +72,8 @@ class TaskSampler:
         self._weight = weight
         self._random = np.random.default_rng(seed)
         self._keys: list[str] = []
+        self._given: list[str] = []
+        self._sources: dict[int, TaskSource] = {}  # all with these keys
         self._known = np.empty((0, 2))
         self._left: dict[str, tuple[float, float]] = {}
         self._factors = np.empty(0)
@@ -90,7 +95,29 @@ class TaskSampler:
             seen[key] += 1
         self._known = np.array([known.pop(key, self._prior) for key in self._keys], dtype=np.float64)
         self._left = known
+        self._given, self._sources = list(keys), {}
         self.reweight()
+
+    def begin_with(self, source: TaskSource | None, task_indices: Sequence[int] | None = None) -> None:
+        """Take on the tasks of an environment, or some of them, numbered from 0; no work if it has them all already.
+
+        Args:
+            source: The tasks.
+            task_indices: Of generated tasks, those to draw from; None for all.
+
+        Raises:
+            UsageError: If the tasks cannot be counted.
+        """
+        if id(source) in self._sources and task_indices is None:
+            return
+        if source is None or (source.size is None and task_indices is None):
+            raise UsageError("A TaskSampler draws from tasks that can be counted; these are generated without end.")
+        indices = range(source.size or 0) if task_indices is None else task_indices
+        keys = [source.identity_of(index, source[index].row).sha256 for index in indices]
+        if keys != self._given:
+            self.begin(keys)
+        if task_indices is None:
+            self._sources[id(source)] = source
 
     def reweight(self) -> None:
         """Ask for the weights of a curriculum or a mixture again.
