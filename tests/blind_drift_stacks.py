@@ -1,7 +1,8 @@
 """Ten faults of training stacks, and five sound files, for a second blind test of `gym-llm drift`.
 
 They were written and committed before their author read how the command ranks causes. Unlike those of `blind_drift`,
-they are faults between two programs: a server and a trainer, a checkpoint and a cache. Some files are TRL's.
+they are faults between two programs: a server and a trainer, a checkpoint and a cache. Some files are TRL's. Two sound
+files were made anew afterwards: their first tokens had not been sampled from the model that the file names.
 """
 
 from __future__ import annotations
@@ -166,37 +167,50 @@ def padded_on_both_sides() -> Case:
     return each(lambda segment: rescore(segment, model), records(3), engine=f"transformers:{padded()}")
 
 
+def sampled_after(change: Callable[[str], list[int]], seed: int) -> Case:
+    """The model's turn, of 60 tokens at most, is sampled after a changed prompt, which the row has as well."""
+    import torch
+
+    found = [record for record in records(seed) if record["env_id"].startswith("gym_llm/Arithmetic")]
+    end = planted.tokenizer().convert_tokens_to_ids("<|im_end|>")
+    torch.manual_seed(seed)
+    for segment in segments(found):
+        prompt = change(decode(segment["input_ids"][: spans(segment)[0][0]]))
+        ids = list(prompt)
+        while len(ids) < len(prompt) + 60 and (len(ids) == len(prompt) or ids[-1] != end):
+            with torch.inference_mode():
+                logits = planted.model().model(input_ids=torch.tensor([ids])).logits[0, -1]
+            ids.append(int(torch.multinomial(logits.softmax(-1), 1)))
+        segment["input_ids"], segment["loss_mask"] = ids, [0] * len(prompt) + [1] * (len(ids) - len(prompt))
+        rescore(segment)
+    for record in found:
+        record["response"]["output"] = []
+    return Case(bare(found))
+
+
 def dated_on_both_sides() -> Case:
     """The request, the sampler and the row have one system message."""
-    said, found = "Today is 27 November 2026.", records(2)
-    for record in found:
+    said = "Today is 27 November 2026."
+    case = sampled_after(lambda text: encode(f"<|im_start|>system\n{said}<|im_end|>\n{text}"), 2)
+    for record in case.records:
         request = record["responses_create_params"]
         request["input"] = [{"role": "system", "content": said}, *request["input"]]
-
-    def dated(text: str) -> str:
-        start = "<|im_start|>system\n"
-        if text.startswith(start):
-            return f"{start}{said}\n\n{text.removeprefix(start)}"
-        return f"{start}{said}<|im_end|>\n{text}"
-
-    return planted.template_drift(found, dated, dated)
+    return case
 
 
 def unusual_tokens() -> Case:
-    """The model sampled its last words letter by letter, and the row has them so."""
+    """The sampler read the user's words letter by letter, and the row has them so."""
 
-    def change(segment: Segment) -> None:
-        start, end = spans(segment)[-1]
-        text = decode(segment["input_ids"][start:end])
-        said, *after = re.split(r"(?=<\|im_end\|>)", text, maxsplit=1)
-        head, space, last = said.rpartition(" ")
-        letters = [token for letter in space + last for token in encode(letter)]
-        ids = [*encode(head), *letters, *encode("".join(after))]
-        segment["input_ids"][start:end] = ids
-        segment["loss_mask"][start:end] = [1] * len(ids)
-        rescore(segment)
+    def letters(text: str) -> list[int]:
+        before, mark, asked = text.rpartition("<|im_start|>user\n")
+        said, *after = re.split(r"(?=<\|im_end\|>)", asked, maxsplit=1)
+        return [
+            *encode(before + mark),
+            *(token for letter in said for token in encode(letter)),
+            *encode("".join(after)),
+        ]
 
-    return each(change, records(1))
+    return sampled_after(letters, 1)
 
 
 def last_turn_only() -> Case:
