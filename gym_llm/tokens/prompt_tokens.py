@@ -262,6 +262,11 @@ class PromptTokens:
         """The tokens that no text is made of: the tokenizer's special and added ones."""
         return frozenset({*self._added.values(), *self._tokenizer.all_special_ids})
 
+    @property
+    def named_special_ids(self) -> frozenset[int]:
+        """The special tokens that a tokenizer has a role for, such as the first of a text, or the one that pads."""
+        return frozenset(self._tokenizer.all_special_ids)
+
     def pieces(self, text: str) -> list[int | str]:
         """Split a text at the tokenizer's added tokens, which are returned as ids."""
         pieces: list[int | str] = []

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,38 +11,15 @@ from gym_llm.engines.engine import Engine
 from gym_llm.errors import EngineError
 from gym_llm.evaluation.drift.drift_row import DriftRow
 from gym_llm.evaluation.drift.hypotheses import Hypothesis, expected, loss
+from gym_llm.evaluation.drift.other_prompts import Prompt, Turn, other_prompts
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
 from gym_llm.tokens.prompt_tokens import PromptTokens
-from gym_llm.types import Request
 
 _MOST_TURNS = 16
 _ENOUGH = 0.02  # of the drift is left: no other prompt has to be tried
 _SAME = 1e-3  # residual of a token before the first that was split otherwise
-_SYSTEMS = (
-    "You are a helpful assistant.",
-    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-)
-
-Prompt = Callable[["_Turn"], list[int]]
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """A run of sampled tokens: its row, its place, and the places of its tokens in the arrays."""
-
-    row: DriftRow
-    number: int
-    start: int
-    end: int
-    tokens: np.ndarray
-
-    @property
-    def prompt(self) -> list[int]:
-        return self.row.ids[: self.start]
-
-    @property
-    def request(self) -> Request | None:
-        return self.row.requests[self.number] if self.row.requests else None
+_MOST_FIRST = 5  # turns on which a prompt is tried first
+_PROMISING = 0.6  # of their drift is left, at most, if a prompt is tried on all
 
 
 async def context_hypotheses(
@@ -62,8 +37,14 @@ async def context_hypotheses(
         EngineError: If the engine cannot score.
     """
     turns = _drifting(tokens, drift)
+    own = prompts[""]
+    few = turns[:: max(len(turns) // _MOST_FIRST, 1)]
     found = []
-    for cause, detail, prompt in _candidates(prompts):
+    for cause, detail, prompt in other_prompts(prompts):
+        if (first := await _after(tokens, few, prompt, engine)) is None:
+            continue
+        if loss(first) > _PROMISING * loss(drift[np.concatenate([turn.tokens for turn in few])]):
+            continue
         other = await _after(tokens, turns, prompt, engine)
         if other is not None:
             left = drift.copy()
@@ -72,103 +53,39 @@ async def context_hypotheses(
             # Turns that were not scored again keep the same share of their drift.
             rest = np.setdiff1d(np.arange(len(drift)), mine)
             left[rest] = drift[rest] * min(loss(other) / max(loss(drift[mine]), 1e-12), 1.0)
+            if all(own.decode(prompt(turn)) == own.decode(turn.prompt) for turn in turns):
+                if cause != "retokenised turn":
+                    detail = "The row has the text that the sampler read, but in other tokens."
+                cause = "retokenised turn"
             found.append(Hypothesis(cause, detail, left))
             if loss(left) < _ENOUGH * loss(drift):
                 return found
-    if (split := await _split_otherwise(tokens, drift, turns, engine, prompts[""])) is not None:
+    if (split := await _split_otherwise(tokens, drift, turns, engine, own)) is not None:
         found.append(split)
     return found
 
 
-def _drifting(tokens: SampledTokens, drift: Floats) -> list[_Turn]:
+def _drifting(tokens: SampledTokens, drift: Floats) -> list[Turn]:
     """The turns with the most drift, of any row."""
     _, groups = np.unique(np.stack([tokens.row, tokens.turn]), axis=1, return_inverse=True)
     groups = groups.reshape(-1)
     order = np.argsort(groups, kind="stable")
+    # The rows of a line of the file are those of one episode.
+    before = {
+        row.place: earlier
+        for earlier, row in itertools.pairwise(tokens.rows)
+        if row.place.partition(".")[0] == earlier.place.partition(".")[0]
+    }
     turns = []
     for mine in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
         row, number = tokens.rows[tokens.row[mine[0]]], int(tokens.turn[mine[0]])
         start, end = row.spans[number]
         if len(mine) == end - start:
-            turns.append(_Turn(row, number, start, end, mine))
+            turns.append(Turn(row, number, start, end, mine, before.get(row.place)))
     return sorted(turns, key=lambda turn: -loss(drift[turn.tokens]) * len(turn.tokens))[:_MOST_TURNS]
 
 
-def _candidates(prompts: Mapping[str, PromptTokens]) -> Iterator[tuple[str, str, Prompt]]:
-    own = prompts[""]
-
-    def rendered(change: Callable[[Request], Request] = lambda request: request, by: PromptTokens = own) -> Prompt:
-        return lambda turn: turn.prompt if turn.request is None else by.build(change(turn.request))
-
-    def edited(change: Callable[[str], str]) -> Prompt:
-        return lambda turn: own.encode(change(own.decode(turn.prompt)))
-
-    def read(what: str) -> str:
-        return f"The sampler read {what}, and the row does not have it so."
-
-    yield "template drift", read("what the chat template makes of the request"), rendered()
-    yield "retokenised turn", read("earlier turns as the tokenizer splits their text"), lambda turn: _resplit(turn, own)
-    for name, other in prompts.items():
-        if name:
-            yield "template drift", read(f"what the chat template {name} makes of the request"), rendered(by=other)
-    for system in _SYSTEMS:
-        given = functools.partial(_with_system, text=system)
-        yield "template drift", read(f"the system message {system!r}"), rendered(given)
-    yield (
-        "template drift",
-        read("the request without its system message"),
-        rendered(functools.partial(_with_system, text="")),
-    )
-    yield "template drift", read("the request without its tools"), rendered(lambda r: {**r, "tools": []})
-    yield "template drift", read("the request without earlier reasoning"), rendered(_without_reasoning)
-    for thinking in (True, False):
-        text = read(f"a prompt with enable_thinking={thinking}".lower())
-        yield "template drift", text, rendered(functools.partial(_with_thinking, thinking=thinking))
-    for text, change in _EDITS:
-        yield "template drift", read(text), edited(change)
-    bos = own.decode(own.encode(""))
-    if bos:
-        yield "special tokens", read(f"{bos} at the beginning"), edited(lambda text: bos + text)
-
-
-_EDITS: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("a prompt without the line break at its end", lambda text: text.removesuffix("\n")),
-    ("a prompt with one more line break at its end", lambda text: text + "\n"),
-    ("a prompt with a space at its end", lambda text: text + " "),
-    ("a prompt without white space at its end", str.rstrip),
-    ("a prompt with white space removed at its beginning", str.lstrip),
-    ("a prompt with a line break at its beginning", lambda text: "\n" + text),
-    ("a prompt with thinking begun", lambda text: text + "<think>\n"),
-)
-
-
-def _resplit(turn: _Turn, own: PromptTokens) -> list[int]:
-    """The prompt with earlier turns of the model split as the tokenizer splits their text."""
-    ids, at = [], 0
-    for start, end in turn.row.spans[: turn.number]:
-        ids += turn.row.ids[at:start] + own.encode(own.decode(turn.row.ids[start:end]))
-        at = end
-    return ids + turn.row.ids[at : turn.start]
-
-
-def _with_system(request: Request, text: str) -> Request:
-    """The request with this system message, or without one."""
-    rest = [item for item in request["input"] if item.get("role") not in ("system", "developer")]
-    system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
-    changed: Request = {**request, "input": [*system, *rest]}
-    changed.pop("instructions", None)
-    return changed
-
-
-def _with_thinking(request: Request, thinking: bool) -> Request:
-    return {**request, "chat_template_kwargs": {"enable_thinking": thinking}}
-
-
-def _without_reasoning(request: Request) -> Request:
-    return {**request, "input": [item for item in request["input"] if item.get("type") != "reasoning"]}
-
-
-async def _after(tokens: SampledTokens, turns: Sequence[_Turn], prompt: Prompt, engine: Engine) -> Floats | None:
+async def _after(tokens: SampledTokens, turns: Sequence[Turn], prompt: Prompt, engine: Engine) -> Floats | None:
     """Residuals of the turns' tokens after other prompts; None if no prompt differs or one cannot be made."""
     try:
         others = [prompt(turn) for turn in turns]
@@ -188,7 +105,7 @@ async def _after(tokens: SampledTokens, turns: Sequence[_Turn], prompt: Prompt, 
     return expected(found).distance(found.recorded) if len(found) == sum(len(t.tokens) for t in turns) else None
 
 
-def _row(turn: _Turn, prompt: list[int], sampled: list[int], tokens: SampledTokens) -> DriftRow:
+def _row(turn: Turn, prompt: list[int], sampled: list[int], tokens: SampledTokens) -> DriftRow:
     recorded = tokens.recorded[turn.tokens][: len(sampled)].tolist()
     ids, mask = [*prompt, *sampled], [0] * len(prompt) + [1] * len(sampled)
     values = [0.0] * len(prompt) + recorded
@@ -196,7 +113,7 @@ def _row(turn: _Turn, prompt: list[int], sampled: list[int], tokens: SampledToke
 
 
 async def _split_otherwise(
-    tokens: SampledTokens, drift: Floats, turns: Sequence[_Turn], engine: Engine, own: PromptTokens
+    tokens: SampledTokens, drift: Floats, turns: Sequence[Turn], engine: Engine, own: PromptTokens
 ) -> Hypothesis | None:
     """The hypothesis that other ids of the same text were sampled.
 

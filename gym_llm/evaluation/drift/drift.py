@@ -20,11 +20,12 @@ from gym_llm.evaluation.drift.contexts import context_hypotheses
 from gym_llm.evaluation.drift.drift_row import DriftRow
 from gym_llm.evaluation.drift.hypotheses import Hypothesis, arithmetic, expected, is_rounded, loss, places, vocabulary
 from gym_llm.evaluation.drift.measures import grouped, measures
+from gym_llm.evaluation.drift.precision import can_change_precision, precision_hypothesis
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
 from gym_llm.evaluation.drift.rows import read_rows
 from gym_llm.evaluation.drift.sampling import drawn_otherwise
 from gym_llm.evaluation.drift.structure import lost_specials, mask_fault
-from gym_llm.evaluation.drift.weights import can_change_precision, model_folder, precision_hypothesis, weight_hypotheses
+from gym_llm.evaluation.drift.weights import model_folder, server_options, weight_hypotheses
 from gym_llm.tokens.prompt_tokens import PromptTokens
 
 NOISE = 1e-4
@@ -119,9 +120,8 @@ def drift_of(
     if temperature is not None:
         rows = [replace(row, temperature=temperature) for row in rows]
     prompts, notes = _load_prompts(engine, tokenizer, templates)
-    question = _Question(
-        make_engine(engine, **(options or {})), engine, options or {}, prompts, checkpoints, adapters, on_step
-    )
+    options = {**server_options(engine, tokenizer), **(options or {})}
+    question = _Question(make_engine(engine, **options), engine, options, prompts, checkpoints, adapters, on_step)
     tokens, findings = asyncio.run(_examine(rows, question))
     residuals = expected(tokens).distance(tokens.recorded)
     best = findings[0] if findings else None

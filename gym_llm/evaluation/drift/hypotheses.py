@@ -11,7 +11,7 @@ from gym_llm.evaluation.drift.recompute import Floats, SampledTokens
 from gym_llm.evaluation.drift.renormalise import Range, at_temperature, kept_mass
 
 _MOST = 5.0  # nats that one token counts, at most
-_OWN = 0.2  # of its drift that a token may keep where its row is another's
+_OWN = 0.05  # of its drift that a row may keep where its values are another's
 _TEMPERATURES = np.round(np.geomspace(0.1, 4.0, 60), 3)
 _TOP_PS = np.round([*np.arange(0.3, 0.96, 0.05), 0.97, 0.98, 0.99, 0.995], 3)
 _MOST_SWAPPED = 0.8  # share of the rows with drift
@@ -158,25 +158,27 @@ def _other_rows(tokens: SampledTokens, drift: Floats) -> Floats | None:
     """Residuals if each row has the log probabilities of the row that fits best; None if few fit better."""
     scored = expected(tokens).middle
     slices = [np.flatnonzero(tokens.row == row) for row in np.unique(tokens.row)]
-    left, improved, drifting = drift.copy(), 0, 0
+    left, drifting = drift.copy(), 0
+    givers: list[int] = []  # each row has its values from one other, and no other row has the same
     for own in slices:
         before = loss(drift[own])
         if before < 1e-3:
             continue
         drifting += 1
         best, chosen = before * _OWN, None
-        for other in slices:
+        giver = -1
+        for number, other in enumerate(slices):
             count = min(len(own), len(other))
             if other is own or count < len(own) / 2:
                 continue
             residuals = tokens.recorded[own[:count]] - scored[other[:count]]
             if loss(residuals) < best:
-                best, chosen = loss(residuals), residuals
+                best, chosen, giver = loss(residuals), residuals, number
         if chosen is not None:
-            improved += 1
+            givers.append(giver)
             left[own] = 0.0  # what lies beyond the other row says nothing
             left[own[: len(chosen)]] = chosen
-    return left if drifting > 1 and improved > _MOST_SWAPPED * drifting else None
+    return left if drifting > 1 and len(set(givers)) > _MOST_SWAPPED * drifting else None
 
 
 def is_rounded(recorded: Floats) -> str:

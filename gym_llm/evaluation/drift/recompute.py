@@ -113,7 +113,15 @@ async def recompute(
     """
     with_top = with_top or any(row.temperature != 1 for row in rows)
     top_k = MOST_LIKELIEST if with_top else 0
-    scores = await score_all([row.ids for row in rows], engine, top_k=top_k, on_scored=on_scored)
+    return sampled_tokens(rows, await score_all([row.ids for row in rows], engine, top_k=top_k, on_scored=on_scored))
+
+
+def sampled_tokens(rows: Sequence[DriftRow], scores: Sequence[Scores]) -> SampledTokens:
+    """Return the sampled tokens of rows, with the scores of all of their ids.
+
+    Raises:
+        EngineError: If no token can be scored.
+    """
     places: list[tuple[int, int, int, int]] = []
     for number, row in enumerate(rows):
         for turn, (start, end) in enumerate(row.spans):

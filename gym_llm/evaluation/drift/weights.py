@@ -17,11 +17,8 @@ from gym_llm.evaluation.drift.hypotheses import Hypothesis, loss
 from gym_llm.evaluation.drift.recompute import Floats, SampledTokens, recompute
 from gym_llm.evaluation.drift.renormalise import at_temperature
 
-_DTYPES = ("bfloat16", "float16", "float32")
-_NOISE = 0.1  # of a nat: rounding rarely moves a token by more
-_SHRINKS = 0.75  # the geometric mean of residuals falls to less than this with the right precision
-_TINY = 1e-8
-_MOST_ROWS = 32  # that are scored in another precision: processors are slow in some
+_ON_THE_WAY = 0.8  # share of the drift that weights between, or beyond, two others have to explain
+_NEAR = 0.1  # of the way
 
 
 def model_folder(spec: str) -> str | None:
@@ -71,6 +68,7 @@ async def weight_hypotheses(
     """
     found = []
     base = adapter_base(spec)
+    tokenizer = options.get("tokenizer") or model_folder(spec)
     candidates = [
         *(("stale weights", f"The weights of {each} sampled", each) for each in checkpoints),
         *(("wrong adapter", f"The weights of {each} sampled", each) for each in adapters),
@@ -80,12 +78,39 @@ async def weight_hypotheses(
         if on_step is not None:
             on_step(other)
         # Options such as `threads` are those of the first engine, as far as the other has them.
-        scored = await _residuals(tokens.rows, other, _shared(other, options))
+        given = {**server_options(other, tokenizer), **shared_options(other, options)}
+        scored = await residuals_under(tokens.rows, other, given)
         left = _better_turns(tokens, drift, scored)
         share = float(np.mean(left != scored)) if len(left) else 0.0
         some = f" {1 - share:.0%} of the tokens" if share > 0.01 else ""
         found.append(Hypothesis(cause, f"{text}{some}.", left))
+        if (between := _on_the_way(drift, scored, cause, other, is_base=other is base)) is not None:
+            found.append(between)
     return found
+
+
+def _on_the_way(drift: Floats, other: Floats, cause: str, name: str, *, is_base: bool) -> Hypothesis | None:
+    """The hypothesis of weights on the line through the trainer's and others; None if few tokens fit.
+
+    Small changes of weights change log probabilities in proportion, so one number has to explain all tokens. An adapter
+    of another scale is on the line through the adapter and its base.
+    """
+    way = drift - other  # from the trainer's log probabilities to the others'
+    is_apart = np.abs(way) > 0
+    if not is_apart.any():
+        return None
+    ratios, weights = drift[is_apart] / way[is_apart], np.abs(way[is_apart])
+    order = np.argsort(ratios)
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    share = float(ratios[order][min(half, len(order) - 1)])  # the weighted median leaves the least drift
+    left = drift - share * way
+    if min(abs(share), abs(1 - share)) < _NEAR or loss(left) > (1 - _ON_THE_WAY) * loss(drift):
+        return None
+    if is_base:
+        text = f"The sampler had about {1 - share:.2g} times the trainer's adapter over {name}."
+    else:
+        text = f"The sampler's weights are about {share:.2g} of the way from the trainer's to {name}."
+    return Hypothesis(cause, text, left)
 
 
 def _better_turns(tokens: SampledTokens, drift: Floats, other: Floats) -> Floats:
@@ -99,56 +124,21 @@ def _better_turns(tokens: SampledTokens, drift: Floats, other: Floats) -> Floats
     return left
 
 
-async def precision_hypothesis(
-    tokens: SampledTokens,
-    drift: Floats,
-    spec: str,
-    options: Mapping[str, Any],
-    *,
-    on_step: Callable[[str], None] | None = None,
-) -> Hypothesis | None:
-    """Return the hypothesis of another precision; None if no other fits better, or the engine has one only.
-
-    Rounding depends on the order of sums, so residuals do not vanish; but most of them get smaller by far. Arguments
-    are those of `weight_hypotheses`.
-    """
-    folder = model_folder(spec)
-    if folder is None or not can_change_precision(spec) or np.quantile(np.abs(drift), 0.98) > _NOISE:
-        return None
-    chosen = np.linspace(0, len(tokens.rows) - 1, min(len(tokens.rows), _MOST_ROWS)).astype(int)
-    rows = [tokens.rows[index] for index in chosen]
-    before = _geometric(drift[np.isin(tokens.row, chosen)])
-    own = options.get("dtype", "auto")
-    fits: dict[str, float] = {}
-    for dtype in _DTYPES:
-        if dtype != own and not (own == "auto" and dtype == "float32"):
-            if on_step is not None:
-                on_step(dtype)
-            other = {**_shared(spec, options), "dtype": dtype}
-            fits[dtype] = _geometric(await _residuals(rows, f"transformers:{folder}", other))
-    best = min(fits, key=fits.__getitem__)
-    if fits[best] > _SHRINKS * before:
-        return None
-    # It explains what can be: rounding that is independent of ours remains.
-    return Hypothesis("dtype", f"The sampler computed in {best}.", np.zeros_like(drift))
+def server_options(spec: str, tokenizer: str | None) -> dict[str, Any]:
+    """Return the options with which a server scores, where the spec names one: its completions do."""
+    has_api = "api" in inspect.signature(engine_class(spec)).parameters
+    return {"api": "completions", "tokenizer": tokenizer} if has_api else {}
 
 
-def can_change_precision(spec: str) -> bool:
-    """Whether the model of a spec can be loaded in another precision in this process."""
-    return spec.strip().partition(":")[0] in ("pocket", "transformers")
-
-
-def _geometric(residuals: Floats) -> float:
-    return float(np.exp(np.log(np.abs(residuals) + _TINY).mean()))
-
-
-def _shared(spec: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def shared_options(spec: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the engine of a spec has."""
     kind = "transformers:x" if spec.strip() == "pocket" else spec
     names = inspect.signature(engine_class(kind)).parameters
     return {name: value for name, value in options.items() if name in names}
 
 
-async def _residuals(rows: Sequence[DriftRow], spec: str, options: Mapping[str, Any]) -> Floats:
+async def residuals_under(rows: Sequence[DriftRow], spec: str, options: Mapping[str, Any]) -> Floats:
+    """Return recorded minus computed log probabilities under the engine of a spec."""
     async with make_engine(spec, **options) as engine:
         found = await recompute(rows, engine, with_top=False)
     return at_temperature(found, found.temperature).distance(found.recorded)

@@ -134,6 +134,38 @@ def test_a_named_checkpoint_or_adapter_is_the_one_that_sampled(planted: Any, tmp
 
 
 @pytest.mark.slow
+def test_a_server_that_scores_is_an_engine(planted: Any, tmp_path: Path, capsys: Any) -> None:
+    from aiohttp import web
+    from hub_server import serving
+
+    from gym_llm.engines.scoring import score_rows
+
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "theirs", "max_model_len": 4096}]})
+
+    async def completions(request: web.Request) -> web.Response:
+        body = await request.json()
+        ids = body["prompt"]
+        (scores,) = score_rows(planted.model().model, [(ids, body["prompt_logprobs"])])
+        pairs = [{token: value, **dict(top)} for token, value, top in zip(ids, scores, scores.likeliest, strict=True)]
+        places = [{str(token): {"logprob": value} for token, value in each.items()} for each in pairs[1:]]
+        return web.json_response({"choices": [{"text": "", "prompt_logprobs": [None, *places]}]})
+
+    application = web.Application()
+    application.router.add_get("/v1/models", models)
+    application.router.add_post("/v1/completions", completions)
+    sound, moved = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    planted.Case(planted.records()).write(sound)
+    planted.mask_right().write(moved)
+    with serving(application) as url:
+        asked = ["--engine", f"{url}/v1", "--tokenizer", planted.POCKET, "--limit", "6", "--json"]
+        for file, cause in ((sound, None), (moved, "mask off by one")):
+            assert main(["drift", str(file), *asked]) == 0
+            found = json.loads(capsys.readouterr().out)
+            assert (found["cause"], found["notes"]) == (cause, [])
+
+
+@pytest.mark.slow
 def test_another_template_is_tried_where_it_is_named(planted: Any, tmp_path: Path) -> None:
     from gym_llm.evaluation.drift.drift import drift_of
 

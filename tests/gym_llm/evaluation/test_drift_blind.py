@@ -1,22 +1,27 @@
-"""`gym-llm drift` on the files of a blind test: what it named when they were first tried.
+"""`gym-llm drift` on the files of two blind tests: the causes that it names.
 
-Five of ten causes were named: the test holds those, and that no sound file has a cause. The others may be named later.
+When they were first tried, it named 5 of ten causes in each. Its search was mended afterwards, so the files are not
+blind any more. One fault is not named: a cache that is rounded before its keys are normalised.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 from blind_drift import BLIND_FAULTS, BLIND_SOUND
+from blind_drift_stacks import STACK_FAULTS, STACK_SOUND
 from planted_drift import Case
 
 from gym_llm.evaluation.drift.drift import drift_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xdist_group("drift")]
-AT_LEAST = 5
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("drift")]
+FAULTS, SOUND = BLIND_FAULTS | STACK_FAULTS, BLIND_SOUND | STACK_SOUND
+DAILY = ("later turns moved", "tool output by words")
+NOT_NAMED = ("cache in 8 bits",)
 
 
 def cause(case: Case, folder: Path) -> str | None:
@@ -24,12 +29,17 @@ def cause(case: Case, folder: Path) -> str | None:
     return found
 
 
-def test_half_of_the_blind_faults_are_named_and_every_one_is_noticed(tmp_path: Path) -> None:
-    named = {name: (wanted, cause(make(), tmp_path)) for name, (wanted, make) in BLIND_FAULTS.items()}
-    assert all(found is not None for _, found in named.values()), named
-    assert sum(wanted == found for wanted, found in named.values()) >= AT_LEAST, named
+def cases(names: dict[str, Any]) -> list[Any]:
+    return [pytest.param(name, marks=[] if name in DAILY else pytest.mark.nightly) for name in names]
 
 
-@pytest.mark.parametrize("name", BLIND_SOUND)
+@pytest.mark.parametrize("name", cases(FAULTS))
+def test_the_cause_of_a_blind_fault_is_named(name: str, tmp_path: Path) -> None:
+    wanted, make = FAULTS[name]
+    found = cause(make(), tmp_path)
+    assert found is not None if name in NOT_NAMED else found == wanted
+
+
+@pytest.mark.parametrize("name", cases(SOUND))
 def test_a_blind_sound_file_has_no_drift(name: str, tmp_path: Path) -> None:
-    assert cause(BLIND_SOUND[name](), tmp_path) is None
+    assert cause(SOUND[name](), tmp_path) is None
