@@ -65,7 +65,8 @@ def processor_seconds(options: argparse.Namespace, base_url: str, output: Path, 
 
 def parts(folder: Path, turns: int, tries: int = 20, episodes: int = 100) -> dict[str, float]:
     """Return the microseconds that a turn and an answer of the outside take with a journal."""
-    draw, prompt, items = random.Random(1), [], [{"type": "message", "role": "user", "content": "Begin 12345."}]
+    draw, items = random.Random(1), [{"type": "message", "role": "user", "content": "Begin 12345."}]
+    prompt: list[int] = []
     requests: list[Any] = []
     answers: list[Any] = []
     for turn in range(turns):

@@ -60,9 +60,9 @@ class ActorEngines(Engine):
         self._of.pop(episode_id, None)
         return None
 
-    async def score(self, ids: Sequence[int], *, top_k: int = 0) -> Scores:
+    async def score(self, ids: Sequence[int], *, top_k: int = 0, adapter: str | None = None) -> Scores:
         """Return the log probabilities of a row; see `Engine.score`."""
-        return await next(self._turn).score(ids, top_k=top_k)
+        return await next(self._turn).score(ids, top_k=top_k, adapter=adapter)
 
     async def update_weights(self, weights: Weights, *, mode: UpdateMode = "wait", version: int | None = None) -> None:
         """Replace the weights of all engines; see `WeightSync`. If one fails, the others may have the new ones."""
