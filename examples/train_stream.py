@@ -46,8 +46,8 @@ ENV_ID = "gym_llm/Arithmetic-v0"
 GROUPS, GROUP = 8, 8  # of an update: tasks, and episodes of each
 SUMS = 4096  # that are trained on
 EVERY = 10  # updates between two snapshots
-PLAYED: dict[str, Any] = {"concurrency": 128, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
-ENGINE: dict[str, Any] = {"max_batch_size": 128}
+PLAYED: dict[str, Any] = {"concurrency": 256, "sampling": {"temperature": 1.0, "max_output_tokens": 160}}
+ENGINE: dict[str, Any] = {"max_batch_size": 256}
 
 
 class Snapshot(NamedTuple):
@@ -80,6 +80,7 @@ def train(args: argparse.Namespace, rows: list[dict[str, Any]]) -> tuple[list[Sn
         group_size=GROUP,
         sampler=gym_llm.TaskSampler(seed=args.seed) if args.sampler else None,
         seed=args.seed,
+        workers=args.workers,
         **policy(args),
         **PLAYED,
     )
@@ -212,6 +213,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--stale", choices=get_args(Stale), default="keep", help="old tokens (default: keep)")
     result.add_argument("--max-staleness", type=int, default=2, help="for the other policies (default: 2)")
     result.add_argument("--mode", choices=get_args(UpdateMode), default="keep", help="of updates (default: keep)")
+    result.add_argument("--workers", type=int, default=0, help="Ray processes that play (default: 0, in this one)")
     result.add_argument("--sampler", action="store_true", help="draw sums by the variance of their rewards")
     result.add_argument("--held-out", type=int, default=1024, help="sums to test with (default: 1024)")
     result.add_argument("--target", type=float, default=0.95, help="mean reward on them (default: 0.95)")
