@@ -104,7 +104,12 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """Refuse to go on without groups: each worker would start what one starts for all, and take twice as long."""
+    """Refuse to go on without groups: each worker would start what one starts for all, and take twice as long.
+
+    And refuse tests/ on sys.path: its folder `vllm` would be the package of that name, and its tests would be played.
+    """
+    if str(_HERE) in sys.path:
+        raise pytest.UsageError("A module that the tests import has put tests/ on sys.path.")
     if hasattr(session.config, "workerinput") and session.items and "@" not in session.items[0].nodeid:
         raise pytest.UsageError("This pytest-xdist does not group tests with this pytest: see pyproject.toml.")
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import psutil
 
-sys.path.append(str(Path(__file__).parent))  # alone it runs with `python -P`
+if __name__ == "__main__":  # alone it runs with `python -P`
+    sys.path.append(str(Path(__file__).parent))
 
 from model_server import ModelServer
 

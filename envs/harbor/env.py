@@ -193,48 +193,10 @@ class Harbor(VerifierEnv):
             raise ToolError("timeout_sec is a number of seconds above 0.")
         seconds = min(timeout_sec, left)
         if self.config.snapshots is None:
-            result = await self._run(state, command, seconds)
+            result = await _run(self, state, command, seconds)
         else:
-            result = await self._run_with_snapshot(state, command, seconds, self.config.snapshots)
+            result = await _run_with_snapshot(self, state, command, seconds, self.config.snapshots)
         return sessions.shown(result, self.config.output_characters)
-
-    async def _run(self, state: sessions.Session, command: str, seconds: float) -> ExecResult:
-        machine = await state.open(await _machines(self))
-        began = time.monotonic()
-        plan = state.plan
-        result = await machine.exec(
-            command, cwd=plan.workdir, env=plan.environment, timeout_sec=seconds, user=plan.user
-        )
-        state.used_seconds += time.monotonic() - began
-        return result
-
-    async def _run_with_snapshot(
-        self, state: sessions.Session, command: str, seconds: float, folder: str
-    ) -> ExecResult:
-        """Run a command and keep a snapshot; a restored episode gets its result, and later the last snapshot."""
-        is_new = False
-
-        async def run() -> tuple[ExecResult, str, float]:
-            nonlocal is_new
-            is_new = True
-            result = await self._run(state, command, seconds)
-            return result, await _keep(state, folder), state.used_seconds
-
-        result, path, used_seconds = await answered_once(
-            "shell",
-            [len(state.saved), command],
-            run,
-            encode=lambda answer: [asdict(answer[0]), *answer[1:]],
-            decode=lambda value: (ExecResult(**value[0]), value[1], value[2]),
-        )
-        state.saved.append(path)
-        if not is_new and os.path.isfile(path):
-            state.restore_from = path
-        elif not is_new:  # the changes were too large for a snapshot
-            with remembering(None):
-                await self._run(state, command, seconds)
-        state.used_seconds = used_seconds
-        return result
 
     async def open_machine(self, layers: Sequence[str]) -> MachinePlace | None:
         """Return the episode's container, where an agent works on the task.
@@ -291,6 +253,44 @@ async def _machines(env: Harbor) -> Machines:
     name = json.dumps(["machines", env.made_from])
     machines: Machines = await env.shared(name, lambda: Machines(**cast(Any, env.made_from)))
     return machines
+
+
+async def _run(env: Harbor, state: sessions.Session, command: str, seconds: float) -> ExecResult:
+    machine = await state.open(await _machines(env))
+    began = time.monotonic()
+    plan = state.plan
+    result = await machine.exec(command, cwd=plan.workdir, env=plan.environment, timeout_sec=seconds, user=plan.user)
+    state.used_seconds += time.monotonic() - began
+    return result
+
+
+async def _run_with_snapshot(
+    env: Harbor, state: sessions.Session, command: str, seconds: float, folder: str
+) -> ExecResult:
+    """Run a command and keep a snapshot; a restored episode gets its result, and later the last snapshot."""
+    is_new = False
+
+    async def run() -> tuple[ExecResult, str, float]:
+        nonlocal is_new
+        is_new = True
+        result = await _run(env, state, command, seconds)
+        return result, await _keep(state, folder), state.used_seconds
+
+    result, path, used_seconds = await answered_once(
+        "shell",
+        [len(state.saved), command],
+        run,
+        encode=lambda answer: [asdict(answer[0]), *answer[1:]],
+        decode=lambda value: (ExecResult(**value[0]), value[1], value[2]),
+    )
+    state.saved.append(path)
+    if not is_new and os.path.isfile(path):
+        state.restore_from = path
+    elif not is_new:  # the changes were too large for a snapshot
+        with remembering(None):
+            await _run(env, state, command, seconds)
+    state.used_seconds = used_seconds
+    return result
 
 
 async def _keep(session: sessions.Session, folder: str) -> str:
