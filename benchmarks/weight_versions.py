@@ -4,7 +4,7 @@
     .venv-vllm/bin/python benchmarks/weight_versions.py --engine vllm        the same on the real vLLM
 
 The pocket model plays a stream of sums. Meanwhile its weights are replaced again and again, in the midst of answers
-(`mode="recompute"`): those of version v are the model's own times 1 + `--noise` times normal numbers of the seed v.
+(`mode="recompute"`). Those of version v are the model's own times 1 + `--noise` times normal numbers of the seed v.
 Then a model with the weights of each version reads all episodes with tokens of that version.
 
 - `largest` is the largest difference of a recorded log probability from that of its recorded version; 1e-4 is asked.

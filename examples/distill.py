@@ -1,8 +1,8 @@
 r"""On-policy distillation: a student plays, and a teacher says of each of its tokens how likely it finds it.
 
 The student is the pocket model, the teacher the same model after training. A stream plays the student's episodes. The
-teacher scores their tokens (`Engine.score`), and what it finds likelier than the student did becomes more likely: each
-token's advantage is the log probability of the teacher, less that of the student. No reward is used:
+teacher scores their tokens (`Engine.score`). The advantage of each token is the log probability of the teacher, less
+that of the student. So what the teacher finds likelier becomes more likely. No reward is used:
 
     pip install -e ".[local]"
     python examples/train_stream.py --output runs/teacher

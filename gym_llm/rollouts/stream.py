@@ -180,6 +180,7 @@ class Stream:
             while (group := self._jobs.take()) is not None:
                 if (delivered := self._delivered(group)) is not None:
                     return delivered
+            self._jobs.want_one()
             record = await self._next_record(self._records)
             is_cancelled = self._stale == "cancel" and record is not None and record["failure_kind"] in CANCELLED
             if record is not None and not is_cancelled:

@@ -30,6 +30,7 @@ class StreamJobs(Iterator[Job]):
         self.limit: Callable[[], int] | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.delivered = 0
+        self._wanted = 0  # groups that may begin whatever the limit is: the consumer waits for the last of them
         self._size, self._first = plan.repeats, plan.first_task
         source = plan.factory.tasks
         self._count: int | None = None if source is None else source.size
@@ -46,7 +47,7 @@ class StreamJobs(Iterator[Job]):
 
     def __next__(self) -> Job:
         if not self._ready:
-            limit = None if self.limit is None else max(self.limit(), self.delivered + 1)
+            limit = None if self.limit is None else max(self.limit(), self._wanted)
             if limit is not None and self._begun >= limit:
                 self._is_held = True
                 raise StopIteration
@@ -77,6 +78,11 @@ class StreamJobs(Iterator[Job]):
             self._is_held = False
             self.on_change()
 
+    def want_one(self) -> None:
+        """Note that the consumer waits for a group: if the limit holds all back, one may begin."""
+        self._wanted = self.delivered + 1
+        self.changed()
+
     def take(self) -> Group | None:
         """Return a complete group; None if no group is complete now, or one that is not complete has to come first."""
         latest = self._latest() if self._due else None
@@ -86,7 +92,6 @@ class StreamJobs(Iterator[Job]):
                 del self._complete[place]
                 self._due.pop(key, None)
                 self.delivered += 1
-                self.changed()
                 return group
         return None
 

@@ -139,6 +139,22 @@ async def test_scored_groups_wait_for_a_trainer_that_takes_none() -> None:
 
 
 @in_loop
+async def test_in_lockstep_no_group_begins_between_the_last_one_and_the_update() -> None:
+    engine = Versioned()
+    limits: Any = {"max_staleness": 0, "stale": "wait", "groups_per_update": 2}
+    async with stream(engine, **limits) as groups:
+        for update in range(3):
+            await anext(groups)
+            await anext(groups)
+            await asyncio.sleep(0.05)
+            assert len(engine.begun) == 6 * (update + 1)
+            await groups.update_weights({})
+        for _ in range(3):  # one more than the trainer said: it begins when the trainer waits for it
+            await asyncio.wait_for(anext(groups), 20)
+        assert len(engine.begun) == 27
+
+
+@in_loop
 async def test_with_wait_new_weights_begin_groups_at_once() -> None:
     class Slow(Versioned):
         async def respond(self, request: Any, *, episode_id: str = "") -> Any:
