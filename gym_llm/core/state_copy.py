@@ -32,8 +32,8 @@ class StateCopy:
     """Copies values that refer to each other: an object that occurs twice is copied once, as by `copy.deepcopy`.
 
     Dicts, lists and objects of plain classes are copied here, several times as fast as there. What a class says of its
-    own copies (`__deepcopy__`, `__reduce__`, `__getstate__`) counts. The copy of an `Episode` has a list of its own,
-    with the same items.
+    own copies (`__deepcopy__`, `__reduce__`, `__getstate__`) counts, and its `check_fork` may refuse. The copy of an
+    `Episode` has a list of its own, with the same items.
 
     Args:
         shared: Objects that the copies refer to as the originals do.
@@ -88,6 +88,8 @@ class StateCopy:
         if kind is TemporaryDirectory:
             raise CannotFork("a temporary folder is not copied")
         if (slots := _plain_slots(cast(Any, kind))) is None:
+            if (check_fork := getattr(value, "check_fork", None)) is not None:
+                check_fork()
             return copy.deepcopy(value, memo)
         made = memo[id(value)] = object.__new__(kind)
         if attributes := getattr(value, "__dict__", None):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -44,14 +43,14 @@ class EpisodePython:
         fresh = {"_session": None, "_loop": None, "_order": None, "_is_new": True}
         return {**self.__dict__, **fresh, "_lost": self._lost or self._session is not None}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> EpisodePython:
-        """Return another one that has not begun either; a fork has to have what was defined."""
+    def check_fork(self) -> None:
+        """Refuse a fork of an interpreter that has begun: a copy begins anew, and a fork has to have what was defined.
+
+        Raises:
+            CannotFork: If it has begun.
+        """
         if self._session is not None or self._lost:
             raise CannotFork("a live interpreter is not copied; fork the record with gym_llm.fork")
-        made = object.__new__(type(self))
-        memo[id(self)] = made
-        made.__dict__.update({name: deepcopy(value, memo) for name, value in self.__getstate__().items()})
-        return made
 
     async def run(self, env: PythonSessionEnv, code: str) -> CellResult:
         """Run a cell within the limits of the environment.
