@@ -57,6 +57,8 @@ class TokenLeaf:
         start: The position of its first sampled id.
         has_constraints: Whether the row has the column `constrained`.
         has_versions: Whether the row has the column `weight_versions`.
+        routed_experts: As `TokenRow.routed_experts`.
+        task_probability: As `TokenRow.task_probability`.
     """
 
     node: int
@@ -68,6 +70,8 @@ class TokenLeaf:
     start: int
     has_constraints: bool
     has_versions: bool
+    routed_experts: str | None
+    task_probability: float | None
 
 
 @dataclass(slots=True)
@@ -120,6 +124,8 @@ class TokenTree:
             end.start,
             constrained=column("constrained") if end.has_constraints else None,
             weight_versions=column("weight_versions") if end.has_versions else None,
+            routed_experts=end.routed_experts,
+            task_probability=end.task_probability,
         )
 
 
@@ -151,6 +157,8 @@ def token_tree(records: Iterable[Rollout]) -> TokenTree:
                     row.start,
                     constrained is not None,
                     versions is not None,
+                    row.routed_experts,
+                    row.task_probability,
                 )
             )
     waiting: list[tuple[list[int], int, int | None]] = [

@@ -137,3 +137,11 @@ def test_a_batch_of_areal_has_the_rows():
     assert batch["rewards"].tolist() == [1.0, 0.5]
     with pytest.raises(ValueError, match="scored"):
         areal_batch(token_tree([]))
+
+
+def test_a_row_keeps_its_experts_and_the_probability_of_its_task():
+    records = [record(0, 1.0, segment([1, 2, 3], 1, routed_experts="one")), record(1, 0.0, segment([1, 2, 4], 1))]
+    records[0]["info"] = {"task_probability": 0.25}
+    tree = token_tree(records)
+    assert [tree.row(0), tree.row(1)] == [row for each in records for row in token_rows(each)]
+    assert (tree.row(0).routed_experts, tree.row(0).task_probability) == ("one", 0.25)
