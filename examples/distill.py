@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from reinforce import mean
-from train_stream import ENGINE, ENV_ID, PLAYED, SUMS, padded, pocket, sums, update
+from train_stream import ENGINE, ENV_ID, PLAYED, SUMS, common_parser, padded, pocket, sums, update
 from transformers.utils.logging import disable_progress_bar
 
 import gym_llm
@@ -75,16 +75,8 @@ async def reward(engine: gym_llm.Engine, held_out: list[dict[str, Any]]) -> floa
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    result = common_parser(__doc__, updates=100)
     result.add_argument("--teacher", type=Path, required=True, help="folder with a trained pocket model")
-    result.add_argument("--updates", type=int, default=100, help="updates of the weights (default: 100)")
-    result.add_argument("--learning-rate", type=float, default=3e-4, help="at first, then falling to 0 (default: 3e-4)")
-    result.add_argument("--held-out", type=int, default=1024, help="sums to test with (default: 1024)")
-    result.add_argument("--seed", type=int, default=0, help="of tasks and sampling (default: 0)")
-    result.add_argument("--output", type=Path, help="folder for the student")
-    result.add_argument("--json", action="store_true", help="print a JSON line last")
     return result
 
 

@@ -202,24 +202,30 @@ def first_that_reaches(
     return found, {snapshots[place].updates: value for place, value in sorted(tested.items())}
 
 
+def common_parser(text: str | None, *, updates: int) -> argparse.ArgumentParser:
+    """The arguments that this example and `distill.py` have in common."""
+    result = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    result.add_argument("--updates", type=int, default=updates, help=f"updates of the weights (default: {updates})")
+    result.add_argument("--learning-rate", type=float, default=3e-4, help="at first, then falling to 0 (default: 3e-4)")
+    result.add_argument("--held-out", type=int, default=1024, help="sums to test with (default: 1024)")
+    result.add_argument("--seed", type=int, default=0, help="of tasks and sampling (default: 0)")
+    result.add_argument("--output", type=Path, help="folder for the trained model")
+    result.add_argument("--json", action="store_true", help="print a JSON line last")
+    return result
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    result.add_argument("--updates", type=int, default=400, help="updates of the weights (default: 400)")
-    result.add_argument("--learning-rate", type=float, default=3e-4, help="at first, then falling to 0 (default: 3e-4)")
+    result = common_parser(__doc__, updates=400)
     result.add_argument("--lockstep", action="store_true", help="play and learn in turn")
     result.add_argument("--stale", choices=get_args(Stale), default="keep", help="old tokens (default: keep)")
     result.add_argument("--max-staleness", type=int, default=2, help="for the other policies (default: 2)")
     result.add_argument("--mode", choices=get_args(UpdateMode), default="keep", help="of updates (default: keep)")
     result.add_argument("--workers", type=int, default=0, help="Ray processes that play (default: 0, in this one)")
     result.add_argument("--sampler", action="store_true", help="draw sums by the variance of their rewards")
-    result.add_argument("--held-out", type=int, default=1024, help="sums to test with (default: 1024)")
-    result.add_argument("--target", type=float, default=0.95, help="mean reward on them (default: 0.95)")
-    result.add_argument("--seed", type=int, default=0, help="of tasks and sampling (default: 0)")
-    result.add_argument("--output", type=Path, help="folder for the trained model")
-    result.add_argument("--json", action="store_true", help="print a JSON line last")
+    result.add_argument("--target", type=float, default=0.95, help="mean reward on held-out sums (default: 0.95)")
     return result
 
 

@@ -23,7 +23,7 @@ import aiohttp
 from yarl import URL
 
 from gym_llm.engines.http_failures import failure_clause, kind_of, parse_body, server_message
-from gym_llm.engines.weights import Gate, UpdateMode, Weights, check_update, to_its_end, weights_folder
+from gym_llm.engines.weights import Gate, UpdateMode, Weights, all_of, check_update, to_its_end, weights_folder
 from gym_llm.errors import EngineError, EngineUnavailable
 from gym_llm.types import TOKEN_FIELDS, WEIGHT_VERSIONS, ResponseDict
 from gym_llm.utils.json_codec import dumps
@@ -112,11 +112,12 @@ class ServerWeights:
             updates = [self._reload(url.parent, folder) for url in self._urls]
         else:
             updates = [self._ask("POST", url / "weights", body) for url in self._urls]
-        results = await asyncio.gather(*updates, return_exceptions=True)
-        if failure := next((result for result in results if isinstance(result, BaseException)), None):
+        try:
+            await all_of(*updates)
+        except BaseException as failure:
             if self._kind in _RELOAD:
                 self._failure = f"A server may have half of new weights and stays paused: update them again. {failure}"
-            raise failure
+            raise
         self._failure, self.version = "", version
 
     async def _reload(self, root: URL, folder: str) -> None:

@@ -209,6 +209,14 @@ async def to_its_end(work: Awaitable[Any]) -> None:
         raise error
 
 
+async def all_of(*work: Awaitable[Any]) -> list[Any]:
+    """Wait for all, and then raise the first failure."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    if failure := next((result for result in results if isinstance(result, BaseException)), None):
+        raise failure
+    return results
+
+
 @contextmanager
 def weights_folder(weights: Weights) -> Iterator[str]:
     """A folder that holds the weights as safetensors: the given one, or a temporary one in memory where there is room.

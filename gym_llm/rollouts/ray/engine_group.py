@@ -11,7 +11,7 @@ from typing import Any
 from gym_llm.engines.around import conversation_of
 from gym_llm.engines.engine import Capabilities, Engine, EpisodeReport
 from gym_llm.engines.scores import Scores
-from gym_llm.engines.weights import UpdateMode, Weights, check_update, to_its_end, weights_folder
+from gym_llm.engines.weights import UpdateMode, Weights, all_of, check_update, to_its_end, weights_folder
 from gym_llm.rollouts.ray.engine_client import ActorEngine
 from gym_llm.rollouts.ray.shared_engine import shared_engine
 from gym_llm.rollouts.ray.weight_files import WeightFiles
@@ -40,7 +40,7 @@ class ActorEngines(Engine):
     async def start(self) -> None:
         """Find the actors; see `ActorEngine.start`."""
         self._updating = asyncio.Lock()
-        await _all(*(engine.start() for engine in self._engines))
+        await all_of(*(engine.start() for engine in self._engines))
         self.model, self.capabilities = self._engines[0].model, self._engines[0].capabilities
         self.weight_version = max(engine.weight_version for engine in self._engines)
 
@@ -72,20 +72,20 @@ class ActorEngines(Engine):
             with weights_folder(weights) as folder:
                 files = WeightFiles(folder)
                 options: dict[str, Any] = {"mode": mode, "version": new_version}
-                await to_its_end(_all(*(engine.update_from(files, options) for engine in self._engines)))
+                await to_its_end(all_of(*(engine.update_from(files, options) for engine in self._engines)))
             self.weight_version = new_version
 
     async def sleep(self, level: int = 1) -> None:
         """See `WeightSync`."""
-        await _all(*(engine.sleep(level) for engine in self._engines))
+        await all_of(*(engine.sleep(level) for engine in self._engines))
 
     async def wake_up(self) -> None:
         """See `WeightSync`."""
-        await _all(*(engine.wake_up() for engine in self._engines))
+        await all_of(*(engine.wake_up() for engine in self._engines))
 
     async def aclose(self) -> None:
         """Let go of the actors, which go on."""
-        await _all(*(engine.aclose() for engine in self._engines))
+        await all_of(*(engine.aclose() for engine in self._engines))
 
 
 @asynccontextmanager
@@ -109,13 +109,5 @@ async def shared_engines(
     """
     async with AsyncExitStack() as stack:
         contexts = [shared_engine(spec, options, ray_address=ray_address) for _ in range(count)]
-        specs = await _all(*(stack.enter_async_context(context) for context in contexts))
+        specs = await all_of(*(stack.enter_async_context(context) for context in contexts))
         yield "actors:" + ",".join(one.removeprefix("actor:") for one in specs)
-
-
-async def _all(*work: Any) -> list[Any]:
-    """Wait for all, and then raise the first failure."""
-    results = await asyncio.gather(*work, return_exceptions=True)
-    if failure := next((result for result in results if isinstance(result, BaseException)), None):
-        raise failure
-    return results
